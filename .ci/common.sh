@@ -22,9 +22,9 @@ check() { # check WHAT COMMAND...
   fi
 }
 
-# Prints the tests that took longest, then "PASSED FAILED". The counts come from Bazel's event stream: a
-# test that could not be built has no result to parse from the printed summary, and must count as
-# failed. A test that is not for this configuration is neither.
+# Prints the tests that took longest, then "PASSED FAILED". The counts come from Bazel's event stream, because a
+# test that could not be built is missing in the printed summary and must count as failed. A test that is
+# skipped in this configuration counts as neither.
 count_tests() {
   python3 - "$events" <<'END'
 import json, sys
@@ -66,20 +66,20 @@ run_tests() { # run_tests WHAT BAZEL_ARGUMENTS...
   failed=$((failed + more_failed))
 }
 
-# Labels that a query finds, one a line.
+# Prints the labels that a query finds, one a line.
 labels() { ./bazelw query "$1" 2>/dev/null; }
 
 toolkit_tests() { labels 'attr(tags, "\btoolkit\b", tests(//...))'; }
 
-# The tests that exist with CUDA only, but those of the toolkit's libraries. Those with the tag "nightly" take minutes
-# in the emulation, and test again on this device what the CPU's tests do.
+# Prints the tests that exist only with CUDA, without those of the toolkit's libraries. Tests with the tag "nightly"
+# take minutes in the emulation, and repeat tests of the CPU on this device.
 emulated_tests() { # emulated_tests [MORE_OF_THE_QUERY]
   labels "attr(target_compatible_with, incompatible, tests(//...)) except
     attr(tags, '\btoolkit\b', tests(//...)) ${1:-}"
 }
 
-# The suites that compare numbers with float64 or bit by bit, as on a machine of less: LIMIT is a value
-# of ZEROTH_TEST_ISA (kernels/testing/instruction_set.cc).
+# Runs the suites that compare numbers with float64 or bit by bit, as on a machine with fewer instructions: LIMIT is a
+# value of ZEROTH_TEST_ISA (kernels/testing/instruction_set.cc).
 run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
   local limit="$1"
   shift
@@ -88,7 +88,7 @@ run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
     $(labels 'attr(tags, "\bnumerical\b", tests(//...))')
 }
 
-# Bazel 9 has modules only, and then nothing to make a registry of the system's packages with.
+# Bazel 9 has only modules, and cannot make a registry of the system's packages.
 has_modules() { [[ "$(./bazelw --version)" =~ ^bazel\ [78]\. ]]; }
 
 # An example project is a folder with a WORKSPACE or a MODULE.bazel of its own, whose program is the target //:main.
@@ -102,7 +102,7 @@ check_example() { # check_example FOLDER TARGETS [BAZEL_ARGUMENTS...]
   check "$folder: bazelw build $targets and run //:main" run_example "$@"
 }
 
-# Examples that import Zeroth as a module, with a registry of what this system has installed.
+# Builds the examples that import Zeroth as a module, with a registry of the system's packages.
 check_module_examples() {
   local module
   if ! has_modules; then
@@ -115,7 +115,7 @@ check_module_examples() {
   done
 }
 
-# Versions lay out code differently, so that one of them decides: Debian 12's.
+# Versions of clang-format differ, so one of them decides: Debian 12's.
 check_format() {
   local clang_format
   clang_format="$(command -v clang-format-14 || command -v clang-format || true)"
@@ -127,8 +127,8 @@ check_format() {
   check "clang-format of all sources" format_tree
 }
 
-# The sources of them that are compiled for CPUs, as the build that went before compiles them; takes some 20 seconds each.
-# Fails for what .clang-tidy calls errors; the rest is advice.
+# Runs clang-tidy on those of FILES that the preceding build compiles for CPUs; takes some 20 seconds a file. Fails for
+# what .clang-tidy calls errors; other findings are advice.
 check_tidy() { # check_tidy WHAT FILES...
   local what="$1" clang_tidy files
   shift

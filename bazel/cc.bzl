@@ -17,7 +17,7 @@ _BASE_COPTS = [
     # Contraction would round a*b+c once in a vector body and twice in its scalar tail, so results
     # would depend on where a shard begins.
     "-ffp-contract=off",
-    # Nobody replaces our functions at load time; calls within a file may be inlined in -fPIC code.
+    # Our functions are not replaced at load time, so calls within a file may be inlined in -fPIC code.
     "-fno-semantic-interposition",
 ]
 
@@ -33,19 +33,19 @@ _WARNINGS = [
     "-Werror",
 ]
 
-# Another project's compiler may warn about what ours does not; its build is not ours to break.
+# An importing project's compiler may have other warnings, which must not break its build.
 _IMPORTED_WARNINGS = ["-w"]
 
 _OPENMP = ["-fopenmp"]
 
-# What a test measures is in libraries; its own source takes half the time to compile like this.
+# The code under test is in libraries; without optimization a test's own source compiles in half the time.
 _TEST_COPTS = select({
     "//bazel:opt": ["-O0"],
     "//conditions:default": [],
 })
 
 def _copts(copts, openmp):
-    # Bazel 4 has only the second, and newer ones are to lose it.
+    # Bazel 4 has only the second function, and newer versions will remove it.
     repository = native.repo_name() if hasattr(native, "repo_name") else native.repository_name().lstrip("@")
     in_main_repository = repository == ""
     warnings = _WARNINGS if in_main_repository else _IMPORTED_WARNINGS
@@ -82,10 +82,10 @@ _linked_only = rule(
 )
 
 def zeroth_linked_only(name, deps, **kwargs):
-    """Libraries that register themselves, linked into what depends on this; no headers come with them.
+    """Links libraries that register themselves into whatever depends on this, without their headers.
 
-    Whoever includes a header depends on its library. So a source is compiled alike whatever is linked
-    beside it, and builds with and without CUDA share the objects of all code that is not CUDA's.
+    A source that includes a header depends on the header's library. So a source compiles in the same way
+    whatever is linked with it, and builds with and without CUDA share all objects without CUDA code.
     """
     check_walls(name, deps)
     _linked_only(name = name, deps = deps, **kwargs)
@@ -103,7 +103,7 @@ def zeroth_cc_binary(name, deps = [], copts = [], linkopts = [], openmp = False,
     )
 
 def zeroth_cc_test(name, deps = [], copts = [], linkopts = [], openmp = False, **kwargs):
-    """A cc_test with the project's compiler options; names its test framework in `deps`."""
+    """A cc_test with the project's compiler options; `deps` must name the test framework."""
     check_walls(name, deps, testonly = True)
     cc_test(
         name = name,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes compile_commands.json for clangd, from the actions Bazel would run.
+"""Writes compile_commands.json for clangd from Bazel's compile actions.
 
   ./bazelw build //... && ./bazelw run //bazel:compile_commands [-- PATTERN [BAZEL OPTIONS...]]
 
-The build comes first because headers are found through the links it lays out. Paths are absolute:
-Bazel lays out its execution root anew for every build.
+The build must come first, because it makes the links through which headers are found. Paths are absolute, because
+Bazel makes its execution root again for every build.
 """
 
 import json

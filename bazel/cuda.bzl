@@ -1,9 +1,9 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""The rules for code that needs CUDA: as the zeroth_cc_* rules, and absent without a CUDA config.
+"""Rules for code that needs CUDA: like the zeroth_cc_* rules, but skipped without a CUDA config.
 
 Under `--config=cuda` the sources are compiled and linked with the toolkit. Under
 `--config=cuda_emulation` the host's compiler takes the same sources, device code included, and
-//core/device/cuda/emulation runs them: what tests can show of them on a machine without a GPU.
+//core/device/cuda/emulation runs them, for tests on machines without a GPU.
 Without either, these targets are skipped, and nothing looks for a toolkit.
 """
 
@@ -15,12 +15,12 @@ _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
 _OTHERWISE = "//conditions:default"
 
-# Marks what is to be run on a GPU: what tools/gpu_check packs, and `--test_tag_filters=gpu`. Programs
-# that it is to run, benchmarks above all, say so themselves.
+# Marks targets to run on a GPU, for tools/gpu_check and `--test_tag_filters=gpu`. Programs, such as
+# benchmarks, set the tag themselves.
 _GPU_TAG = ["gpu"]
 
 def cuda_only():
-    """Returns what a target's `target_compatible_with` must be for it to need a CUDA config."""
+    """Returns the `target_compatible_with` of a target that needs a CUDA config."""
     return select({
         _EMULATION: [],
         _GPU: [],
@@ -35,8 +35,8 @@ def if_cuda(values):
         _OTHERWISE: [],
     })
 
-# A skipped target's dependencies are still looked at, and the toolkit's repository fails where
-# there is none.
+# Bazel analyses the dependencies even of a skipped target, and the toolkit's repository fails without a
+# toolkit.
 def _guarded(name, deps, testonly):
     check_walls(name, deps, testonly)
     return if_cuda(deps)
@@ -79,7 +79,7 @@ def _only(config, values, otherwise):
     })
 
 def _test_only(config, name, deps, **kwargs):
-    """A zeroth_cc_test that one CUDA config has."""
+    """A zeroth_cc_test that exists in one CUDA config only."""
     check_walls(name, deps, testonly = True)
     zeroth_cc_test(
         name = name,
@@ -93,13 +93,13 @@ def emulation_cc_test(name, deps = [], **kwargs):
     _test_only(_EMULATION, name, deps, **kwargs)
 
 def toolkit_cc_test(name, deps = [], tags = [], **kwargs):
-    """A zeroth_cc_test of what the toolkit and its libraries do without a GPU, on their machine."""
+    """A zeroth_cc_test of what the toolkit and its libraries do without a GPU."""
 
-    # The tag is by which .ci/run finds it.
+    # .ci/run finds these tests by the tag.
     _test_only(_GPU, name, deps, tags = tags + ["toolkit"], **kwargs)
 
 def _host_sources(name, srcs):
-    """Gives each .cu file a name that the host's compiler takes for C++."""
+    """Copies each .cu file to a name that the host's compiler accepts as C++."""
     sources = []
     for source in srcs:
         copy = "_%s/%s.cc" % (name, source)
@@ -177,7 +177,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
         )
     zeroth_cc_library(
         name = name,
-        # What nvcc understands and the host's compiler does not.
+        # Pragmas of nvcc, which the host's compiler does not know.
         copts = select({
             _EMULATION: ["-Wno-unknown-pragmas"],
             _OTHERWISE: [],

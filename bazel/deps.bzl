@@ -7,14 +7,10 @@ load("//third_party/benchmark:repository.bzl", "benchmark_repository")
 load("//third_party/cuda:repository.bzl", "cuda_repository")
 load("//third_party/cudnn:repository.bzl", "cudnn_repository")
 load("//third_party/googletest:repository.bzl", "googletest_repository")
-load("//third_party/highway:repository.bzl", "highway_repository")
-load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
-load("//third_party/onednn:repository.bzl", "onednn_repository")
-load("//third_party/pkg_config:repository.bzl", "pkg_config_repositories")
+load("//third_party/library:repository.bzl", "library_repositories")
 load("//third_party/python:repository.bzl", "python_repository")
 load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
 load("//third_party/rules_shell:repository.bzl", "rules_shell_repository")
-load("//third_party/tomlplusplus:repository.bzl", "tomlplusplus_repository")
 
 def _maybe(rule, name, **kwargs):
     if not native.existing_rule(name):
@@ -25,11 +21,7 @@ def zeroth_dependencies():
     _maybe(abseil_repository, "com_google_absl")
     _maybe(googletest_repository, "com_google_googletest")
     _maybe(benchmark_repository, "com_google_benchmark")
-    _maybe(highway_repository, "com_google_highway")
-    _maybe(onednn_repository, "onednn")
-    _maybe(nlohmann_json_repository, "nlohmann_json")
-    _maybe(tomlplusplus_repository, "tomlplusplus")
-    pkg_config_repositories(_maybe)
+    library_repositories(_maybe)
     _maybe(rules_cc_repository, "rules_cc")
     _maybe(rules_shell_repository, "rules_shell")
 

@@ -1,10 +1,10 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Fuzzing of file formats: one target, a deterministic test and a libFuzzer program of it."""
+"""Fuzzing of file formats: a deterministic test and a libFuzzer program from one target."""
 
 load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
 
 def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
-    """A test that reads damaged files, and the same under libFuzzer.
+    """A test that reads damaged files, and the same target under libFuzzer.
 
     Makes the test `name`, which damages the target's seeds and checks what reading them costs, and
     the program `name` with "er" for "_test", which needs --config=fuzz:
@@ -24,7 +24,7 @@ def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
         name = target,
         testonly = True,
         srcs = srcs,
-        # Wherever the linker meets it: the others refer to its one function.
+        # Keeps the target's function in any link order.
         alwayslink = True,
         visibility = ["//visibility:private"],
         deps = deps + [

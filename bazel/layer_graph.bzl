@@ -1,8 +1,8 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Which folders depend on which, as Bazel has analysed it, for the test of docs/architecture.md.
+"""Dependencies between folders, as Bazel analyses them, for the test of docs/architecture.md.
 
-An aspect and not a genquery: a query follows every branch of a select(), and so would need a CUDA
-toolkit.
+This is an aspect rather than a genquery, because a query follows every branch of a select() and would need
+a CUDA toolkit.
 """
 
 load("//bazel:layers.bzl", "layer_of")

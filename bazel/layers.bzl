@@ -6,7 +6,7 @@ stop one from reaching through a target that is public for importing projects; t
 because it judges every `deps` label by its folder.
 """
 
-# From the bottom up: a folder may use those before it, and itself.
+# From the bottom up: a folder may use itself and the folders before it.
 LAYERS = [
     "core/base",
     "core/device",
@@ -27,7 +27,7 @@ LAYERS = [
     "docs",
 ]
 
-# `//core` gathers what importing projects use of core; whoever uses it uses all of core.
+# `//core` collects what importing projects use of core; depending on it means depending on all of core.
 _FACADES = {"core": "core/comm"}
 
 _DEVICE_NAMES = [
@@ -48,8 +48,8 @@ _STRATEGY_NAMES = [
     "strategies/all",
 ]
 
-# Folders that a layer must not know although they lie below it, and the wall's name in the message.
-# Tests are free of these: they prove a layer against real devices, transports and strategies.
+# Folders that a layer must not use although they lie below it, with the reason for the message. Tests may
+# use them, since they check a layer with real devices, transports and strategies.
 _BANS = {
     "kernels": [("kernels never mention ranks", ["core/comm"])],
     "strategies": [
@@ -91,7 +91,7 @@ def _split(package, label):
     return (path, path.split("/")[-1])
 
 def wall_violation(package, label, testonly = False):
-    """Returns why a target of `package` must not depend on `label`, or None if it may.
+    """Returns the reason why a target of `package` must not depend on `label`, or None if it may.
 
     Args:
       package: the depending package, as native.package_name() gives it.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# Runs a test in Python, with the machine's own: Bazel's rules for it are not part of every Bazel.
+# Runs a test with the machine's Python, since not every Bazel has rules for Python.
 #   python_test.sh SCRIPT ARGUMENTS...
 set -euo pipefail
 
@@ -9,5 +9,5 @@ if ! python="$(command -v python3)"; then
   echo "this test needs python3" >&2
   exit 1
 fi
-# The folder of the sources may be read-only.
+# -B: the folder of the sources may be read-only.
 exec "$python" -B "$@"

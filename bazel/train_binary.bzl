@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""The trainer as a program of one's own."""
+"""Builds a custom trainer program."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 

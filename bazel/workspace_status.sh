@@ -1,8 +1,8 @@
 #!/bin/sh
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# What `--version` calls the commit. Bazel asks at every build, and compiles the answer in where it
-# links a program anew for another reason: no build is made because of it.
+# Prints the commit for `--version`. Bazel runs this at every build, and compiles the output into programs
+# that it links for another reason. A new commit alone does not cause linking.
 commit="$(git rev-parse HEAD 2>/dev/null)" || exit 0
 changes=''
 [ -z "$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || changes='-modified'

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Shards parameters of one's own, without nn and autograd: four ranks fit a line to samples, with
-// the gradients written by hand and added up over two micro-batches of each step.
+// Shards parameters without nn and autograd: four ranks fit a linear function to samples. The
+// gradients are written by hand and summed over two micro-batches in each step.
 
 #include <array>
 #include <cmath>
@@ -31,7 +31,7 @@ struct Sample {
   float y;
 };
 
-// A sample of its own for every micro-batch and rank.
+// Draws a different sample for every micro-batch and rank.
 Sample Draw(int micro_batch, int rank) {
   Sample sample{};
   const uint64_t first = static_cast<uint64_t>(micro_batch) * kInputs;
@@ -82,7 +82,7 @@ absl::Status Train(Rank& rank) {
     }
     ZEROTH_RETURN_IF_ERROR(step.Update(*optimizer, {.lr = 0.1 * (kSteps - i) / kSteps}));
   }
-  return sharded->sharding().VisitFull(CheckFit);  // gathers once more, to look at the result
+  return sharded->sharding().VisitFull(CheckFit);  // gathers once more, to check the result
 }
 
 }  // namespace

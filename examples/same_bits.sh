@@ -2,10 +2,10 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
 # Shows the project's promise: a layout changes time and memory, never the result. One small model is
-# trained under every strategy at 1, 2, 4 and 8 ranks, over threads and, where there is an mpirun, over
-# processes, and along resumes that change all of these. Each row of the table is a run
-# of the trainer, with the loss of its last step and the SHA-256 of the weights that it wrote. Ends
-# with an error if two differ.
+# trained under every strategy at 1, 2, 4 and 8 ranks. Ranks are threads and, if there is an mpirun,
+# processes. Some runs resume others and change all of these. Each row of the table is a run of the
+# trainer, with the loss of its last step and the SHA-256 of its weights. Ends with an error if two rows
+# differ.
 #
 #   same_bits TRAINER [TEXT]   TEXT: what to train on; this script by default
 set -euo pipefail
@@ -17,14 +17,14 @@ trap 'rm -rf -- "$work"' EXIT
 declare -A hashes
 runs=0
 
-# With --deterministic_batch the gradients of a step's eight sequences are summed along one fixed tree,
-# whoever computes them.
+# With --deterministic_batch the gradients of a step's eight sequences are summed along one fixed tree, no
+# matter which rank computes them.
 common=(--data="$text" --deterministic_batch=8 --batch_size=1 --seq_len=64 --steps=12 --warmup_steps=2
   --threads_per_rank=1 --sample_tokens=0 --log_every=12 --checkpoint_every=4 --keep_last=0)
 
 row() { printf '%3s  %-15s  %5s  %-9s  %-14s  %-18s  %s\n' "$@"; }
 
-# run STRATEGY RANKS TRANSPORT FROM STEP [OPTION...]: goes on from that step of row FROM; "-": a new run.
+# run STRATEGY RANKS TRANSPORT FROM STEP [OPTION...]: resumes from that step of row FROM; "-": a new run.
 run() {
   local strategy="$1" ranks="$2" transport="$3" from="$4" step="$5" out="$work/$((runs + 1))"
   local -a start=() resume=()
@@ -57,7 +57,7 @@ transports=(threads)
 if command -v mpirun >/dev/null && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
   transports+=(processes)
 else
-  echo "No mpirun of Open MPI here: ranks are threads only."
+  echo "There is no mpirun of Open MPI: all ranks are threads."
 fi
 last="${transports[-1]}"
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Trains a model of one's own under full_shard on four ranks: which points of the plane lie inside
-// the unit circle. The README shows what stands between the two rulers.
+// Trains a custom model under full_shard on four ranks: which points of the plane lie inside the
+// unit circle? The README shows the lines between the two rulers.
 
 #include <cmath>
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Batch {
   Tensor labels;  // [kBatch, 1] int32: 1 inside the unit circle
 };
 
-// Points of its own for every step and rank.
+// Draws different points for every step and rank.
 absl::StatusOr<Batch> DrawBatch(Rank& rank, int step) {
   const CounterRng rng(static_cast<uint64_t>(rank.index()), "points");
   std::vector<float> points;
@@ -82,7 +82,8 @@ absl::Status Train(Rank& rank) {  // called on each rank
 }
 // ------------------------------------------------------------------------------------ README: end
 
-// What was saved, under another strategy: the mean loss on points that no step has seen.
+// Loads what was saved under another strategy, and checks the mean loss on points that no step has
+// seen.
 absl::Status Check(Rank& rank) {
   Classifier model;
   ZEROTH_ASSIGN_OR_RETURN(auto whole, FullyShard(rank, model, {.strategy = "no_shard"}));

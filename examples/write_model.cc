@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A model of one's own, written from zeroth's operations and trained under every strategy. What
-// stands between the rulers is shown by docs/writing_a_model.md.
+// A custom model, written with Zeroth's operations and trained under every strategy.
+// docs/writing_a_model.md shows the lines between the rulers.
 
 #include <cstdint>
 #include <iostream>
@@ -68,7 +68,7 @@ class GatedBlock : public Module {
   Parameter* out_bias_;
 };
 
-// Two blocks; the loss is the mean square of what they miss.
+// Two blocks. The loss is the mean squared error.
 class Regressor : public Module {
  public:
   Regressor() : Module("regressor") {
@@ -95,7 +95,7 @@ class Regressor : public Module {
 };
 // -------------------------------------------------------------------------------------- docs: end
 
-// Samples of a rank in a step: x is normal, and y is x with its elements the other way round.
+// Draws a rank's samples for a step: x is normal, and y is x with its elements in reverse order.
 absl::StatusOr<std::pair<Value, Value>> Draw(Device& device, int step, int rank) {
   std::vector<float> x(static_cast<size_t>(kBatch * kDim));
   std::vector<float> minus_y(x.size());
@@ -114,7 +114,7 @@ absl::StatusOr<std::pair<Value, Value>> Draw(Device& device, int step, int rank)
   return batch;
 }
 
-// The loss of each step, as this rank sees it.
+// Returns this rank's loss of each step.
 absl::StatusOr<std::vector<float>> Train(Rank& rank, const std::string& strategy) {
   std::vector<Tensor> losses;
 
@@ -144,7 +144,8 @@ absl::StatusOr<std::vector<float>> Train(Rank& rank, const std::string& strategy
 }
 
 absl::Status Check(const std::vector<float>& losses, const std::vector<float>& expected) {
-  if (losses != expected) return absl::InternalError("other losses than under the first strategy");
+  if (losses != expected)
+    return absl::InternalError("the losses differ from those under the first strategy");
   if (losses.back() < 0.2f * losses.front()) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the loss went from ", losses.front(), " to ", losses.back()));

@@ -12,12 +12,12 @@
 
 namespace zeroth {
 
-// A file that grows record by record while a run can be watched. What cannot be written at once is
-// kept, and goes on from where it stopped with the next record: after an error records are late,
-// and none is lost or torn. Errors name the path and the reason.
+// A file that grows record by record and can be read meanwhile. Bytes that cannot be written are
+// kept and written before the next record: after an error records are late, but none is lost or
+// torn. Errors name the path and the reason.
 class AppendedFile {
  public:
-  // `flags` of open(2) beside those for appending: O_TRUNC to begin anew.
+  // `flags` are added to the flags of open(2) for appending: O_TRUNC empties the file.
   static absl::StatusOr<AppendedFile> Open(const std::string& path, int flags);
   AppendedFile(AppendedFile&& other) noexcept;
   AppendedFile& operator=(AppendedFile&&) = delete;

@@ -2,7 +2,7 @@
 
 #include "zeroth/train/config_file.h"
 
-// Its errors are values.
+// toml++ then returns errors as values.
 #define TOML_EXCEPTIONS 0
 
 #include <algorithm>
@@ -23,7 +23,6 @@
 
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/flag_hints.h"
 #include "zeroth/train/option_registry.h"
 
 namespace zeroth {
@@ -31,12 +30,12 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 20;
 
-// The value as a flag spells it; none if it is of another type than the option.
+// Returns the value in the spelling of a flag, or nullopt if its type is not the option's.
 std::optional<std::string> FlagText(const Option& option, const toml::node& node) {
   const auto is = [&](auto field) { return std::holds_alternative<decltype(field)>(option.field); };
   const bool is_text = is(&TrainOptions::data);
   const bool is_bool = is(&TrainOptions::shuffle);
-  // TOML has no integers as large as seeds may be.
+  // A seed may be too large for an integer of TOML, and is text then.
   if (node.is_string() && (is_text || is(&TrainOptions::seed))) return node.ref<std::string>();
   if (node.is_boolean() && is_bool) return absl::UnparseFlag(node.ref<bool>());
   if (node.is_integer() && !is_text && !is_bool) return absl::UnparseFlag(node.ref<int64_t>());
@@ -92,7 +91,7 @@ absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
 
 std::string ConfigText(const TrainOptions& options) {
   std::string text =
-      "# All options of a run: --config=FILE --out=OTHER makes it again, flags override.\n";
+      "# All options of a run: --config=FILE --out=OTHER repeats the run, flags override.\n";
   std::string group;
   for (const Option& option : AllOptions()) {
     if (option.group != group) {
@@ -100,11 +99,11 @@ std::string ConfigText(const TrainOptions& options) {
       absl::StrAppend(&text, "\n# ", group, "\n");
     }
     nlohmann::json value = OptionValue(option, options);
-    // TOML's integers end here.
+    // TOML has no larger integers.
     if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) {
       value = OptionText(option, options);
     }
-    // What JSON makes of a text, a number or a bool is TOML, but for one character.
+    // JSON's texts, numbers and booleans are valid TOML, except for one character.
     const std::string json = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     absl::StrAppend(&text, option.name, " = ", absl::StrReplaceAll(json, {{"\x7f", "\\u007f"}}),
                     "\n");

@@ -13,18 +13,20 @@
 
 namespace zeroth {
 
-// What a run writes to --out.
+// The file that a run writes to --out.
 inline constexpr char kConfigName[] = "config.toml";
 
-// Sets in `options` what the file says, and leaves the rest. InvalidArgument names the file, the
-// line and the key of everything that is wrong, what was expected there, and the option that may
-// have been meant; errors of ReadFile.
+// Sets the options that the file names, and leaves the others. InvalidArgument names the file, line
+// and key of everything that is wrong, what was expected there, and the option that may have been
+// meant. Also the errors of ReadFile.
 absl::Status ReadConfig(const std::string& path, TrainOptions& options);
 
-// A file that sets every option to its value in `options`, with a comment for each group.
+// Returns the text of a file that sets every option to its value in `options`, with a comment for
+// each group.
 std::string ConfigText(const TrainOptions& options);
 
-// Writes it to `directory`, in the place of an earlier one. Errors of WriteFileDurably.
+// Writes ConfigText to kConfigName in `directory`, and replaces an earlier file. Errors of
+// WriteFileDurably.
 absl::Status WriteConfig(const std::string& directory, const TrainOptions& options);
 
 }  // namespace zeroth

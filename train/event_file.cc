@@ -45,7 +45,7 @@ std::string BytesField(int field, absl::string_view bytes) {
   return absl::StrCat(Tag(field, kBytes), Varint(bytes.size()), bytes);
 }
 
-// An event has some hundred bytes, so that the plain way will do.
+// An event has a few hundred bytes, so the bitwise algorithm is fast enough.
 uint32_t MaskedCrc32c(absl::string_view bytes) {
   uint32_t crc = 0xffffffff;
   for (const char byte : bytes) {
@@ -53,7 +53,7 @@ uint32_t MaskedCrc32c(absl::string_view bytes) {
     for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f63b78 : 0);
   }
   crc = ~crc;
-  // So that the checksum of data that hold a checksum is no problem (TFRecord's format).
+  // TFRecord masks checksums, because checksums of data that contain checksums are weak.
   return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
@@ -70,7 +70,7 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& directory, int64_
   ZEROTH_RETURN_IF_ERROR(
       events.WriteEvent(0, BytesField(/*Event.file_version*/ 3, "brain.Event:2")));
   if (last_step > 0) {
-    // SessionLog.status = START: what other files say of this step and later ones is outdated.
+    // SessionLog.status = START: entries of other files for this step and later ones are outdated.
     ZEROTH_RETURN_IF_ERROR(events.WriteEvent(
         last_step + 1, BytesField(/*Event.session_log*/ 7, VarintField(/*status*/ 1, 1))));
   }

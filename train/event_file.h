@@ -16,11 +16,12 @@
 
 namespace zeroth {
 
-// What the names of event files begin with; TensorBoard looks for it.
+// The prefix of event files' names, by which TensorBoard finds them.
 inline constexpr char kEventFilePrefix[] = "events.out.tfevents.";
 
-// An event file of TensorBoard: TFRecords (length, data and their masked CRC-32Cs) of the protocol
-// buffer tensorflow.Event. Flushed with every call, see AppendedFile. One thread at a time.
+// Writes an event file of TensorBoard: TFRecords (length, data and their masked CRC-32Cs) of the
+// protocol buffer tensorflow.Event. Every call writes through to the file (AppendedFile). One
+// thread at a time.
 class EventFile {
  public:
   struct Scalar {
@@ -28,17 +29,17 @@ class EventFile {
     double value = 0;  // kept as a float
   };
 
-  // A new file in `directory`, beside those of earlier runs: TensorBoard reads them together, and
-  // takes this one's word for steps after `last_step`, which earlier runs have made.
+  // Creates a file in `directory`, beside those of earlier runs. TensorBoard reads them together
+  // and takes the steps after `last_step`, the last step of earlier runs, from this file.
   static absl::StatusOr<EventFile> Create(const std::string& directory, int64_t last_step);
 
   absl::Status WriteScalars(int64_t step, absl::Span<const Scalar> scalars);
-  // `markdown` shows under the tag in the tab TEXT.
+  // `markdown` appears under the tag in TensorBoard's tab TEXT.
   absl::Status WriteText(int64_t step, absl::string_view tag, absl::string_view markdown);
 
  private:
   explicit EventFile(AppendedFile file) : file_(std::move(file)) {}
-  // `rest`: the event's fields but its time and step.
+  // `rest`: all fields of the event except its time and step.
   absl::Status WriteEvent(int64_t step, const std::string& rest);
 
   AppendedFile file_;

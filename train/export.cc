@@ -79,7 +79,7 @@ absl::StatusOr<Writer> StartWriting(const HfConfig& config, std::vector<TensorDe
                                     HfDirectoryKind kind) {
   HfDirectoryOptions directory_options = options.directory;
   directory_options.kind = kind;
-  // PEFT reads one file.
+  // PEFT reads a single file.
   if (kind == HfDirectoryKind::kAdapter) directory_options.max_shard_bytes = 0;
   ZEROTH_ASSIGN_OR_RETURN(
       Writer writer,
@@ -107,7 +107,7 @@ absl::StatusOr<Writer> StartModel(const LanguageModel& model, const std::string&
   return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kModel);
 }
 
-// One half of an adapter, and what PEFT calls it.
+// One matrix of an adapter, with PEFT's name for it.
 struct Half {
   std::string name;
   bool transposed = false;
@@ -160,8 +160,8 @@ std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values
   return turned;
 }
 
-// On rank 0 all parameters go to `write`, whole, and then the directory is complete. An error of
-// rank 0 alone, which writes, leaves the world as it was: the others gather with it to the end.
+// Passes all full parameters to `write` on rank 0, and completes the directory. After an error of
+// rank 0 all ranks still gather to the end, so that the communication stays intact.
 using WriteParameter = std::function<absl::Status(const Parameter&, absl::Span<const float>)>;
 absl::Status VisitAndFinish(Trainer& trainer, const absl::StatusOr<Writer>& writer,
                             const WriteParameter& write) {
@@ -174,7 +174,7 @@ absl::Status VisitAndFinish(Trainer& trainer, const absl::StatusOr<Writer>& writ
       }));
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
   if (writes && written.ok()) written = (*writer)->Finish();
-  // Nobody reports success before the files are there.
+  // No rank reports success before the files are complete.
   return AgreeOnStatus(trainer.world(), trainer.device(), written, "export");
 }
 

@@ -24,10 +24,10 @@
 
 namespace zeroth {
 
-// Turns the parameters of a model with LoRA adapters, one after the other, into those of the plain
-// model that computes the same: weight + scale * (A B), which others' tools read. Parameters that
-// have no adapter pass through, so that it serves every model. A weight is held back until both of
-// its adapter's halves have come, which in a model's order of parameters is within one layer.
+// Merges the LoRA adapters of a model into its weights, one parameter at a time: weight + scale *
+// (A B). The result is a plain model, which other tools can read. Parameters without adapters pass
+// through. A weight is held back until both matrices of its adapter have come; in a model's order
+// of parameters that is within one layer.
 class AdapterMerger {
  public:
   using Sink =
@@ -36,10 +36,11 @@ class AdapterMerger {
   // All outlive the merger.
   AdapterMerger(const LanguageModel& model, Device& device, Kernels& kernels);
 
-  // A whole parameter, in any order; `sink` is given what is complete.
+  // Adds a full parameter. Parameters may come in any order. `sink` gets each parameter that is
+  // complete.
   absl::Status Add(const Parameter& parameter, absl::Span<const float> values, const Sink& sink);
 
-  // The parameters that come out: all but the adapters.
+  // Returns the parameters that `sink` gets: all but the adapters.
   static std::vector<const Parameter*> MergedParameters(const LanguageModel& model);
 
  private:
@@ -57,41 +58,40 @@ class AdapterMerger {
 };
 
 struct ExportOptions {
-  // fp32, or bf16: rounded to nearest. Not fp16, which cannot hold every weight: that would show
-  // when the run is over.
+  // fp32, or bf16, rounded to nearest. Not fp16, which cannot hold every weight: the error would
+  // come only at the end of the run.
   DType dtype = DType::kFloat32;
   HfDirectoryOptions directory;
-  // Contents by name. They are read when a run begins: what lies where they came from may be
-  // another when it ends.
+  // Contents by name. They are read when a run begins, because the files may have changed when it
+  // ends.
   std::map<std::string, std::string> tokenizer_files;
   // Members of config.json beside the model's own: TokenIds.
   nlohmann::json token_ids = nlohmann::json::object();
-  // ExportAdapters: where the model that is adapted came from; empty: nowhere.
+  // For ExportAdapters: the origin of the base model; empty: none.
   std::string base_model;
 };
 
-// The files beside weights, by name and content, that make a checkpoint of `model` self-describing:
-// config.json, for weights kept in `dtype`, the tokenizer files, and adapter_config.json for a
-// model with adapters.
+// Returns the files, by name and content, that make a checkpoint of `model` self-describing:
+// config.json for weights in `dtype`, the tokenizer files, and adapter_config.json for a model with
+// adapters.
 absl::StatusOr<std::map<std::string, std::string>> ModelFiles(const LanguageModel& model,
                                                               DType dtype,
                                                               const ExportOptions& options);
 
-// Whether ExportModel could begin to write there: what would fail at the end of a run should fail
-// before it. Leaves nothing behind.
+// Checks that ExportModel could begin to write there, so that a run fails before its start and not
+// at its end. Leaves nothing behind.
 absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
                          const ExportOptions& options);
 
-// Writes the model as a Hugging Face directory (config.json, weights, tokenizer files): collective;
-// rank 0 writes, one gathered unit at a time, and every rank returns its error.
-// LoRA adapters are merged into the weights that they adapt, so that what is written is a plain
-// model.
-// The directory appears whole or not at all.
+// Writes the model as a Hugging Face directory (config.json, weights, tokenizer files). LoRA
+// adapters are merged into the weights, so that the result is a plain model. Collective: rank 0
+// writes, one gathered unit at a time, and every rank returns its error. The directory appears
+// complete or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options);
 
-// The same of the model's LoRA adapters alone, as the library PEFT reads them (adapter_config.json,
-// adapter_model.safetensors). InvalidArgument for a model without adapters.
+// As CheckExport and ExportModel, for the LoRA adapters alone in PEFT's format
+// (adapter_config.json, adapter_model.safetensors). InvalidArgument for a model without adapters.
 absl::Status CheckExportAdapters(const LanguageModel& model, const std::string& directory,
                                  const ExportOptions& options);
 absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,

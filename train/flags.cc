@@ -21,8 +21,11 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/train/config_file.h"
-#include "zeroth/train/flag_hints.h"
 #include "zeroth/train/option_registry.h"
+
+// Of version_stamp.cc: the commit that the program was last linked at, with "-modified" where files
+// differed from it, or "unknown" outside a Git repository.
+extern const char zeroth_commit[];
 
 namespace zeroth {
 namespace {
@@ -30,12 +33,12 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr size_t kMostBytes = size_t{1} << 20;  // of a flag file
-constexpr size_t kMostWords = 10000;            // a file that names itself has no end
+constexpr size_t kMostWords = 10000;            // a flag file that names itself would never end
 
-// Flags that are no options.
+// Flags that are not options of a run.
 constexpr const char* kOthers[] = {"config", "flagfile", "undefok", "help", "version"};
 
-// What a command line says, in its order.
+// The parsed command line, in its order.
 struct Given {
   std::vector<std::pair<std::string, std::string>> options;  // names and values
   std::map<std::string, std::string> others;                 // of kOthers
@@ -52,7 +55,7 @@ bool Exists(absl::string_view name) {
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
-// All that is wrong, one a line.
+// Returns an error that lists everything wrong, one a line.
 absl::Status Refused(const Words& wrong) {
   if (wrong.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -88,7 +91,7 @@ absl::StatusOr<Given> ReadWords(Words words) {
       if (!is_last) refuse_argument(words[i + 1]);
       break;
     }
-    // One dash is as good as two.
+    // One dash is accepted for two.
     if (word == "-" || !absl::ConsumePrefix(&word, "-")) {
       refuse_argument(word);
       continue;
@@ -108,11 +111,10 @@ absl::StatusOr<Given> ReadWords(Words words) {
     }
     if (!has_value && !IsSwitch(name)) {
       if (is_last || absl::StartsWith(words[i + 1], "--")) {
-        wrong.push_back(
-            absl::StrCat("--", name, " has no value",
-                         is_last ? "" : absl::StrCat(" (behind it is the flag ", words[i + 1], ")"),
-                         "; write --", name, "=",
-                         name == "resume" ? "auto, or the path of a checkpoint" : "VALUE"));
+        wrong.push_back(absl::StrCat(
+            "--", name, " has no value",
+            is_last ? "" : absl::StrCat(" (the flag ", words[i + 1], " follows it)"), "; write --",
+            name, "=", name == "resume" ? "auto, or the path of a checkpoint" : "VALUE"));
         continue;
       }
       value = words[++i];
@@ -136,7 +138,7 @@ absl::StatusOr<Given> ReadWords(Words words) {
 
 constexpr size_t kColumns = 100;
 
-// Lines of at most kColumns, each behind `indent`.
+// Wraps `text` into lines of at most kColumns columns, each after `indent`.
 std::string Wrapped(absl::string_view text, absl::string_view indent) {
   std::string lines;
   size_t column = kColumns;
@@ -152,7 +154,7 @@ std::string Wrapped(absl::string_view text, absl::string_view indent) {
   return absl::StrCat(lines, "\n");
 }
 
-// Calls `group` before the first option of each.
+// Calls `each` for every option, and `group` before the first option of each group.
 template <typename Group, typename Each>
 void ForEachOption(Group group, Each each) {
   std::string last;
@@ -189,10 +191,10 @@ std::string HelpText() {
 std::string FlagsMarkdown() {
   std::string text = R"(# Flags of the trainer
 
-This page is made from `train/options.inc`, which has each option in one place:
-`./bazelw run //train -- --help=markdown > docs/flags.md` writes it again.
+This page is generated from `train/options.inc`, which has each option in one place:
+`./bazelw run //train -- --help=markdown > docs/flags.md` writes the page.
 
-A flag is written `--name=VALUE` or `--name VALUE`; `--name` and `--noname` do for one that is true or false.
+A flag is written `--name=VALUE` or `--name VALUE`. An option that is true or false may be written `--name` or `--noname`.
 `--config=FILE` reads flags from a file first:
 
 ```toml
@@ -203,12 +205,12 @@ steps = 2000
 lr = 3e-4
 ```
 
-`./bazelw run //train -- --config=run.toml --lr=1e-4` overrides one line of it. Every run writes `OUT/config.toml`, which
-has all options as they were resolved: ranks, threads, batches. `--config=OUT/config.toml --out=other` makes the same run
-again, bit for bit. What is wrong in a file is said with its line.
+`./bazelw run //train -- --config=run.toml --lr=1e-4` overrides one line of the file. Every run writes `OUT/config.toml`
+with all options, with the numbers of ranks and threads and the batch sizes that the run used.
+`--config=OUT/config.toml --out=other` repeats the run bit for bit. An error in a file is reported with its line.
 
-Where "results" says yes, another value may give losses or weights other bits; a resumed run says which of these differ
-([checkpoints.md](checkpoints.md#what-is-compared)).
+Where "results" says yes, another value may change bits of losses or weights. A resumed run says which of these options
+differ from those of the checkpoint ([checkpoints.md](checkpoints.md#what-is-compared)).
 )";
   ForEachOption(
       [&](absl::string_view group) {
@@ -223,8 +225,7 @@ Where "results" says yes, another value may give losses or weights other bits; a
   return text;
 }
 
-absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& version,
-                                             const std::string& help,
+absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others) {
   Words words(argv + 1, argv + argc);
   for (const OwnSwitch& own : others) {
@@ -242,7 +243,9 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
   if (given.others.count("help") > 0) {
     PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
-  if (given.others.count("version") > 0) PrintAndExit(absl::StrCat(version, "\n"));
+  if (given.others.count("version") > 0) {
+    PrintAndExit(absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n"));
+  };
   TrainOptions options;
   if (!given.others["config"].empty()) {
     ZEROTH_RETURN_IF_ERROR(ReadConfig(given.others["config"], options));
@@ -257,9 +260,8 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
   return options;
 }
 
-absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version) {
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options,
-                          ReadCommandLine(argc, argv, version, HelpText(), {}));
+absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ReadCommandLine(argc, argv, HelpText(), {}));
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -1,14 +1,15 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The trainer's command line. Each option of options.inc is a flag: --name=VALUE or --name VALUE,
-// and --name or --noname for one that is true or false; of a flag that is given twice the last one
-// counts. Beside them:
+// and
+// --name or --noname for an option that is true or false. If a flag is given twice, the last one
+// counts. Further flags:
 //
-//   --config=FILE    options from a file, see config_file.h; flags override it
-//   --flagfile=FILE  more words of the command line, one a line; lines of # are comments
-//   --undefok=NAMES  flags that there need not be, with commas in between
-//   --help           prints all flags; --help=markdown docs/flags.md
-//   --version
+//   --config=FILE    reads options from a file (config_file.h); flags override it
+//   --flagfile=FILE  reads further words of the command line, one a line; # begins a comment
+//   --undefok=NAMES  comma-separated names of flags that may be unknown
+//   --help           prints all flags; --help=markdown prints docs/flags.md
+//   --version        prints the version and the commit
 
 #ifndef ZEROTH_TRAIN_FLAGS_H_
 #define ZEROTH_TRAIN_FLAGS_H_
@@ -23,29 +24,28 @@
 
 namespace zeroth {
 
-// Parses the command line into options, which are validated; --help and --version, which shows
-// `version`, print and exit. InvalidArgument for arguments that are not flags, flags that do not
-// exist (with what may have been meant) or have no value or a wrong one, all of them at once; the
-// errors of ReadConfig and Validate.
-absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version);
+// Parses the command line and validates the options. --help and --version print and exit the
+// program. InvalidArgument lists everything that is wrong: arguments that are not flags, unknown
+// flags with a guess at what was meant, and missing or wrong values. Also the errors of ReadConfig
+// and Validate.
+absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv);
 
-// The same without Validate, for programs that take the trainer's options and need not all of them:
-// tools/plan has no --data. `help` is what --help prints, and `others` are flags of its own, which
-// are taken out of the command line and set if they are there: a switch, or with `text` a
-// --name=TEXT.
+// A flag of another program than the trainer: a switch if `value` is set, --name=TEXT if `text` is.
 struct OwnSwitch {
   const char* name;
   bool* value = nullptr;
   std::optional<std::string>* text = nullptr;
 };
-absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& version,
-                                             const std::string& help,
+// As ParseCommandLine, but without Validate: for programs that take the trainer's options and need
+// not have all of them, as tools/plan needs no --data. `help` is printed by --help. `others` are
+// the program's own flags; each is removed from the command line and set if it is there.
+absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others);
 
-// What --help prints: all flags, group by group.
+// Returns the text of --help: all flags, group by group.
 std::string HelpText();
 
-// docs/flags.md.
+// Returns the text of docs/flags.md.
 std::string FlagsMarkdown();
 
 }  // namespace zeroth

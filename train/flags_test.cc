@@ -25,7 +25,7 @@ absl::StatusOr<TrainOptions> Parse(Words words) {
   words.insert(words.begin(), "train");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
-  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data(), "version 1");
+  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
 }
 
 std::string Error(const Words& words) { return std::string(Parse(words).status().message()); }
@@ -63,10 +63,9 @@ TEST(FlagsTest, EveryOptionIsAFlag) {
 }
 
 TEST(FlagsTest, WhatIsNoFlagIsRefused) {
-  EXPECT_EQ(
-      Error({"--data=a", "--resume", "--out=a"}),
-      "--resume has no value (behind it is the flag --out=a); write --resume=auto, or the path "
-      "of a checkpoint; --help lists all flags");
+  EXPECT_EQ(Error({"--data=a", "--resume", "--out=a"}),
+            "--resume has no value (the flag --out=a follows it); write --resume=auto, or the path "
+            "of a checkpoint; --help lists all flags");
   EXPECT_THAT(Error({"--out"}), HasSubstr("--out has no value; write --out=VALUE"));
   EXPECT_THAT(Error({"stray", "--data=a"}), HasSubstr("unexpected argument 'stray': flags start"));
   EXPECT_THAT(Error({"--data=a", "--", "--x"}), HasSubstr("unexpected argument '--x'"));

@@ -57,7 +57,7 @@ std::string PathOf(const std::string& directory, int rank) {
   return absl::StrCat(directory, "/rank-", rank, ".json");
 }
 
-// Those that are there and whole.
+// Reads the records that exist and are complete.
 std::vector<Json> ReadRecords(const std::string& directory, int world_size) {
   std::vector<Json> records;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -78,10 +78,10 @@ std::string LatestCall(const Json& group) {
                          call["seconds_ago"].get<double>());
 }
 
-// Ranks of one group, by how many calls they have issued.
+// The records of one group's ranks, by the number of calls that they have issued.
 using ByCalls = std::map<int64_t, std::vector<const Json*>>;
 
-// A line for each number of calls, the most first.
+// Writes a line for each number of calls, the largest first.
 std::string Describe(size_t index, const ByCalls& by_calls) {
   std::string text;
   std::vector<int> ahead;
@@ -128,7 +128,7 @@ std::string WhoWaited(const std::vector<Json>& records, int world_size) {
   absl::StrAppend(&text, "Calls that ranks have issued, where they differ:\n");
   bool differ = false;
   for (size_t i = 0; i < groups; ++i) {
-    // The ranks' groups of one place in the order; a name says which ranks are one group.
+    // The groups at one place in the order. Ranks whose groups have the same name are one group.
     std::map<std::string, ByCalls> by_name;
     for (const Json& record : records) {
       if (record["communicators"].size() <= i) continue;
@@ -157,7 +157,7 @@ absl::Status WriteFlightRecord(const std::string& directory, const Communicator&
   const absl::Time until = absl::Now() + patience;
   const auto size = static_cast<size_t>(world.size());
   size_t merged = 0;
-  // Whoever comes last has all of them; a rank that has merged fewer looks again.
+  // The rank that comes last sees all records; the others read again until they do.
   for (;;) {
     const std::vector<Json> records = ReadRecords(flight, world.size());
     if (records.size() > merged) {

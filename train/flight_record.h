@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank leaves when communication has failed: the calls that it made last, and, from all
-// ranks' together, who waited for whom.
+// The record that each rank writes after communication has failed: the calls that it made last.
+// From the records of all ranks follows which rank waited for which.
 
 #ifndef ZEROTH_TRAIN_FLIGHT_RECORD_H_
 #define ZEROTH_TRAIN_FLIGHT_RECORD_H_
@@ -18,20 +18,20 @@
 
 namespace zeroth {
 
-// In a run's directory.
+// The directory of the records, in that of a run.
 inline constexpr char kFlightDirectory[] = "flight_recorder";
-// In that: what a person reads.
+// The summary for people, in that directory.
 inline constexpr char kWhoWaitedFile[] = "who_waited.txt";
 
-// Writes `directory`/flight_recorder/rank-N.json, the latest calls of `communicators`, which all
-// ranks have in one order, and who_waited.txt from the records of all ranks that are there; waits
-// up to `patience` for the others' first, since whoever returns may have them killed. `error` is
-// what this rank ends with.
+// Writes `directory`/flight_recorder/rank-N.json with the latest calls of `communicators`, which
+// all ranks have in the same order, and who_waited.txt from all records that exist. Waits up to
+// `patience` for the records of other ranks, because the launcher may kill them as soon as one rank
+// returns. `error` is the error that ends this rank.
 absl::Status WriteFlightRecord(const std::string& directory, const Communicator& world,
                                absl::Span<Communicator* const> communicators,
                                const absl::Status& error, absl::Duration patience);
 
-// who_waited.txt from such records, of a world of `world_size` ranks.
+// Returns the text of who_waited.txt for these records of a world of `world_size` ranks.
 std::string WhoWaited(const std::vector<nlohmann::json>& records, int world_size);
 
 }  // namespace zeroth

@@ -19,15 +19,15 @@
 namespace zeroth {
 namespace {
 
-constexpr int64_t kSmallest = 1024;  // full speed on a core
+constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
 constexpr int64_t kLargest = 16384;
-// A product that is over sooner measures how fast products start.
+// Seconds of a product; shorter ones measure the overhead of launching.
 constexpr double kLongEnough = 2e-3;
 constexpr int kRounds = 15;  // the machine may be busy in some
 constexpr double kRoundSeconds = 20e-3;
 
-// [size, size] of values as weights have them: zeros take less power, and a device that is limited
-// by power multiplies them faster than anything real.
+// Returns [size, size] of values like those of weights: zeros take less power, and a device that is
+// limited by power would multiply them faster.
 absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t size, DType dtype) {
   const int64_t block = std::min(size * size, int64_t{1} << 20);
   std::vector<float> values(static_cast<size_t>(block));
@@ -43,7 +43,7 @@ absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t si
   return matrix;
 }
 
-// Element by element, over the ranks.
+// Returns the elementwise maximum over the ranks.
 absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
                                         const std::vector<double>& values) {
   if (world.size() == 1) return values;
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
   return std::vector<double>(result.begin(), result.end());
 }
 
-// A product of matrices [size, size] on every rank; nullopt where one of them has no memory for it.
+// Makes matrices [size, size] on every rank; nullopt on all ranks if one has no memory for them.
 absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device& device,
                                                     Kernels& kernels, int64_t size, DType dtype) {
   GemmArgs gemm;
@@ -71,7 +71,7 @@ absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device&
     ZEROTH_RETURN_IF_ERROR(tensor.status());
     *matrix = *tensor;
   }
-  // What is measured is the speed of all at once.
+  // All ranks must compute at once, or none.
   ZEROTH_ASSIGN_OR_RETURN(lacking, Max(world, device, lacking));
   if (lacking[0] > 0) return std::optional<GemmArgs>();
   return std::optional<GemmArgs>(std::move(gemm));
@@ -107,10 +107,10 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                             MakeProduct(world, device, kernels, size, dtype));
     if (!gemm.has_value()) break;
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
-    // The first product makes what is made once.
+    // The first product makes one-time allocations.
     ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, multiply, 1, 1).status());
     ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
-    // All ranks have the same seconds, so they go on alike.
+    // All ranks have the same seconds, and so take the same branch.
     const bool is_last = seconds >= kLongEnough || size == kLargest;
     if (is_last) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));

@@ -15,19 +15,18 @@
 
 namespace zeroth {
 
-// Seconds that `work` takes on the device's compute stream: the median of `rounds` rounds, each of
-// which does it so many `times`. All ranks begin a round together, and it ends with the last of
-// them: rounds of their own would let ranks that alternate on a core count it twice. Collective;
-// all ranks get the same.
+// Returns the seconds that `work` takes on the device's compute stream: the median over `rounds`
+// rounds, each of which does the work `times` times. All ranks begin a round together, and the
+// round ends with the last of them; otherwise ranks that share a core would each count it as
+// theirs. Collective; all ranks get the same value.
 absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device,
                                      const std::function<absl::Status()>& work, int rounds,
                                      int times);
 
-// Floating-point operations per second that all ranks together reach on large square products of
-// `dtype` matrices, all computing at once: the median of several rounds, each as long as its
-// slowest rank takes. It is what this machine did just then, no peak that a vendor states, and a
-// step may be faster. Collective, about a second. 0 if some rank has no memory left for such
-// matrices, which is no reason not to train.
+// Measures the floating-point operations per second of all ranks together in large square products
+// of `dtype` matrices: the median of several rounds, each as long as its slowest rank takes. This
+// is a measurement, not a vendor's peak, and a step may be faster. Collective; takes about a
+// second. Returns 0 if a rank has no memory for such matrices, which is no reason not to train.
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype);
 

@@ -20,7 +20,7 @@ struct Announcement {
   char second[kMaxText];
 };
 
-// Two, in turns: a handler may be reading one while the other is filled.
+// Used alternately: a handler may be reading one while the other is filled.
 Announcement announcements[2];
 std::atomic<const Announcement*> announcement{nullptr};
 std::atomic<bool> interrupted{false};
@@ -36,7 +36,7 @@ void OnSignal(int signal) {
   const Announcement* const said = announcement.load();
   if (said != nullptr && (is_first || again)) {
     const char* const text = again ? said->second : said->first;
-    // Nothing can be done about an error here.
+    // An error here cannot be handled.
     if (write(STDERR_FILENO, text, strlen(text)) < 0) errno = 0;
   }
   if (again) {

@@ -8,15 +8,15 @@
 namespace zeroth {
 
 // From now on, the first SIGINT or SIGTERM only sets a flag, so that the run can end after the
-// current step and save; a second one of its kind ends the program at once, as usual. Each says on
-// stderr, from within the signal, what AnnounceOnInterrupt has prepared.
+// current step and save. A second signal of the same kind ends the program at once. The handler
+// prints the text of AnnounceOnInterrupt to stderr.
 void CatchInterrupts();
 
-// What the first and the second signal say from now on; empty: nothing, for all but one process of
-// a run. Thread-safe.
+// Sets the texts that the first and the second signal print from now on. Empty texts print nothing,
+// for all but one process of a run. Thread-safe.
 void AnnounceOnInterrupt(const std::string& first, const std::string& second);
 
-// Whether one has come. Thread-safe.
+// True after the first signal. Thread-safe.
 bool Interrupted();
 
 }  // namespace zeroth

@@ -28,12 +28,12 @@
 namespace zeroth {
 namespace {
 
-// int8 is for gathers and reduce-scatters: where there are none, nothing would come of it.
-absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
+// Quantization changes gathers and reduce-scatters only. Refuses it for strategies without them.
+absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
   const char* const flag = options.quantized_weights     ? "quantized_weights"
                            : options.quantized_gradients ? "quantized_gradients"
                                                          : nullptr;
-  if (flag == nullptr || cuts || options.data_ranks() == 1) return absl::OkStatus();
+  if (flag == nullptr || shards || options.data_ranks() == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag, ": under --strategy=", options.strategy,
       options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
@@ -41,7 +41,7 @@ absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
       "out, or shard, as full_shard does"));
 }
 
-// Names and sizes that only the ranks use, refused before any of them starts.
+// Checks the strategy's name and sizes before any rank starts; only the ranks use them.
 absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, options.strategy_options()));
@@ -57,7 +57,7 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
 }
 
-// What a build lacks is known to whoever built it, and to nobody else.
+// Adds to NotFound which build has the devices and back ends for GPUs.
 absl::Status WithBuildHint(const absl::Status& status) {
   if (status.code() != absl::StatusCode::kNotFound) return status;
   return absl::NotFoundError(absl::StrCat(
@@ -102,6 +102,17 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
   return true;
 }
 
+LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
+  LoaderOptions loader;
+  loader.batch_size = options.batch_size;
+  loader.seq_len = options.seq_len;
+  loader.world_size = options.data_ranks();
+  loader.rank = rank / options.tensor_parallel;
+  loader.seed = options.seed;
+  loader.shuffle = options.shuffle;
+  return loader;
+}
+
 }  // namespace
 
 absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
@@ -122,7 +133,7 @@ absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
     return options;
   }
   if (options.world_size == 0) options.world_size = kDefaultWorldSize;
-  // Where this process runs all ranks, a device that is not there shows before any is started.
+  // If this process runs all ranks, a missing device shows here, before any rank starts.
   ZEROTH_RETURN_IF_ERROR(
       WithBuildHint(DeviceRegistry::Create(options.device, DeviceOptions()).status()));
   return options;
@@ -189,14 +200,14 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
         DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(),
         options.eval_fraction > 0 ? "--eval_fraction" : "--eval_data");
   }
-  // Also refuses data that are too short, before anything is started or written.
+  // Refuses data that are too short before anything is started or written.
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
                               "--data");
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
   const bool only_evaluates = options.steps == 0 && eval_data != nullptr;
   TrainOptions kept = options;
-  // Whoever has checkpoints to write sets newer ones aside.
+  // A run that writes checkpoints would rename newer ones.
   if (only_evaluates) kept.checkpoint_every = 0;
   return std::unique_ptr<Job>(new Job{std::move(kept),
                                       std::move(source),
@@ -229,17 +240,6 @@ absl::Status OpenOutput(Job& job) {
     }
   }
   return absl::OkStatus();
-}
-
-LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
-  LoaderOptions loader;
-  loader.batch_size = options.batch_size;
-  loader.seq_len = options.seq_len;
-  loader.world_size = options.data_ranks();
-  loader.rank = rank / options.tensor_parallel;
-  loader.seed = options.seed;
-  loader.shuffle = options.shuffle;
-  return loader;
 }
 
 LoaderOptions LoaderOptionsFor(const Job& job, int rank) {
@@ -314,7 +314,7 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                                           const ProcessEnvironment& ranks) {
   const bool is_auto = options.comm == kAuto;
   if (!is_auto && options.comm != kLocal) return options.comm;
-  // Of one process, ranks can only be threads.
+  // Ranks of a single process can only be threads.
   if (!ranks.HasLauncher() || ranks.world_size == 1) return kLocal;
   const std::string started = absl::StrCat(ranks.launcher, " has started ", ranks.world_size,
                                            " processes, of which this is number ", ranks.rank);

@@ -24,7 +24,7 @@
 
 namespace zeroth {
 
-// Where weights are written, as a model and as adapters alone; empty: not at all.
+// Where weights are written: the whole model, and the adapters alone. Empty: not written.
 struct ExportDirectories {
   std::string model;
   std::string adapters;
@@ -32,51 +32,49 @@ struct ExportDirectories {
   const std::string& shown() const { return model.empty() ? adapters : model; }
 };
 
-// What all ranks share, opened and checked once.
+// What all ranks of a run share, opened and checked once.
 struct Job {
   TrainOptions options;
   ModelSource source;
-  std::unique_ptr<Tokenizer> tokenizer;                // null: nothing says which one it is
+  std::unique_ptr<Tokenizer> tokenizer;                // null: unknown, the data are token files
   std::map<std::string, std::string> tokenizer_files;  // contents by name
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
-  bool within_documents = false;             // tokens attend to those of their own document alone
+  bool within_documents = false;             // tokens attend only within their own document
   LrSchedule schedule;
-  bool only_evaluates = false;  // and writes nothing
+  bool only_evaluates = false;  // the run evaluates and writes nothing
   ExportDirectories final_directories;
-  ExportDirectories ema_directories;  // empty: no average is kept
+  ExportDirectories ema_directories;  // empty without an average of the weights
   bool ranks_are_threads = true;      // of this process
 };
 
-// `options` with the number of ranks that there will be. InvalidArgument if the launcher has
-// started another number than they ask for; NotFound for a device or a transport that is not built
+// Returns `options` with the number of ranks of the run. InvalidArgument if the launcher has
+// started another number than world_size; NotFound for a device or a transport that is not built
 // in.
 absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options);
 
-// Opens all that the options name but --out, before any rank starts or anything is written.
-// InvalidArgument names the flag that does not fit the others; errors of ModelSource and
-// OpenMixture.
+// Opens everything that the options name, except --out, before any rank starts or anything is
+// written. InvalidArgument names the flag that does not fit the others. Also the errors of
+// ModelSource and OpenMixture.
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options);
 
-// What concerns --out, which is known: what would fail at the end of the run fails before it.
+// Checks --out, which must be known, so that errors of the final export show before the run starts.
 absl::Status OpenOutput(Job& job);
 
-// What the options are to the parts of a run; they have been checked by Validate and OpenJob.
-LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank);
-// The same, of a job that is open.
+// The options of the parts of a run. Validate and OpenJob must have checked them.
 LoaderOptions LoaderOptionsFor(const Job& job, int rank);
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job);
 
-// Of all ranks together.
+// Tokens of a step, over all ranks.
 int64_t TokensPerStep(const TrainOptions& options);
 
-// --comm with auto resolved, by what `ranks` says of the program that started this process: local
-// if it was started alone. InvalidArgument if it is one of several that would each make a whole run
-// of its own in the same --out, or that no back end can bring together.
+// Returns --comm, with auto resolved by `ranks`, which describes the launcher: local if this
+// process was started alone. InvalidArgument if several processes were started and each would make
+// a separate run in the same --out, or if no back end can connect them.
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                                           const ProcessEnvironment& ranks);
-// The same, for this process.
+// As above, with the launcher of this process.
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options);
 
 }  // namespace zeroth

@@ -2,7 +2,7 @@
 
 #include "zeroth/train/machine_file.h"
 
-// Its errors are values.
+// toml++ then returns errors as values.
 #define TOML_EXCEPTIONS 0
 
 #include <algorithm>
@@ -29,10 +29,10 @@ constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
 
-// A process has a CUDA context, and NCCL's buffers from its first call on.
+// The CUDA context of a process, and NCCL's buffers, which exist from its first call on.
 constexpr double kReserved = 2.05 * kGiB;
 
-// What is known of a GPU and of the machines that have it.
+// A GPU and the machines that usually have it.
 struct Preset {
   const char* name;
   int devices_per_node;
@@ -91,7 +91,7 @@ Machine MachineOf(const Preset& preset) {
   return machine;
 }
 
-// A field of a file: one of the three is there.
+// A field of a file. One of the three member pointers is set.
 struct Field {
   const char* name;
   double Machine::*number = nullptr;
@@ -192,7 +192,7 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
   if (missing.empty()) return machine;
   return absl::InvalidArgumentError(
       absl::StrCat(path, " lacks ", absl::StrJoin(missing, ", "),
-                   "; give them, or like = \"H100\" for those of a machine that is known"));
+                   "; give them, or like = \"H100\" to take them from a known machine"));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Machines that runs are planned for: those that are known by name, files that describe others, and
-// this one.
+// The machines that runs are planned for: presets, machines that a file describes, and this one.
 
 #ifndef ZEROTH_TRAIN_MACHINE_FILE_H_
 #define ZEROTH_TRAIN_MACHINE_FILE_H_
@@ -15,15 +14,15 @@
 
 namespace zeroth {
 
-// What --machine names: a preset (MachineNames), "cpu" or nothing for the CPU that this process
-// runs on, whose rates are measured in a few seconds, or a file of TOML, whose name ends in
-// .toml: a line for each field of Machine, and like = "PRESET" for those that it leaves out.
-// InvalidArgument names the field, or lists the machines.
+// Opens the machine that --machine names: a preset (MachineNames); "cpu" or an empty string for the
+// CPU of this process, whose rates are measured in a few seconds; or a TOML file, whose name ends
+// in .toml. The file has a line for each field of Machine, and like = "PRESET" for fields that it
+// leaves out. InvalidArgument names the field, or lists the machines.
 absl::StatusOr<Machine> OpenMachine(const std::string& machine);
 
 std::vector<std::string> MachineNames();
 
-// Such a file with all fields.
+// Returns the text of such a file with all fields.
 std::string MachineText(const Machine& machine);
 
 }  // namespace zeroth

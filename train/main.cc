@@ -7,14 +7,13 @@
 #include "zeroth/train/flags.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/run.h"
-#include "zeroth/train/version.h"
 
 namespace zeroth {
 namespace {
 
 absl::Status Train(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv, VersionText()));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv));
   CatchInterrupts();
   return RunTraining(options);
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,21 +23,21 @@
 namespace zeroth {
 namespace {
 
-// JSON has no numbers for these.
 const char* NameOfNonFinite(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-// The shortest text that reads back as the same value.
+// Returns the shortest text that reads back as the same value.
 template <typename T>
 std::string Number(T value) {
-  if (!std::isfinite(value)) return absl::StrCat("\"", NameOfNonFinite(value), "\"");
+  if (std::is_floating_point_v<T> && !std::isfinite(value))
+    return absl::StrCat("\"", NameOfNonFinite(value), "\"");
   char text[64];
   const std::to_chars_result result = std::to_chars(text, text + sizeof(text), value);
   return std::string(text, result.ptr);
 }
 
-// Text of a value whose numbers that are not finite are strings, as in a step's line.
+// Returns the JSON text of a value. Numbers that are not finite become strings.
 std::string Dump(nlohmann::json value) {
   const std::function<void(nlohmann::json&)> spell = [&](nlohmann::json& node) {
     if (node.is_structured()) {
@@ -61,7 +62,7 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
   const absl::StatusOr<std::string> before = ReadFile(path, SIZE_MAX);
   if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   for (const absl::string_view line : absl::StrSplit(before.ok() ? *before : "", '\n')) {
-    // The last line may have been cut off by what ended the run.
+    // The last line may be incomplete if the run was killed.
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
     if (json["step"].get<int64_t>() <= step) absl::StrAppend(&kept, line, "\n");
@@ -71,33 +72,44 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
   return MetricsWriter(std::move(file));
 }
 
+std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
+  std::vector<StepNumber> numbers;
+  const auto add = [&](const char* key, const char* tag, auto value) {
+    numbers.push_back({key, tag, static_cast<double>(value), Number(value)});
+  };
+  const auto add_known = [&](const char* key, const char* tag, const auto& value) {
+    if (value.has_value()) add(key, tag, *value);
+  };
+  add("step", "", metrics.step);
+  add("loss", "train/loss", metrics.loss);
+  add("grad_norm", "train/gradient_norm", metrics.grad_norm);
+  add("lr", "train/learning_rate", metrics.lr);
+  add("tokens_per_second", "speed/tokens_per_second", metrics.tokens_per_second);
+  add("wall_seconds", "", metrics.wall_seconds);
+  add("tokens", "", metrics.tokens);
+  add("data_seconds", "speed/seconds_waited_for_data", metrics.data_seconds);
+  add("memory_peak_bytes", "", metrics.memory_peak_bytes);
+  add_known("communication_seconds", "speed/seconds_waited_for_communication",
+            metrics.communication_seconds);
+  add_known("gemm_utilization", "speed/gemm_utilization", metrics.gemm_utilization);
+  add_known("mfu", "speed/mfu", metrics.mfu);
+  if (metrics.skipped_steps > 0) add("skipped_steps", "", metrics.skipped_steps);
+  add_known("loss_scale", "train/loss_scale", metrics.loss_scale);
+  add_known("loss_zscore", "train/loss_zscore", metrics.loss_zscore);
+  add_known("grad_norm_zscore", "train/gradient_norm_zscore", metrics.grad_norm_zscore);
+  add_known("eval_loss", "evaluation/loss", metrics.eval_loss);
+  add_known("ema_eval_loss", "evaluation/loss_of_averaged_weights", metrics.ema_eval_loss);
+  return numbers;
+}
+
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
-  std::string line = absl::StrCat(
-      "{\"step\": ", metrics.step, ", \"loss\": ", Number(metrics.loss),
-      ", \"grad_norm\": ", Number(metrics.grad_norm), ", \"lr\": ", Number(metrics.lr),
-      ", \"tokens_per_second\": ", Number(metrics.tokens_per_second),
-      ", \"wall_seconds\": ", Number(metrics.wall_seconds), ", \"tokens\": ", metrics.tokens,
-      ", \"data_seconds\": ", Number(metrics.data_seconds),
-      ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
-  if (metrics.communication_seconds.has_value())
-    absl::StrAppend(&line, ", \"communication_seconds\": ", Number(*metrics.communication_seconds));
-  if (metrics.gemm_utilization.has_value())
-    absl::StrAppend(&line, ", \"gemm_utilization\": ", Number(*metrics.gemm_utilization));
-  if (metrics.mfu.has_value()) absl::StrAppend(&line, ", \"mfu\": ", Number(*metrics.mfu));
-  if (metrics.late.has_value())
+  std::string line;
+  for (const StepNumber& number : NumbersOf(metrics)) {
+    absl::StrAppend(&line, line.empty() ? "{" : ", ", "\"", number.key, "\": ", number.text);
+  }
+  if (metrics.late.has_value()) {
     absl::StrAppend(&line, ", \"late\": ", Dump(LateRankJson(*metrics.late)));
-  if (metrics.skipped_steps > 0)
-    absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
-  if (metrics.loss_scale.has_value())
-    absl::StrAppend(&line, ", \"loss_scale\": ", Number(*metrics.loss_scale));
-  if (metrics.loss_zscore.has_value())
-    absl::StrAppend(&line, ", \"loss_zscore\": ", Number(*metrics.loss_zscore));
-  if (metrics.grad_norm_zscore.has_value())
-    absl::StrAppend(&line, ", \"grad_norm_zscore\": ", Number(*metrics.grad_norm_zscore));
-  if (metrics.eval_loss.has_value())
-    absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
-  if (metrics.ema_eval_loss.has_value())
-    absl::StrAppend(&line, ", \"ema_eval_loss\": ", Number(*metrics.ema_eval_loss));
+  }
   return file_.Append(line + "}\n");
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,48 +18,57 @@
 
 namespace zeroth {
 
-// One optimizer step, as it is reported.
+// The reported values of one optimizer step.
 struct StepMetrics {
   int64_t step = 0;      // from 1
   float loss = 0;        // mean over the global batch
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double tokens_per_second = 0;
-  double wall_seconds = 0;  // of this run, up to the end of the step
-  int64_t tokens = 0;       // of the data, by all ranks, earlier runs included
-  double data_seconds = 0;  // of the step, that rank 0 waited for its data
-  // Of the step, that rank 0's compute stream waited for collectives; none where steps are
-  // recorded.
+  double wall_seconds = 0;  // from the start of this run to the end of the step
+  int64_t tokens = 0;       // read so far by all ranks, including earlier runs
+  double data_seconds = 0;  // that rank 0 waited for data in the step
+  // Seconds that rank 0's compute stream waited for collectives in the step; not set for recorded
+  // steps.
   std::optional<double> communication_seconds;
-  // The model's operations as a part of the measured rate of products, and of a stated peak.
+  // The model's FLOP/s as a fraction of the measured rate of matrix products, and of a stated peak.
   std::optional<double> gemm_utilization;
   std::optional<double> mfu;
   std::optional<LateRank> late;   // in the step before this one
-  int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
+  int64_t memory_peak_bytes = 0;  // of rank 0, so far
   std::optional<float> eval_loss;
-  std::optional<double> loss_scale;    // of the step, where the loss is scaled
-  int64_t skipped_steps = 0;           // so far: a gradient was not finite, or the step an outlier
-  std::optional<float> ema_eval_loss;  // of the average of the weights
+  std::optional<double> loss_scale;  // of the step, if the loss is scaled
+  int64_t skipped_steps = 0;         // so far, for gradients that were not finite and for outliers
+  std::optional<float> ema_eval_loss;  // with the average of the weights
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
-  std::optional<double> saving;  // the part of a checkpoint that has been written in the background
+  std::optional<double> saving;  // fraction written of a checkpoint in the background
 };
 
+// A number of a step, as metrics.jsonl and TensorBoard's event file show it.
+struct StepNumber {
+  const char* key;  // in metrics.jsonl
+  const char* tag;  // in the event file; empty: it is not in there under its own value
+  double value;
+  std::string text;  // JSON, with the fewest digits that read back as the same float or double
+};
+// The numbers of a step that are known. A new one is a line here.
+std::vector<StepNumber> NumbersOf(const StepMetrics& metrics);
+
 // Writes metrics.jsonl: one JSON object a line, written line by line, so that a run can be watched
-// and survives what ends it (see AppendedFile). Numbers are printed with the fewest digits that
-// read back as the same float or double; what is not finite becomes a string ("nan", "inf"), since
-// JSON has no number for it.
+// and its metrics survive a crash (see AppendedFile). Numbers have the fewest digits that read back
+// as the same float or double. Values that are not finite become strings ("nan", "inf"), since JSON
+// has no numbers for them.
 class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of the file about steps up to `step`, in place of which those after it will be
-  // written again; everything else in it, a summary included, is dropped. The file that was there
-  // stays until the new one is whole.
+  // Keeps the lines of steps up to `step`, and drops all others, including a summary: later steps
+  // will be written again. The old file stays until the new one is complete.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
-  // A number that is not there has no key.
+  // Unknown numbers have no key in the line.
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}, its numbers by the same rule.
   absl::Status WriteSummary(const nlohmann::json& summary);

@@ -26,7 +26,7 @@
 namespace zeroth {
 namespace {
 
-// Of a flag that has another value than its default, the adapter's must be the same.
+// Sets `option` to the adapter's `value`. An option that was set must have that value already.
 template <typename T>
 absl::Status Adopt(const char* flag, const T& unset, const T& value, T& option) {
   if (option == unset || option == value) {
@@ -83,7 +83,8 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   const TrainOptions unset;
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
-  // Names in another order, or ends of other lengths, may mean the same layers: Open compares them.
+  // Targets may be written in other ways and mean the same layers, which InitAdapter::Open
+  // compares.
   if (options.lora_targets == unset.lora_targets) {
     options.lora_targets = absl::StrJoin(PeftTargets(adapter), ",");
   }
@@ -137,7 +138,7 @@ absl::Status InitAdapter::Read(const Parameter& parameter, int64_t begin,
   if (!half.transposed) return weights.ReadElements(half.stored, begin, out);
   const int64_t rows = parameter.global_shape().dim(0);
   const int64_t columns = parameter.global_shape().dim(1);
-  // Halves are small.
+  // LoRA matrices are small, so reading all of one is cheap.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
                           weights.ReadAll(half.stored, Shape({columns, rows})));
   for (size_t i = 0; i < out.size(); ++i) {
@@ -151,7 +152,8 @@ namespace {
 
 constexpr char kDefaultModel[] = "gpt2_nano";
 
-// Some published files leave out the prefix of the model without its head.
+// Returns the name in the files. Some published files leave out the prefix "transformer" or
+// "model".
 std::string StoredName(const WeightsSource& weights, const std::string& name) {
   if (weights.Find(name) != nullptr) return name;
   const size_t dot = name.find('.');
@@ -163,14 +165,14 @@ std::string StoredName(const WeightsSource& weights, const std::string& name) {
   return name;
 }
 
-// Stored tensors that hold no weights: attention masks and rotary tables of old files, and a tied
-// head's second copy.
+// True for stored tensors that hold no weights of their own: attention masks and rotary tables of
+// old files, and the second copy of a tied head.
 bool IsKnownExtra(const std::string& name) {
   return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
          absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-// Every weight of the model is there, and nothing else; adapters may be.
+// Checks that the files have every weight of the model and nothing else. Adapters may be missing.
 absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model) {
   std::set<const Parameter*> optional;
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
@@ -238,7 +240,7 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   source.model_options_ = options;
   source.config_ = directory.config().json();
   source.directory_.emplace(std::move(directory));
-  // Everything that can be wrong shows before any rank starts.
+  // Errors of the configuration and the weights show here, before any rank starts.
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
   return source;
@@ -282,7 +284,8 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
       const std::string name = StoredName(weights, parameter.name());
       if (weights.Find(name) != nullptr) return weights.ReadElements(name, begin, out);
     }
-    // What may be missing was decided in Open: adapters begin as in a model from scratch.
+    // A model from scratch, or an adapter that the files do not have: FromDirectory checks all
+    // others.
     parameter.initializer().Fill(seed, parameter.name(), begin, out);
     return absl::OkStatus();
   };
@@ -310,7 +313,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   const std::vector<std::string> files = TokenizerFiles("auto");
   if (!files.empty()) {
     auto tokenizer = zeroth::OpenTokenizer(directory_->path(), how);
-    // Token files are no worse for a tokenizer that cannot be read.
+    // Token files do not need the tokenizer, so one that cannot be read is no error.
     if (!tokenizer.ok() && !has_text) return nullptr;
     if (!tokenizer.ok()) {
       return Annotate(
@@ -321,7 +324,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   }
   if (!has_text) return nullptr;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
-  // What --tokenizer=byte trains, and its export, which has no tokenizer files.
+  // Models that were trained with --tokenizer=byte, whose exports have no tokenizer files.
   if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
   return NoTokenizer(model->vocab_size());
 }
@@ -332,7 +335,7 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
     std::vector<std::string> files =
         FindTokenizerFiles(choice).value_or(std::vector<std::string>());
     if (files.empty()) return files;
-    // How the tokenizer's model chats is no part of it, but goes with it.
+    // The chat template is not part of the tokenizer, but is exported with it.
     const std::filesystem::path chat =
         std::filesystem::path(files[0]).parent_path() / "chat_template.jinja";
     if (IsFile(chat.string())) files.push_back(chat.string());
@@ -362,7 +365,7 @@ nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer
     if (!is_bytes && found != source.end()) {
       ids[key] = *found;
     } else if (tokenizer != nullptr) {
-      // One token stands before a text and after it.
+      // The tokenizer has one token for the beginning and the end of a text.
       ids[key] = tokenizer->end_of_text();
     } else {
       ids[key] = nullptr;

@@ -26,23 +26,23 @@
 
 namespace zeroth {
 
-// `options` with the rank, alpha and targets of the adapter in init_adapter, and the model that it
-// was made for if no other is named; without it as they are. InvalidArgument where flags say
-// otherwise than the adapter, or it does not say what it was made for; NotFound if that is not
-// here; errors of PeftDirectory.
+// Returns `options` with the rank, alpha and targets of the adapter in init_adapter, if that is
+// set, and with the adapter's base model unless init_from names one. InvalidArgument if flags
+// contradict the adapter or the base model is unknown; NotFound if the base model is not there.
+// Also the errors of PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
 
-// The adapter's halves as a model's parameters. Immutable and thread-safe.
+// Reads an adapter of PEFT's as the values of a model's LoRA parameters. Immutable and thread-safe.
 class InitAdapter {
  public:
-  // InvalidArgument lists the layers that only the model or only the adapter adapts, or names the
-  // half of another shape.
+  // InvalidArgument lists the layers that only the model or only the adapter adapts, or names a
+  // tensor with a wrong shape.
   static absl::StatusOr<std::shared_ptr<const InitAdapter>> Open(const std::string& path,
                                                                  const LanguageModel& model);
 
-  // Whether this is one of the halves.
+  // True if the adapter has this parameter.
   bool Has(const Parameter& parameter) const { return halves_.count(parameter.name()) > 0; }
-  // out[i] = element begin + i.
+  // Sets out[i] to element begin + i of the parameter.
   absl::Status Read(const Parameter& parameter, int64_t begin, absl::Span<float> out) const;
 
  private:
@@ -56,61 +56,61 @@ class InitAdapter {
   std::map<std::string, Half> halves_;  // by the parameter's name
 };
 
-// A tokenizer's files, as they were read at one time.
+// The content of a tokenizer's files, read at one time.
 struct TokenizerContent {
-  std::map<std::string, std::string> files;  // by name: to hand on with the trained model
+  std::map<std::string, std::string> files;  // by name; exported with the trained model
   std::string identity;                      // DataOptions::tokenizer_identity
 };
 
-// Where a run's model comes from: a preset, or a Hugging Face directory. Immutable after Open;
-// shared by all ranks.
+// The origin of a run's model: a preset, a config.json, or a Hugging Face directory. Immutable
+// after Open, and shared by all ranks.
 class ModelSource {
  public:
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
-  // The plain model in a directory; messages call it `name`.
+  // Takes the plain model of a directory. Messages call the model `name`.
   static absl::StatusOr<ModelSource> FromDirectory(std::string name, HfDirectory directory,
                                                    const ModelOptions& options = {});
 
-  // The config.json that the model is built from.
+  // The configuration that the model is built from.
   const nlohmann::json& config() const { return config_; }
-  // What messages call it: "--model=gpt2_124m".
+  // The name in messages, as "--model=gpt2_124m".
   const std::string& name() const { return name_; }
-  // A new model without values; one per rank.
+  // Returns a new model without values. Every rank builds its own.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
-  // The same with so many layers. InvalidArgument if the configuration says nothing of layers.
+  // As Build, with `layers` layers. InvalidArgument if the configuration has no number of layers.
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildWithLayers(int64_t layers) const;
-  // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
-  // initializers from `seed`, as adapters are that the files do not have. Weights that are missing,
-  // unexpected or of another shape are an error that lists them.
+  // Fills a sharding of such a model. Values come from the files, of which each rank reads its own
+  // ranges, or from the initializers and `seed`; so do adapters that the files do not have. Weights
+  // that are missing, unexpected or of another shape are an error that lists them.
   absl::Status Fill(Sharding& sharding, uint64_t seed) const { return sharding.Load(Reader(seed)); }
-  // The same, range by range. This object outlives it.
+  // The reader that Fill uses. It must not outlive this object.
   ParameterReader Reader(uint64_t seed) const;
-  // As --tokenizer says. Null where nothing says which one it is, and `has_text` is false: token
-  // files need none. With text, that is an InvalidArgument which says what is missing.
+  // Opens the tokenizer that --tokenizer names. If nothing names one, returns null without text
+  // (token files need none), and with text InvalidArgument, which says what is missing.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const TrainOptions& options,
                                                            bool has_text) const;
-  // What OpenTokenizer opens; no files if that is made of none. Errors of ReadFile.
+  // Reads the files that OpenTokenizer opens; the byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
 
  private:
-  // Those of --tokenizer=`choice`.
+  // The files of --tokenizer=`choice`.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildFrom(const nlohmann::json& config) const;
-  // That nothing says how text becomes the model's tokens, and what to do.
+  // The error for text without a tokenizer.
   absl::Status NoTokenizer(int64_t vocab_size) const;
 
   std::string name_;
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
-  std::shared_ptr<const InitAdapter> adapter_;  // null: adapters begin anew
+  std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers
 };
 
-// What the exported config.json says of special tokens, always: where it says nothing, transformers
-// takes its own models' ids, which GPT-2's 50256 is beyond a byte model's vocabulary. They are the
-// byte tokenizer's where the text was bytes, those of `source`, the config.json that the model came
-// from, where it has them, the tokenizer's, or null where nothing is known. `tokenizer` may be
-// null.
+// Returns the ids of special tokens for the exported config.json. They are always written: without
+// them transformers assumes ids of its own, such as GPT-2's 50256, which a byte model does not
+// have. The ids are, in this order: the byte tokenizer's if the model was trained on bytes; those
+// of `source`, the config.json that the model came from; the tokenizer's; or null if nothing is
+// known. `tokenizer` may be null.
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer);
 
 }  // namespace zeroth

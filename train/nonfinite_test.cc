@@ -150,7 +150,7 @@ TEST(NonFiniteTest, AGradientThatOverflows) {
 }
 
 TEST(NonFiniteTest, AStepThatIsFiniteTheSecondTime) {
-  EXPECT_THAT(Find(Case()), StartsWith("made again, every value of the step is finite"));
+  EXPECT_THAT(Find(Case()), StartsWith("in a repetition, every value of the step is finite"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The options of options.inc as data: whatever treats all of them alike goes by this table.
+// The options of options.inc as a table, for code that treats all options alike.
 
 #ifndef ZEROTH_TRAIN_OPTION_REGISTRY_H_
 #define ZEROTH_TRAIN_OPTION_REGISTRY_H_
@@ -19,17 +19,17 @@
 
 namespace zeroth {
 
-// What an option may be, beyond being of its type. Numbers are finite either way.
+// The values that an option may have, within its type. Numbers must always be finite.
 struct AllowedValues {
   double least = std::numeric_limits<double>::lowest();
   double below = std::numeric_limits<double>::infinity();
-  double or_value = least;      // is allowed as well
-  const char* words = nullptr;  // one of these, which blanks separate
-  // A word of earlier versions, which checkpoints may hold, and what it is called now.
+  double or_value = least;      // also allowed
+  const char* words = nullptr;  // the allowed words, separated by blanks
+  // A word of earlier versions, which checkpoints may hold, and its name now.
   const char* old_word = nullptr;
   const char* new_word = nullptr;
   bool (*parses)(absl::string_view text) = nullptr;
-  const char* expected = nullptr;  // what to say in the place of what follows from the above
+  const char* expected = nullptr;  // replaces the text that messages derive from the above
 };
 
 struct Option {
@@ -45,19 +45,24 @@ struct Option {
 
 // All options, group by group.
 const std::vector<Option>& AllOptions();
-// Nullptr if there is none of this name.
+// Returns nullptr if no option has this name.
 const Option* FindOption(absl::string_view name);
+// Options that the author of `unknown`, a flag's name without dashes, may have meant, as "; did you
+// mean --beta1 or --beta2?". They are those that other frameworks and earlier versions call by that
+// name, or else those that are spelled alike. May be empty.
+std::string DidYouMean(absl::string_view unknown);
 
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);
-// The same as a flag spells it.
+// Returns the value in the spelling of a flag.
 std::string OptionText(const Option& option, const TrainOptions& options);
 
-// "fp32, bf16 or fp16", "a whole number of at least 1"; empty if any text will do.
+// Describes the allowed values, as "fp32, bf16 or fp16" or "a whole number of at least 1". Empty if
+// any text is allowed.
 std::string Expected(const Option& option);
-// InvalidArgument says "expected ..." if the option has a value that it may not have.
+// InvalidArgument, "expected ...", if the value of the option in `options` is not allowed.
 absl::Status CheckOption(const Option& option, const TrainOptions& options);
-// Reads a value as a flag spells it. InvalidArgument as CheckOption's, also if `text` is of another
-// type; `options` are of no use then.
+// Sets the option to `text`, in the spelling of a flag. InvalidArgument as CheckOption's if the
+// value has another type or is not allowed; `options` must not be used then.
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options);
 
 }  // namespace zeroth

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,14 +23,14 @@
 namespace zeroth {
 namespace {
 
-// "--lr=0.1"; "--overwrite" if it is true or false.
+// Returns "--lr=0.1", or "--overwrite" for an option that is true or false.
 std::string AsFlag(absl::string_view name, const TrainOptions& options) {
   const Option& option = *FindOption(name);
   if (std::holds_alternative<bool TrainOptions::*>(option.field)) return absl::StrCat("--", name);
   return absl::StrCat("--", name, "=", OptionText(option, options));
 }
 
-// Options that do not go together, and those that need others.
+// Refuses options that exclude each other or lack an option that they need.
 absl::Status CheckTogether(const TrainOptions& o) {
   absl::Status status;
   const auto refuse = [&](bool conflict, absl::string_view names, absl::string_view why) {
@@ -96,24 +97,20 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.cuda_graphs && o.skip_loss_zscore > 0, "skip_loss_zscore cuda_graphs", kGraph);
   refuse(o.cuda_graphs && o.skip_grad_norm_zscore > 0, "skip_grad_norm_zscore cuda_graphs", kGraph);
 
+  // Refuses any option with this prefix that has another value than its default.
+  const auto refuse_group = [&](bool lacking, absl::string_view prefix, absl::string_view why) {
+    for (const Option& option : AllOptions()) {
+      refuse(lacking && absl::StartsWith(option.name, prefix) &&
+                 OptionValue(option, o) != OptionValue(option, defaults),
+             option.name, why);
+    }
+  };
   // The rank of the adapters of --init_adapter is known once it is opened.
   const bool has_none = o.lora_rank == 0 && o.init_adapter.empty();
-  constexpr char kRank[] = "needs --lora_rank: there are no adapters without a rank";
-  refuse(has_none && o.lora_alpha != defaults.lora_alpha, "lora_alpha", kRank);
-  refuse(has_none && o.lora_targets != defaults.lora_targets, "lora_targets", kRank);
-  refuse(has_none && o.lora_b_lr_scale != defaults.lora_b_lr_scale, "lora_b_lr_scale", kRank);
-  refuse(has_none && o.lora_export != defaults.lora_export, "lora_export", kRank);
+  refuse_group(has_none, "lora_", "needs --lora_rank: there are no adapters without a rank");
 
   const bool has_muon = o.optimizer == "muon";
-  constexpr char kMuon[] = "needs --optimizer=muon";
-  refuse(!has_muon && o.muon_lr != defaults.muon_lr, "muon_lr", kMuon);
-  refuse(!has_muon && o.muon_momentum != defaults.muon_momentum, "muon_momentum", kMuon);
-  refuse(!has_muon && o.muon_ns_steps != defaults.muon_ns_steps, "muon_ns_steps", kMuon);
-  refuse(!has_muon && o.muon_scale != defaults.muon_scale, "muon_scale", kMuon);
-  refuse(!has_muon && o.muon_parameters != defaults.muon_parameters, "muon_parameters", kMuon);
-  refuse(!has_muon && o.muon_split_qkv, "muon_split_qkv", kMuon);
-  refuse(!has_muon && o.muon_per_head, "muon_per_head", kMuon);
-  refuse(!has_muon && o.muon_precision != defaults.muon_precision, "muon_precision", kMuon);
+  refuse_group(!has_muon, "muon_", "needs --optimizer=muon");
   refuse(has_muon && o.offload != "none", "optimizer offload",
          "Muon works on state in memory; leave one of them out");
   refuse(has_muon && o.master_dtype != "fp32", "optimizer master_dtype",
@@ -121,7 +118,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(has_muon && o.muon_lr > 0 && o.lr == 0, "muon_lr lr",
          "Muon's rate follows the schedule of --lr; expected one above 0");
 
-  // What has not been made to work on parts of layers.
+  // These are not implemented for layers that are divided among ranks.
   const bool divided = o.tensor().enabled();
   const char* const tensor = o.tensor_parallel > 1 ? "tensor_parallel" : "deterministic_tensor";
   const auto refuse_divided = [&](bool conflict, absl::string_view names) {
@@ -141,7 +138,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.deterministic_tensor > 0 && o.reduction != "tree", "deterministic_tensor reduction",
          "its order depends on the ranks; leave --reduction out");
 
-  // What would make the bits depend on the ranks after all.
+  // These would make the bits depend on the number of ranks.
   const bool fixed = o.deterministic_batch > 0;
   refuse(fixed && o.grad_sync != "every", "deterministic_batch grad_sync",
          "every micro-batch is reduced by itself; leave --grad_sync out");

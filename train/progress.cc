@@ -26,7 +26,7 @@ std::optional<double> UtilizationOf(const ProgressOptions& options, const StepMe
   return std::min(1.0, metrics.tokens_per_second * options.flops_per_token / options.gemm_rate);
 }
 
-// Columns of the terminal behind `out`; 0 if it does not say.
+// Returns the columns of the terminal behind `out`, or 0 if they are unknown.
 int TerminalWidth(std::FILE* out) {
   winsize size = {};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -81,10 +81,11 @@ void Progress::Step(const StepMetrics& metrics, double seconds_left) {
   const double rate = metrics.tokens_per_second * options_.flops_per_token;
   if (options_.gemm_rate > 0 && rate > options_.gemm_rate) {
     if (!std::exchange(beaten_, true)) {
-      Print(absl::StrFormat(
-          "note      step %d reached %.0f GFLOP/s, more than the %.0f that products were measured "
-          "at: from here on GEMM util counts against the fastest step",
-          metrics.step, rate / 1e9, options_.gemm_rate / 1e9));
+      Print(
+          absl::StrFormat("note      step %d reached %.0f GFLOP/s, more than the %.0f measured for "
+                          "matrix products: "
+                          "from here on GEMM util is relative to the fastest step",
+                          metrics.step, rate / 1e9, options_.gemm_rate / 1e9));
     }
     options_.gemm_rate = rate;
   }

@@ -29,38 +29,38 @@
 
 namespace zeroth {
 
-// One rank's run. Its life is in run.cc, its steps in rank_run_step.cc, and what it reads and
-// writes around them in rank_run_state.cc.
+// One rank's run. run.cc sets it up and ends it, rank_run_step.cc has its steps and evaluations,
+// and rank_run_state.cc has what it reads and writes: directory, state, checkpoints and models.
 class RankRun {
  public:
   RankRun(Job& job, Communicator& world) : job_(job), options_(job.options), world_(world) {}
 
-  // Leaves a flight record if it was communication that ended it.
+  // Runs to the end. Writes a flight record if a communication error ended the run.
   absl::Status Run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   absl::Status SetUpAndTrain();
-  // What the first step needs: state, data, and what watches and saves.
+  // Prepares everything that the first step needs.
   absl::Status SetUp();
-  // Where ranks are processes and --out is left to us, rank 0 makes the directory for all.
+  // If ranks are processes and --out is empty, rank 0 makes a directory for all.
   absl::Status AgreeOnOutput();
-  // Rank 0, once nothing but training is to come: what --overwrite gives up, what this run is told,
-  // and which run is the newest.
+  // Called when nothing but training is to come. Rank 0 deletes what --overwrite gives up, writes
+  // config.toml, and points zeroth_out/latest to this run.
   absl::Status ClearOutput();
-  // The state to begin with, and the loader's place; what there is to say about it.
+  // Initializes or loads the state, and opens the data at the right position. Returns lines to
+  // print.
   absl::StatusOr<std::vector<std::string>> FillOrResume();
-  // Where kernels have a choice, at the shape of training; an error if it cannot be as asked for.
+  // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
+  // Fails if the kernel that was asked for cannot.
   absl::Status SayAttention(std::vector<std::string>& notes) const;
   DataOrder Order() const;
 
-  // Steps, and what is computed in between.
-  // True if the run is to end.
+  // Steps and evaluations. Step and the handlers return true if the run is to end.
   absl::StatusOr<bool> Step(int64_t step, Clock::time_point start);
-  // As --check_replicas_every says, and before each checkpoint.
+  // Compares replicas as --check_replicas_every says, and before each checkpoint.
   absl::Status CheckReplicasAfter(int64_t steps, bool last);
-  // True if the run is to end because of it.
   absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
                                      const std::vector<Batch>& micro_batches);
   absl::StatusOr<bool> HandleNonFinite(int64_t step, const StepResult& result,
@@ -68,30 +68,30 @@ class RankRun {
   absl::Status EvaluateAll(StepMetrics& metrics);
   absl::Status EvaluateOnly();
   absl::StatusOr<float> Evaluate();
-  // An error is a warning, unless the ranks cannot go on together.
+  // An error becomes a warning, unless the ranks cannot go on together.
   absl::Status ShowSample(int64_t step);
 
-  // What is saved.
+  // Checkpoints and exports.
   absl::StatusOr<std::unique_ptr<RunCheckpoints>> OpenCheckpoints();
-  // After `steps` steps.
+  // Saves a checkpoint after `steps` steps, if one is due.
   absl::Status SaveCheckpoint(int64_t steps, bool last);
-  // What has become of checkpoints, after a call of theirs that returned `status`. One that fails
-  // costs no more than itself, unless there is none to come after it, or none of many works. An
-  // error of anything but a save is returned.
+  // Looks for failed saves after a call of `checkpoints_` that returned `status`. A failed save is
+  // a warning. It ends the run if it was the last one, or if several in a row have failed. Returns
+  // errors of anything but a save.
   absl::Status JudgeSaves(const absl::Status& status);
-  // The weights, and their average if there is one, each as a model of its own.
+  // Writes the weights, and their average if there is one, each as a model.
   absl::Status Export();
   absl::Status ExportTo(const ExportDirectories& directories);
-  // One that fails ends the run, and keeps no other from being written.
+  // Notes the result of one export. A failure ends the run after the other exports.
   absl::Status Exported(const absl::Status& status, const std::string& directory);
 
-  // What is said, by rank 0, and how the run ends.
-  // What an interrupt would say now.
+  // Output of rank 0, and the end of the run.
+  // Sets the text that an interrupt prints from now on.
   void AnnounceInterrupt();
-  // Once the last step to trace has been made, or the run ends before.
+  // Writes the trace after the last traced step, or at the end of the run.
   void SayTraced();
   void SayNotes(const std::vector<std::string>& notes);
-  // An error, the same on all ranks, that ends the run once all that can be saved is.
+  // Ends the run with an error, the same on all ranks, after everything that can be saved is saved.
   void EndWith(const absl::Status& status);
 
   void Say(const std::string& line) {
@@ -108,20 +108,20 @@ class RankRun {
   std::unique_ptr<Rank> rank_;
   std::optional<BatchesAhead> batches_;  // of the steps
   std::optional<DataLoader> eval_loader_;
-  std::optional<StepTrace> trace_;  // before the trainer, which marks it
+  std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<RunLock> lock_;  // outlives what writes
+  std::unique_ptr<RunLock> lock_;  // outlives everything that writes to --out
   std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
-  uint64_t content_ = 0;        // of the data
+  uint64_t content_ = 0;        // hash of the data
   int64_t first_step_ = 0;      // steps that earlier runs have made
-  int64_t first_sequence_ = 0;  // sequences of the data that they have read
+  int64_t first_sequence_ = 0;  // sequences that earlier runs have read
   int64_t skipped_steps_ = 0;
-  int64_t nonfinite_in_a_row_ = 0;       // of them, up to now
-  std::optional<int64_t> resumed_step_;  // of the checkpoint that it went on from
-  std::optional<int64_t> last_save_;     // the step after which no checkpoint follows, once saved
-  std::vector<std::string> exported_;    // directories
-  absl::Status failure_;                 // that ends the run, with everything saved that is good
+  int64_t nonfinite_in_a_row_ = 0;       // skipped steps in a row that were not finite
+  std::optional<int64_t> resumed_step_;  // step of the checkpoint that the run continues from
+  std::optional<int64_t> last_save_;     // step of the run's last checkpoint, once it is saved
+  std::vector<std::string> exported_;    // directories of exported models
+  absl::Status failure_;                 // ends the run after everything good is saved
 };
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank's run begins with and what it leaves: its directory, its state, checkpoints, models.
+// What a rank's run reads and writes: its directory, its state, checkpoints and models.
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,7 @@
 namespace zeroth {
 namespace {
 
-// Periodic checkpoints that may fail one after the other before the run ends.
+// The run ends after this many failed checkpoints in a row.
 constexpr int kMostFailedSaves = 3;
 
 }  // namespace
@@ -67,13 +67,13 @@ absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
     first_step_ = progress.steps;
     resumed_step_ = progress.steps;
     skipped_steps_ = progress.skipped_steps;
-    // A place in other data, or in another order of them, means nothing.
+    // A position has no meaning in other data or in another order.
     const std::vector<std::string> others = Order().Differences(progress.data);
     if (others.empty()) {
       first_sequence_ = progress.sequences;
     } else {
       resumed.notes.push_back(absl::StrCat(
-          "resume    the data, or their order, are others, and are read from their beginning: ",
+          "resume    the data or their order have changed, so they are read from the beginning: ",
           absl::StrJoin(others, "; ")));
     }
     loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
@@ -164,7 +164,7 @@ absl::Status RankRun::ExportTo(const ExportDirectories& directories) {
 }
 
 absl::Status RankRun::Exported(const absl::Status& status, const std::string& directory) {
-  // Of a good export others may know as well, and have ended, so that their world is no more.
+  // After a success other ranks may have ended already, so that world_.status() would be an error.
   if (status.ok()) {
     exported_.push_back(directory);
     return absl::OkStatus();
@@ -176,15 +176,14 @@ absl::Status RankRun::Exported(const absl::Status& status, const std::string& di
 
 void RankRun::AnnounceInterrupt() {
   if (reporter_ == nullptr) {
-    // Threads share a process with rank 0, and leave what it says.
+    // Ranks that are threads share the process with rank 0, whose text stays.
     if (!job_.ranks_are_threads) AnnounceOnInterrupt("", "");
     return;
   }
   const std::optional<int64_t> saved =
       checkpoints_ != nullptr && checkpoints_->newest() ? checkpoints_->newest() : resumed_step_;
-  const std::string lost =
-      saved ? absl::StrCat("what was learned since the checkpoint of step ", *saved)
-            : "all that this run has learned, since there is no checkpoint yet";
+  const std::string lost = saved ? absl::StrCat("everything since the checkpoint of step ", *saved)
+                                 : "the whole run, since there is no checkpoint yet";
   AnnounceOnInterrupt(
       job_.only_evaluates
           ? "\ninterrupt: an evaluation ends by itself; a second interrupt ends it at once\n"
@@ -193,8 +192,8 @@ void RankRun::AnnounceInterrupt() {
                              ? absl::StrCat("a checkpoint in ", options_.out, " and ")
                              : "",
                          "the model in ", job_.final_directories.shown(),
-                         ". A second interrupt ends it at once; lost would be ", lost, ".\n"),
-      absl::StrCat("\ninterrupt: ended at once. Lost is ", job_.only_evaluates ? "nothing" : lost,
+                         ". A second interrupt ends it at once and loses ", lost, ".\n"),
+      absl::StrCat("\ninterrupt: ended at once. Lost: ", job_.only_evaluates ? "nothing" : lost,
                    ".\n"));
 }
 

@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Train
 
 void Reporter::Step(const StepMetrics& metrics, absl::Span<const double> waited,
                     double seconds_left) {
-  // What is made once makes the first step unlike the others.
+  // The first step makes one-time allocations and is unlike the others.
   if (!waited.empty() && last_.step > first_step_ + 1) {
     late_.Add(last_.step, waited,
               static_cast<double>(TokensPerStep(job_.options)) / last_.tokens_per_second);
@@ -74,28 +74,15 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
   if (!events_.has_value()) return absl::OkStatus();
   constexpr double kMiB = 1024.0 * 1024.0;
   std::vector<EventFile::Scalar> scalars = {
-      {"train/loss", metrics.loss},
-      {"train/gradient_norm", metrics.grad_norm},
-      {"train/learning_rate", metrics.lr},
       {"train/skipped_steps", static_cast<double>(metrics.skipped_steps)},
-      {"speed/tokens_per_second", metrics.tokens_per_second},
-      {"speed/seconds_waited_for_data", metrics.data_seconds},
       {"memory/peak_MiB", static_cast<double>(metrics.memory_peak_bytes) / kMiB}};
-  const auto add = [&](absl::string_view tag, const auto& value) {
-    if (value.has_value()) scalars.push_back({tag, static_cast<double>(*value)});
-  };
-  add("speed/seconds_waited_for_communication", metrics.communication_seconds);
-  add("speed/gemm_utilization", metrics.gemm_utilization);
-  add("speed/mfu", metrics.mfu);
+  for (const StepNumber& number : NumbersOf(metrics)) {
+    if (*number.tag != '\0') scalars.push_back({number.tag, number.value});
+  }
   if (metrics.late.has_value()) {
     scalars.push_back({"speed/late_rank", static_cast<double>(metrics.late->rank)});
     scalars.push_back({"speed/seconds_late", metrics.late->seconds});
   }
-  add("train/loss_scale", metrics.loss_scale);
-  add("train/loss_zscore", metrics.loss_zscore);
-  add("train/gradient_norm_zscore", metrics.grad_norm_zscore);
-  add("evaluation/loss", metrics.eval_loss);
-  add("evaluation/loss_of_averaged_weights", metrics.ema_eval_loss);
   std::vector<std::string> tags(kMemoryCategoryCount);
   const ShardingStats stats = trainer_.sharding().stats();
   for (int i = 0; i < kMemoryCategoryCount; ++i) {
@@ -120,7 +107,7 @@ void Reporter::SayEvaluation(const StepMetrics& metrics) {
 
 void Reporter::Sample(int64_t step, const std::string& text) {
   progress_.Print(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
-  // Indented, so that Markdown leaves it as it is.
+  // Markdown shows indented text unchanged.
   if (events_.has_value()) {
     Written(events_->WriteText(step, "sample",
                                "    " + absl::StrReplaceAll(Printable(text), {{"\n", "\n    "}})));
@@ -194,7 +181,7 @@ Reporter::Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter
 
 void Reporter::Written(const absl::Status& status) {
   if (metrics_are_written_ && !status.ok()) Warn(status);
-  if (!metrics_are_written_ && status.ok()) Say("          metrics are written again");
+  if (!metrics_are_written_ && status.ok()) Say("          metrics can be written again");
   metrics_are_written_ = status.ok();
 }
 
@@ -218,13 +205,13 @@ void Reporter::PrintHeader(double gemm_rate) {
       100 * stats.local_ratio));
   if (options.tensor_parallel > 1) {
     progress_.Print(absl::StrFormat(
-        "          each layer on %d ranks%s, %d of such groups with data of their own",
+        "          each layer is divided among %d ranks%s; %d such groups have data of their own",
         options.tensor_parallel,
-        options.sequence_parallel ? ", which share the sequence in between" : "",
+        options.sequence_parallel ? ", which also divide the sequence between layers" : "",
         options.data_ranks()));
   }
   if (stats.offload.reserved_bytes > 0) {
-    progress_.Print(absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory",
+    progress_.Print(absl::StrFormat("offload   %s: %.1f MiB per rank outside its memory",
                                     options.offload,
                                     static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
   }
@@ -233,10 +220,10 @@ void Reporter::PrintHeader(double gemm_rate) {
       SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
       options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
       gemm_rate > 0 ? absl::StrFormat("%.0f GFLOP/s", gemm_rate / 1e9)
-                    : "unknown, for want of memory to measure it in"));
+                    : "unknown: there is no memory to measure it in"));
   if (options.deterministic_batch > 0) {
     progress_.Print(absl::StrFormat(
-        "          in %d micro-batches, %d on each rank: the bits are those of any world size",
+        "          in %d micro-batches, %d on each rank: the same bits at any world size",
         options.deterministic_batch, options.grad_accum));
   }
   PrintOptimizer();
@@ -255,10 +242,11 @@ void Reporter::PrintSlowProducts() {
   const std::vector<std::string> slow = trainer_.kernels().SlowProducts();
   if (slow.size() == slow_products_) return;
   slow_products_ = slow.size();
-  progress_.Print(absl::StrCat(
-      "products  by a plain kernel, about a hundred times slower than the device's library, "
-      "which has no algorithm for them: ",
-      absl::StrJoin(slow, "; ")));
+  progress_.Print(
+      absl::StrCat("products  computed by a plain kernel, about a hundred times slower than the "
+                   "device's library, "
+                   "which has no algorithm for them: ",
+                   absl::StrJoin(slow, "; ")));
 }
 
 void Reporter::PrintAdapters() {
@@ -280,7 +268,8 @@ void Reporter::PrintFp8() {
   progress_.Print(absl::StrFormat(
       "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
       layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
-      layers.others.empty() ? "" : "; no multiples of 16, so in " + job_.options.param_dtype + ": ",
+      layers.others.empty() ? ""
+                            : "; not multiples of 16, so in " + job_.options.param_dtype + ": ",
       absl::StrJoin(layers.others, ", ")));
 }
 

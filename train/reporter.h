@@ -23,51 +23,52 @@
 
 namespace zeroth {
 
-// Rank 0's side of a run: what is printed and written.
+// Prints and writes the report of a run, on rank 0.
 class Reporter {
  public:
-  // `first_step`: steps that earlier runs have made. `job` and `trainer` outlive it. Prints the
-  // run's header. Errors of MetricsWriter and EventFile.
+  // `first_step` is the number of steps that earlier runs have made. `job` and `trainer` outlive
+  // the result. Prints the run's header. Errors of MetricsWriter and EventFile.
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
                                                           double gemm_rate, int64_t first_step);
 
-  // `waited`: by each rank in the step before, see StepResult.
+  // `waited`: seconds that each rank waited in the step before (StepResult::waited_before).
   void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
   void SayEvaluation(const StepMetrics& metrics);
   void Say(const std::string& line) { progress_.Print(line); }
   void Sample(int64_t step, const std::string& text);
-  // What the run outlives.
+  // Prints an error that does not end the run.
   void Warn(const absl::Status& status);
   void WriteSummary(bool interrupted, double seconds);
-  // `how`: "done", or what ended the run; `models`: those that were written.
+  // `how` is "done" or how else the run ended; `models` are the directories that were written.
   void SayEnd(const std::string& how, double seconds, const std::vector<std::string>& models);
 
  private:
   Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,
            const ProgressOptions& progress, int64_t first_step);
 
-  // Lines that could not be written are written later: the first of them is told of, and the end.
+  // Reports the first failed write of metrics, and the first that succeeds again. AppendedFile
+  // writes the missing lines later.
   void Written(const absl::Status& status);
   absl::Status WriteEvents(const StepMetrics& metrics);
-  // A step as it was measured, with what follows from it.
+  // Returns the measured step with the values that are computed from it.
   StepMetrics Completed(StepMetrics metrics) const;
   void PrintHeader(double gemm_rate);
-  // What differs from fp32 masters and moments.
+  // Prints types of masters and moments other than fp32.
   void PrintOptimizer();
-  // Those that the steps so far have made, as soon as there are more than were said.
+  // Prints the slow matrix products so far, if there are more than were printed before.
   void PrintSlowProducts();
   void PrintAdapters();
-  // What stays in more bits is said, layer by layer.
+  // Prints which layers compute in fp8, and each layer that does not.
   void PrintFp8();
 
   const Job& job_;
   Trainer& trainer_;
-  std::optional<MetricsWriter> metrics_;  // none where nothing is trained
-  std::optional<EventFile> events_;       // of --tensorboard
+  std::optional<MetricsWriter> metrics_;  // nullopt if the run only evaluates
+  std::optional<EventFile> events_;       // with --tensorboard
   bool metrics_are_written_ = true;
   Progress progress_;
   const int64_t first_step_;
-  size_t slow_products_ = 0;  // that were printed
+  size_t slow_products_ = 0;  // number that was printed
   LateRanks late_;
   StepMetrics last_;
 };

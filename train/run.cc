@@ -37,7 +37,8 @@ namespace zeroth {
 absl::Status RankRun::Run() {
   const absl::Status status = SetUpAndTrain();
   const absl::Status broken = world_.status();
-  // What the ranks agree on is not communication's, even if one has ended with it already.
+  // An error that the ranks have agreed on is no communication error, even if a rank has ended
+  // already.
   const bool is_communication =
       !status.ok() && !broken.ok() && absl::StrContains(status.message(), broken.message());
   if (!is_communication || options_.out.empty() || job_.only_evaluates) return status;
@@ -48,8 +49,8 @@ absl::Status RankRun::Run() {
   const absl::Status written =
       WriteFlightRecord(options_.out, world_, groups, status, absl::Seconds(2));
   if (written.ok()) {
-    Say(absl::StrCat("flight    who waited for whom is in ", options_.out, "/", kFlightDirectory,
-                     "/", kWhoWaitedFile));
+    Say(absl::StrCat("flight    ", options_.out, "/", kFlightDirectory, "/", kWhoWaitedFile,
+                     " says which rank waited for which"));
   }
   Warn(written);
   return status;
@@ -68,7 +69,7 @@ absl::Status RankRun::SetUpAndTrain() {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   SayTraced();
   const bool interrupted = failure_.ok() && stop && step < options_.steps;
-  // What a run is for comes first; what it ends with is a courtesy.
+  // Checkpoints and models come first; an error of the last sample must not lose them.
   if (checkpoints_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(checkpoints_->Wait()));
   ZEROTH_RETURN_IF_ERROR(Export());
   if (reporter_ != nullptr) reporter_->WriteSummary(interrupted, seconds);
@@ -79,7 +80,7 @@ absl::Status RankRun::SetUpAndTrain() {
                                      : "done",
                       seconds, exported_);
   }
-  // Whoever returns an error first may have the others killed before they have said this.
+  // The launcher may kill the other ranks as soon as one returns an error, so all meet here first.
   if (!failure_.ok()) AgreeOnStatus(world_, device(), absl::OkStatus(), "end").IgnoreError();
   return failure_;
 }
@@ -101,7 +102,7 @@ absl::Status RankRun::SetUp() {
   }
   if (job_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(job_, world_.rank());
-    eval_options.shuffle = false;  // every evaluation sees the same text
+    eval_options.shuffle = false;  // every evaluation reads the same text
     ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(job_.eval_data, eval_options));
   }
   trace_.emplace(ParseStepRange(options_.trace), world_, device());
@@ -111,7 +112,7 @@ absl::Status RankRun::SetUp() {
       Trainer::Create(*rank_, std::move(model), TrainerOptionsFor(options_, trace_->timeline())));
   if (!job_.only_evaluates) {
     ZEROTH_ASSIGN_OR_RETURN(lock_, RunLock::Take(options_.out, world_, device()));
-    // Another run may have come and gone since the first look.
+    // Another run may have used the directory since the first check.
     ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(
         world_, device(), world_.rank() == 0 ? CheckRunDirectory(options_) : absl::OkStatus(),
         "look into the directory"));
@@ -140,7 +141,7 @@ absl::Status RankRun::SetUp() {
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
   if (job_.tokenizer == nullptr && options_.sample_tokens > 0) {
     notes.push_back(
-        "samples   none: the data are tokens, and nothing says of which text; --tokenizer does");
+        "samples   none: the data are tokens of an unknown tokenizer; name it by --tokenizer");
   }
   SayNotes(notes);
   AnnounceInterrupt();
@@ -149,7 +150,7 @@ absl::Status RankRun::SetUp() {
 
 namespace {
 
-// In one process of the run.
+// True in one process of the run, which prints for all.
 absl::StatusOr<bool> SpeaksForAll(const Job& job) {
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
   return job.ranks_are_threads || ranks.rank == 0;
@@ -160,7 +161,7 @@ absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
   if (machine.is_gpu == (options.device != TrainOptions().device)) return machine;
   return absl::InvalidArgumentError(absl::StrCat(
       "a plan with --device=", options.device, " and --machine=", options.machine,
-      ": one is a GPU and the other is not; name them alike, or ask //tools/plan about a run on "
+      ": one is a GPU and the other is not; make them agree, or ask //tools/plan about a run on "
       "another machine"));
 }
 
@@ -174,7 +175,7 @@ absl::Status SayPlan(const Job& job) {
   return absl::OkStatus();
 }
 
-// The changes that would make a run fit which has found no memory, as //tools/plan knows them.
+// Returns the changes with which a run that lacked memory would fit, as //tools/plan finds them.
 absl::StatusOr<std::string> Remedies(const Job& job) {
   ZEROTH_ASSIGN_OR_RETURN(const bool speaks, SpeaksForAll(job));
   if (!speaks) return std::string();
@@ -191,9 +192,10 @@ absl::Status WithRemedies(const absl::Status& status, const Job& job) {
   return absl::Status(
       status.code(),
       absl::StrCat(status.message(), "\n",
-                   remedies.ok() ? *remedies
-                                 : absl::StrCat("  changes that would fit are not known: ",
-                                                remedies.status().message())));
+                   remedies.ok()
+                       ? *remedies
+                       : absl::StrCat("  no changes with which the run would fit are known: ",
+                                      remedies.status().message())));
 }
 
 }  // namespace
@@ -203,8 +205,8 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
   AnnounceOnInterrupt(
       "\ninterrupt: the run is still starting; it ends after its first step, and saves. A second "
-      "interrupt ends it at once; nothing would be lost.\n",
-      "\ninterrupt: ended at once. Lost is nothing: no step has been made.\n");
+      "interrupt ends it at once and loses nothing.\n",
+      "\ninterrupt: ended at once. Lost: nothing, since no step has been made.\n");
   ZEROTH_ASSIGN_OR_RETURN(chosen.comm, ChooseBackEnd(chosen));
   ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));

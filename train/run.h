@@ -9,9 +9,8 @@
 
 namespace zeroth {
 
-// A whole training run: opens data and model, starts the ranks, trains, reports, saves to
-// options.out. What is wrong with the options or the files shows before any rank starts. Prints to
-// stdout.
+// Makes a whole training run: opens data and model, starts the ranks, trains, reports, and saves to
+// options.out. Errors of options and files show before any rank starts. Prints to stdout.
 absl::Status RunTraining(const TrainOptions& options);
 
 }  // namespace zeroth

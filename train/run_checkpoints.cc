@@ -29,10 +29,10 @@ namespace fs = std::filesystem;
 
 constexpr char kAuto[] = "auto";
 
-// What --resume names: one checkpoint, or a directory of them.
+// The place that --resume names: one checkpoint, or a directory of checkpoints.
 struct ResumePlace {
-  std::string directory;        // that holds checkpoints
-  std::optional<int64_t> step;  // the one that is meant
+  std::string directory;        // of the checkpoints
+  std::optional<int64_t> step;  // of the one checkpoint that is meant
 };
 
 ResumePlace PlaceOf(const TrainOptions& options) {
@@ -44,7 +44,7 @@ ResumePlace PlaceOf(const TrainOptions& options) {
   return {path.string(), std::nullopt};
 }
 
-// What the file system cannot tell (EIO, ESTALE) is an error: it may be the newest checkpoint.
+// An error of the file system (EIO, ESTALE) is not "no": the path may be the newest checkpoint.
 absl::StatusOr<bool> Exists(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -52,7 +52,7 @@ absl::StatusOr<bool> Exists(const std::string& path) {
   return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
 }
 
-// The checkpoints to try, in this order.
+// Returns the checkpoints to try, in this order.
 absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
   const ResumePlace place = PlaceOf(options);
   if (place.step.has_value()) {
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options)
     return absl::NotFoundError(
         absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
   }
-  // A checkpoint under a name of the user's own.
+  // A checkpoint that the user has renamed.
   ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
                           Exists(absl::StrCat(place.directory, "/", kCheckpointIndexName)));
   if (is_checkpoint) return std::vector<std::string>{place.directory};
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options)
   return paths;
 }
 
-// This rank's part, without asking others.
+// Loads this rank's part, without communication.
 absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
                                            Trainer& trainer, const ParameterReader& fill_missing,
                                            std::vector<std::string>& notes) {
@@ -93,10 +93,10 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
   ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded, LoadState(*reader, trainer.sharding(), states, load));
   notes = std::move(loaded.notes);
-  // Half an average is none.
+  // An average of which parts are missing is useless.
   if (loaded.incomplete.count("ema") > 0) {
     progress.trainer.ema_updates = 0;
-    notes.push_back("the average of the weights begins anew");
+    notes.push_back("the average of the weights starts again");
   }
   loaded.incomplete.erase("ema");
   if (!loaded.incomplete.empty()) {
@@ -104,7 +104,7 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
                                  absl::StrJoin(loaded.incomplete, ", "),
                                  " of some parameters begin at zero: the checkpoint has none"));
   }
-  // A scale that is asked for by another flag is not the checkpoint's to give.
+  // If --loss_scale has changed, the checkpoint's scale does not apply.
   const auto scale_flag = progress.flags.find("loss_scale");
   if (scale_flag == progress.flags.end() || *scale_flag != options.loss_scale) {
     progress.trainer.loss_scaler.reset();
@@ -113,7 +113,7 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
   return progress;
 }
 
-// What `progress` means for this run.
+// Describes how this run differs from that of the checkpoint.
 std::vector<std::string> Differences(const TrainOptions& options, const LanguageModel& model,
                                      const RunProgress& progress) {
   std::vector<std::string> notes;
@@ -136,7 +136,7 @@ std::vector<std::string> Differences(const TrainOptions& options, const Language
   return notes;
 }
 
-// What to do about a checkpoint that may be intact, but could not be read.
+// Advice for a checkpoint that may be intact but could not be read.
 std::string Advice(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInternal:
@@ -144,13 +144,13 @@ std::string Advice(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kResourceExhausted:
       return "; this is no damage, so no older checkpoint was taken and none was renamed: try "
-             "again when that is mended, or name one by --resume=DIRECTORY/step-N";
+             "again when the cause is gone, or name a checkpoint by --resume=DIRECTORY/step-N";
     default:
       return "";
   }
 }
 
-// Rank 0: moves checkpoints out of the way that are newer than `step`.
+// Rank 0: renames checkpoints that are newer than `step`.
 absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std::string>& notes) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(out));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListSetAside(out));

@@ -24,61 +24,62 @@
 
 namespace zeroth {
 
-// Before any rank starts: NotFound if what --resume names is not there.
+// Checks before any rank starts: NotFound if there is no checkpoint where --resume says.
 absl::Status CheckCheckpointFlags(const TrainOptions& options);
 
-// Collective: HashTokens of the data, which rank 0 computes for all.
+// Collective: returns HashTokens of the data, which rank 0 computes for all.
 absl::StatusOr<uint64_t> AgreedContent(const Mixture& data, Communicator& world, Device& device);
 
 struct Resumed {
-  // Nothing if there was nothing to resume from: the state is as it was.
+  // nullopt if there was no checkpoint; the state is unchanged then.
   std::optional<RunProgress> progress;
-  // What there is to say: which checkpoint it was, which ones were passed over and why, what is
-  // different now. The same on every rank but for what was filled in.
+  // Lines to print: which checkpoint was loaded, which were passed over and why, and what differs
+  // now. The same on every rank, except for the names of values that were filled in.
   std::vector<std::string> notes;
 };
 
-// Brings the trainer to the state of the checkpoint that --resume asks for: weights, moments, the
-// average of the weights, and Trainer::counts(). A checkpoint that is proven damaged is passed over
-// for the newest intact one before it, where the choice is ours (auto, or a directory of several);
-// one that is of a newer format, or cannot be read now, is an error. With
-// --allow_partial, what the checkpoint lacks comes from `fill_missing`. Checkpoints in --out that
-// are newer than the one resumed are of a past that will not be, and are set aside if this run
-// writes its own. Collective; the same error on every rank: DataLoss if every checkpoint is
-// damaged, with each one's damage; those of LoadState.
+// Loads the checkpoint that --resume names into the trainer: weights, moments, the average of the
+// weights, and Trainer::counts(). If --resume is auto or a directory of several checkpoints,
+// damaged ones are passed over for the newest intact one. A checkpoint with a newer format, or one
+// that cannot be read now, is an error. With --allow_partial, `fill_missing` gives the values that
+// the checkpoint lacks. Checkpoints in --out that are newer than the resumed one are renamed (set
+// aside) if this run writes checkpoints of its own. Collective, with the same error on every rank:
+// DataLoss if every checkpoint is damaged, with the damage of each; also the errors of LoadState.
 absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
                                const ParameterReader& fill_missing);
 
-// Checkpoints of a run while it runs, by --checkpoint_every and its companions.
+// Writes the checkpoints of a run, as --checkpoint_every and the options beside it say.
 class RunCheckpoints {
  public:
-  // Collective. Null if none are asked for. Each carries `files`, which make it self-describing.
+  // Collective. Returns null without --checkpoint_every. `files` become part of each checkpoint and
+  // make it self-describing.
   static absl::StatusOr<std::unique_ptr<RunCheckpoints>> Create(
       const TrainOptions& options, Trainer& trainer, std::map<std::string, std::string> files);
 
-  // Whether there is to be one after so many steps; `last`: the run ends there.
+  // True if there is to be a checkpoint after `steps` steps. `last`: the run ends there.
   bool IsDue(int64_t steps, bool last) const;
-  // Collective. Saves the trainer's state with `progress`, to which it adds what the trainer knows.
-  // Afterwards, and after Wait, the saver's TakeFailed and failures_in_a_row say what has failed.
-  // The `last` one is never skipped.
+  // Collective. Saves the trainer's state and `progress`, to which it adds the trainer's own
+  // counts. Afterwards, and after Wait, TakeFailed and failures_in_a_row say what has failed. The
+  // `last` checkpoint is never skipped.
   absl::Status Save(RunProgress progress, bool last);
   std::vector<FailedSave> TakeFailed() { return saver_->TakeFailed(); }
   int failures_in_a_row() const { return saver_->failures_in_a_row(); }
-  // Of a checkpoint that is being written in the background: the part that is.
+  // The fraction written so far of a checkpoint that is being written in the background.
   std::optional<double> saving() const;
-  // Collective: waits for all to be complete.
+  // Collective: waits until all checkpoints are complete.
   absl::Status Wait() { return saver_->Wait(); }
-  // One line for each checkpoint that was completed, on rank 0, or skipped, since the last call,
-  // and for each one that could not be deleted.
+  // Returns a line for each checkpoint that was completed (on rank 0) or skipped since the last
+  // call, and for each one that could not be deleted.
   std::vector<std::string> TakeNotes();
-  // On rank 0: the step of the newest that TakeNotes has told of.
+  // On rank 0: the step of the newest checkpoint that TakeNotes has reported.
   std::optional<int64_t> newest() const { return newest_; }
 
  private:
   RunCheckpoints(const TrainOptions& options, Trainer& trainer,
                  std::unique_ptr<CheckpointSaver> saver)
       : options_(options), trainer_(trainer), saver_(std::move(saver)) {}
-  // Those set aside that retention does not keep; what fails is a note.
+  // Deletes checkpoints that were set aside and that retention does not keep. An error becomes a
+  // note.
   void DeleteSetAside();
 
   const TrainOptions& options_;

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr char kRunPrefix[] = "run-";
 constexpr char kMetrics[] = "metrics.jsonl";
-// What a run exports; each may have "_adapter" behind it.
+// Names of exported models; each may have the suffix "_adapter".
 constexpr const char* kModels[] = {"final", "final_ema"};
 constexpr char kAdapterSuffix[] = "_adapter";
 
@@ -49,11 +49,12 @@ bool IsModel(absl::string_view name) {
 // Checkpoints that a resumed run found to be newer than the one it went on from.
 constexpr char kSetAside[] = "set-aside-step-";
 
-// Of what is in a directory, the names that runs give.
+// The entries of a directory that runs write.
 struct Contents {
   std::vector<std::string> metrics, models, checkpoints, set_aside;
 
   bool empty() const { return metrics.empty() && models.empty() && checkpoints.empty(); }
+  // The most telling entry, for messages.
   std::string Named() const {
     const std::vector<std::string>& found = !models.empty()        ? models
                                             : !checkpoints.empty() ? checkpoints
@@ -111,7 +112,7 @@ absl::Status CheckOwnBase(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-// Whether the run goes on from what lies in --out.
+// True if the run resumes from a checkpoint in --out.
 bool GoesOnHere(const TrainOptions& options) {
   if (options.resume.empty()) return false;
   if (options.resume == "auto") return true;
@@ -120,7 +121,7 @@ bool GoesOnHere(const TrainOptions& options) {
   return resumed == out || resumed.parent_path() == out;
 }
 
-// The number of "run-7"; none for other names.
+// Returns 7 for "run-7", and nullopt for names of another form.
 std::optional<int64_t> RunNumber(absl::string_view name) {
   int64_t number = 0;
   if (!absl::ConsumePrefix(&name, kRunPrefix) || !absl::SimpleAtoi(name, &number)) return {};
@@ -141,7 +142,7 @@ absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options) {
   const fs::path target = fs::read_symlink(link, error);
   if (!error) return (link.parent_path() / target).string();
   if (error == std::errc::no_such_file_or_directory) return "";
-  // A run may be there: to begin another would not be what was asked for.
+  // There may be a run behind the link, so this must not start a new one.
   return Annotate(ErrnoStatus(error.value(), absl::StrCat("read the link ", link.string())),
                   "--resume=auto");
 }
@@ -160,7 +161,7 @@ absl::StatusOr<std::string> NewRunDirectory() {
     const std::string name = absl::StrCat(kRunPrefix, ++last);
     const std::string path = absl::StrCat(kRunsDirectory, "/", name);
     if (mkdir(path.c_str(), 0777) == 0) return path;
-    // Another run has just taken it.
+    // Another run has just taken this name.
     if (errno != EEXIST) return WithAdvice(errno, absl::StrCat("create directory ", path));
   }
 }
@@ -169,7 +170,7 @@ absl::Status PointLatestTo(const std::string& out) {
   const fs::path path = out;
   const std::string name = path.filename().string();
   if (path.parent_path() != kRunsDirectory || !RunNumber(name).has_value()) return absl::OkStatus();
-  // In place of an older link, whenever somebody looks.
+  // rename() replaces an older link atomically.
   const std::string link = absl::StrCat(kRunsDirectory, "/", kLatestRun);
   const std::string temporary = TemporarySibling(link, "tmp");
   if (symlink(name.c_str(), temporary.c_str()) != 0) {
@@ -187,7 +188,7 @@ absl::Status CheckRunDirectory(const TrainOptions& options) {
   if (options.overwrite) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(options.out));
   if (GoesOnHere(options)) {
-    // A run that was killed before its first checkpoint begins anew; a finished one has a model.
+    // A run that was killed before its first checkpoint starts again. A finished one has a model.
     const bool finished = !contents.models.empty() && contents.checkpoints.empty();
     if (options.resume != "auto" || !finished) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
@@ -203,8 +204,8 @@ absl::Status CheckRunDirectory(const TrainOptions& options) {
 }
 
 absl::Status RemoveEarlierRun(const std::string& directory) {
-  // Each whole or not at all, and the newest last: whoever ends this half way has one to go on from
-  // that is the newest of its run.
+  // Each checkpoint is deleted completely or not at all, and the newest one last: after an
+  // interruption, the newest checkpoint of the earlier run is still there.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(directory));
   for (const int64_t step : steps) {
     ZEROTH_RETURN_IF_ERROR_WITH(DeleteCheckpoint(directory, step), "--overwrite");

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The directory of a run: which one it is, and that no two runs share one by accident.
+// The directory of a run: how it is chosen, and how two runs are kept from sharing one.
 
 #ifndef ZEROTH_TRAIN_RUN_DIRECTORY_H_
 #define ZEROTH_TRAIN_RUN_DIRECTORY_H_
@@ -17,38 +17,37 @@
 
 namespace zeroth {
 
-// Where runs without --out have their directories: run-1, run-2, ..., and a link to the newest.
+// The parent directory of runs without --out: it has run-1, run-2, ..., and a link to the newest.
 inline constexpr char kRunsDirectory[] = "zeroth_out";
 inline constexpr char kLatestRun[] = "latest";
 
-// --out as far as it is known before the run begins: what the flag says; with --resume=auto and no
-// flag, the run that kRunsDirectory/latest points to; otherwise empty: NewRunDirectory is to make
-// one. The same in all processes of a run. Errors of the file system.
+// Returns --out if it is set; with --resume=auto, the run that kRunsDirectory/latest points to; and
+// otherwise an empty string, which means that NewRunDirectory is to make a directory. The same in
+// all processes of a run. Errors of the file system.
 absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options);
 
-// Makes the next kRunsDirectory/run-N, which no other process gets. By one process of a run. Errors
-// of the file system advise to give --out.
+// Makes the next kRunsDirectory/run-N, which no other process gets. To be called by one process of
+// a run. Errors of the file system advise to give --out.
 absl::StatusOr<std::string> NewRunDirectory();
 
-// Points kRunsDirectory/latest to `out`, if that is one of NewRunDirectory's.
+// Points kRunsDirectory/latest to `out`, if NewRunDirectory made `out`.
 absl::Status PointLatestTo(const std::string& out);
 
-// Creates options.out, unless it is there. FailedPrecondition if an earlier run has left something
-// in it and the options neither go on from that nor say --overwrite; InvalidArgument if the run
-// would replace the model that it starts from. Both say what may be done instead.
+// Creates options.out, unless it exists. FailedPrecondition if it has files of an earlier run and
+// the options neither resume that run nor say --overwrite; InvalidArgument if the run would replace
+// the model that it starts from. Both errors say what can be done instead.
 absl::Status CheckRunDirectory(const TrainOptions& options);
 
-// Removes what runs write from `directory`: metrics, checkpoints and models. Whatever else is there
-// stays.
+// Deletes from `directory` what runs write: metrics, checkpoints and models. Other files stay.
 absl::Status RemoveEarlierRun(const std::string& directory);
 
-// Says that a run lives which writes into a directory: what is unfinished there is its own, and no
-// other run removes it. A lock of rank 0's on the directory itself (flock), which ends with the
-// process however that ends.
+// Marks a directory as in use by a live run, so that no other run deletes its unfinished files.
+// Rank 0 locks the directory itself (flock), and the lock always ends with the process.
 class RunLock {
  public:
-  // Collective; the directory exists. FailedPrecondition on every rank if another run has the lock.
-  // Where the file system locks no directories (NFS) nobody has it, and runs cannot be told apart.
+  // Collective. The directory must exist. FailedPrecondition on every rank if another run has the
+  // lock. On file systems that cannot lock directories (NFS) this always succeeds and protects
+  // nothing.
   static absl::StatusOr<std::unique_ptr<RunLock>> Take(const std::string& directory,
                                                        Communicator& world, Device& device);
   RunLock(const RunLock&) = delete;

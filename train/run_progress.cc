@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of steps and the like.
+// Upper bound of steps and other counts.
 constexpr int64_t kMostCount = int64_t{1} << 62;
 
 Json WindowJson(const OutlierDetector::State& state) {
@@ -37,7 +37,7 @@ std::vector<std::string> DataOrder::Differences(const DataOrder& before) const {
   if (tokens != before.tokens) {
     add("--data: the number of tokens", tokens, before.tokens);
   } else if (before.content != 0 && content != before.content) {
-    differences.push_back("--data: as many tokens, but others");
+    differences.push_back("--data: as many tokens, but other ones");
   }
   add("--seq_len", seq_len, before.seq_len);
   add("--seed", seed, before.seed);
@@ -72,7 +72,7 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
   RunProgress progress;
   absl::Status status;
   JsonMembers members(json, std::string(where), status);
-  // What is in a member of its own.
+  // The members of an inner object.
   const auto inner = [&](const char* key) {
     return JsonMembers(members.Object(key), absl::StrCat(where, ": \"", key, "\""), status);
   };
@@ -89,7 +89,7 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
   progress.data.shuffle = data.Bool("shuffle");
   progress.trainer.losses = ReadWindow(inner("losses"));
   progress.trainer.grad_norms = ReadWindow(inner("grad_norms"));
-  // Checkpoints of earlier versions have neither.
+  // Checkpoints of earlier versions do not have these two.
   if (data.Has("content")) progress.data.content = data.Checksum("content");
   if (members.Has("model")) progress.model = members.Object("model");
   if (members.Has("loss_scaler")) {

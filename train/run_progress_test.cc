@@ -88,7 +88,7 @@ TEST(RunProgressTest, SaysWhatIsOtherInTheData) {
   EXPECT_THAT(before.Differences(unknown), IsEmpty());
   DataOrder now = before;
   now.content = 8;
-  EXPECT_THAT(now.Differences(before), ElementsAre("--data: as many tokens, but others"));
+  EXPECT_THAT(now.Differences(before), ElementsAre("--data: as many tokens, but other ones"));
   now = {900, 8, 32, 6, false};
   EXPECT_THAT(now.Differences(before), ElementsAre("--data: the number of tokens is 900, was 1000",
                                                    "--seq_len is 32, was 16", "--seed is 6, was 5",

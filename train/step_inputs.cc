@@ -64,7 +64,7 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
   }
   std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
   shared.back() = news.flag ? 1.0f : 0.0f;
-  // A place for each rank, to which the others add zeros; a mean divides.
+  // Each rank has its own place, to which the others add zeros. The factor undoes the mean.
   const auto place = shared.end() - 1 - world_->size() + world_->rank();
   *place = static_cast<float>(news.waited * (is_deterministic_ ? 1 : world_->size()));
   ZEROTH_RETURN_IF_ERROR(copy(shared, shared_));
@@ -94,7 +94,7 @@ absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view lab
                                     losses.View(i, Shape({1}))));
   }
   if (world_->size() == 1) return absl::OkStatus();
-  // Zeros are all that is added to a loss in its place: its bits stay.
+  // Only zeros are added to a loss in its own place, so that its bits stay.
   const ReduceOp op = is_deterministic_ ? ReduceOp::kSum : ReduceOp::kMean;
   return world_->AllReduce(shared_, op, stream, label);
 }

@@ -24,9 +24,9 @@ namespace {
 
 constexpr char kLabel[] = "trace";
 constexpr char kStep[] = "step";
-// A thread may be late to notice that a barrier has opened; few of so many are.
+// A thread may notice late that a barrier has opened; the median of several is not affected.
 constexpr int kBarriers = 9;
-// That the summary names.
+// Number of causes that the summary names.
 constexpr size_t kMostCauses = 4;
 
 using Seconds = std::map<std::string, double>;
@@ -35,12 +35,12 @@ using Intervals = std::vector<std::pair<double, double>>;
 // Of one rank.
 struct Exposed {
   double steps = 0;  // seconds of all steps
-  Seconds by_cause;  // that the compute stream stood still for it
-  Seconds traffic;   // of what each other stream moved
-  Seconds beside;    // of these, when the compute stream did not stand still
+  Seconds by_cause;  // that the compute stream waited for it
+  Seconds traffic;   // of the transfers of each other stream
+  Seconds beside;    // of these, while the compute stream did not wait
 };
 
-// Seconds of [begin, end) in which none of `waits` is; these are in order.
+// Returns the seconds of [begin, end) outside all of `waits`, which are in order.
 double Outside(const Intervals& waits, double begin, double end) {
   double seconds = end - begin;
   auto wait = std::lower_bound(waits.begin(), waits.end(), std::pair(begin, begin));
@@ -90,7 +90,7 @@ std::string Summary(const Exposed& all) {
     absl::StrAppend(&text, i == 0 ? ": " : ", ", causes[i].second, " ",
                     Percent(causes[i].first, all.steps));
   }
-  absl::string_view before = "; of its time beside compute: ";
+  absl::string_view before = "; overlapped with computation: ";
   for (const auto& [stream, seconds] : all.traffic) {
     absl::StrAppend(&text, before, stream, " ", Percent(all.beside.at(stream), seconds));
     before = ", ";

@@ -20,38 +20,40 @@ namespace zeroth {
 
 inline constexpr char kTraceFile[] = "trace.json";
 
-// The timeline of some steps of all ranks, in one file. One rank's thread only; collective.
+// Records a timeline of some steps of all ranks and writes it to one file. Collective; only the
+// rank's thread may call it.
 class StepTrace {
  public:
-  // Without a range nothing is recorded. `world` and `device` outlive it.
+  // Records nothing without a range. `world` and `device` outlive the trace.
   StepTrace(std::optional<StepRange> range, Communicator& world, Device& device);
   ~StepTrace();
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  // What the scheduler is to mark.
+  // The timeline for the scheduler to write to.
   Timeline* timeline() { return &timeline_; }
 
-  // Around each step. Before the first that is recorded there are barriers, whose opening tells the
-  // ranks' clocks apart.
+  // To be called around each step. Barriers before the first recorded step measure the differences
+  // between the ranks' clocks.
   absl::Status BeforeStep(int64_t step);
   absl::Status AfterStep(int64_t step);
-  // Whether all that is to be recorded is, or will be by no step after `step`.
+  // True if `step` is the last step of the range or a later one, and the trace was not written yet.
   bool IsComplete(int64_t step) const;
-  // Rank 0 writes `directory`/trace.json, once. What there is to say of it then, on rank 0: which
-  // part of the steps ranks waited for communication, in the mean over ranks, and for which; and
-  // which part of each stream's traffic went on while the compute stream did not wait. Empty if
-  // nothing was recorded, or all has been written.
+  // Rank 0 writes `directory`/trace.json, once. Returns a summary on rank 0: the fraction of the
+  // steps in which ranks waited for communication, in the mean over ranks, and for which; and the
+  // fraction of each stream's traffic that overlapped with computation. Empty if nothing was
+  // recorded, or if the trace was written before.
   absl::StatusOr<std::string> Write(const std::string& directory);
 
  private:
-  // To be added to this device's clock, so that all ranks have rank 0's, from the last barrier on.
+  // Returns the offset to add to this device's clock to get rank 0's, counted from the last
+  // barrier.
   absl::StatusOr<double> ClockOffset();
 
   const std::optional<StepRange> range_;
   Communicator& world_;
   Device& device_;
-  std::vector<double> opened_;  // when the barriers did, in seconds on the device's clock
+  std::vector<double> opened_;  // when the barriers opened, in seconds on the device's clock
   int64_t steps_ = 0;
   bool written_ = false;
   Timeline timeline_;

@@ -99,7 +99,7 @@ TEST(StepTraceTest, AllRanksAreInOneFile) {
               HasSubstr("of 2 steps in " + directory + "/trace.json; exposed communication "));
   EXPECT_THAT(said, HasSubstr("gather h.1 "));
   EXPECT_THAT(said, HasSubstr("barrier loss "));
-  const std::string beside = "; of its time beside compute: gather ";
+  const std::string beside = "; overlapped with computation: gather ";
   ASSERT_THAT(said, HasSubstr(beside));
   // Half of it, but for what a busy machine adds to either half.
   const double percent = std::stod(said.substr(said.find(beside) + beside.size()));

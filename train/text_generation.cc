@@ -33,7 +33,8 @@ absl::StatusOr<std::string> DecodeContinuation(const Tokenizer& tokenizer,
 
 std::vector<int32_t> StopTokens(const nlohmann::json& config, const Tokenizer& tokenizer) {
   std::vector<int32_t> stop = {tokenizer.end_of_text()};
-  // The ids of a model that was trained on other tokens than bytes before are bytes now.
+  // If a model with another vocabulary was trained further on bytes, its config's ids mean bytes
+  // now.
   if (dynamic_cast<const ByteTokenizer*>(&tokenizer) != nullptr) return stop;
   const auto found = config.find("eos_token_id");
   if (found == config.end()) return stop;

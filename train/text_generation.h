@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Text in, text out: what a sample of the trainer's and //tools/generate have in common.
+// Prompts and generated text, for the trainer's samples and //tools/generate.
 
 #ifndef ZEROTH_TRAIN_TEXT_GENERATION_H_
 #define ZEROTH_TRAIN_TEXT_GENERATION_H_
@@ -18,23 +18,23 @@
 
 namespace zeroth {
 
-// The ids that a model goes on from: the tokenizer's prefix and those of `text`; the end-of-text
-// token if that is nothing.
+// Returns the tokens of a prompt: the tokenizer's prefix and the tokens of `text`, or the
+// end-of-text token if these are empty.
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const Tokenizer& tokenizer,
                                                   absl::string_view text);
 
-// The text of `tokens`, which follow those of a prompt: some tokenizers leave out the space before
-// a text's first word.
+// Decodes `tokens`, which follow those of `prompt`. Both are decoded together, because some
+// tokenizers drop the space before the first word of a text.
 absl::StatusOr<std::string> DecodeContinuation(const Tokenizer& tokenizer,
                                                absl::Span<const int32_t> prompt,
                                                absl::Span<const int32_t> tokens);
 
-// The tokens that end a text: the tokenizer's, and eos_token_id of `config`, a config.json or a
-// generation_config.json, which is an id or a list of them.
+// Returns the tokens that end a text: the tokenizer's end-of-text token, and eos_token_id (an id or
+// a list) of `config`, a config.json or generation_config.json.
 std::vector<int32_t> StopTokens(const nlohmann::json& config, const Tokenizer& tokenizer);
 
-// Text for a terminal: bytes that are neither printable ASCII, newline, tab nor part of valid UTF-8
-// as "\xNN".
+// Returns text that is safe for a terminal: valid UTF-8, newlines and tabs stay, and all other
+// bytes and control characters become "\xNN".
 std::string Printable(absl::string_view text);
 
 }  // namespace zeroth

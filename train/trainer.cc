@@ -2,19 +2,19 @@
 
 #include "zeroth/train/trainer.h"
 
-#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/api/nonfinite_finder.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/train/deterministic_batch.h"
-#include "zeroth/train/divided_model.h"
 
 namespace zeroth {
 
@@ -49,6 +49,23 @@ absl::Status MakeDeterministic(const TrainerOptions& options, int world_size,
                           MicroBatchesPerRank(options.deterministic_batch, world_size));
   strategy.gradient_op = ReduceOp::kSum;
   return absl::OkStatus();
+}
+
+// Leaves this rank's part of each layer to `model`, as options.tensor says, before its parameters
+// join units.
+absl::Status DivideForTraining(LanguageModel& model, Rank& rank, const TrainerOptions& options) {
+  const TensorParallelOptions& tensor = options.tensor;
+  if (tensor.size == 1 && !tensor.enabled()) return absl::OkStatus();
+  if (tensor.size < 1 || rank.world_size() % tensor.size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(tensor.size, " tensor ranks do not divide the ",
+                                                   rank.world_size(), " of the world"));
+  }
+  if (options.record_steps) {
+    return absl::UnimplementedError(
+        "recorded steps with parameters that are divided among tensor ranks");
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::SupportsDividedVocabulary(rank.kernels()));
+  return DivideModel(model, tensor, rank.index() % tensor.size);
 }
 
 WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
@@ -145,8 +162,8 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
     if ((batch.counted > 0) != (micro_batches[0].counted > 0) ||
         batch.starts.size() != (micro_batches[0].starts.empty() ? 0 : tokens)) {
       return absl::InvalidArgumentError(
-          "of some micro-batches of a step it is said how many targets count, or where documents "
-          "begin, and of others not");
+          "some micro-batches of a step say how many targets count, or where documents begin, and "
+          "others do not; expected all or none");
     }
     if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -176,7 +193,7 @@ absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_bat
 TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
   TrainingStepOptions options;
   options.micro_batches = inputs.micro_batches();
-  // The rest of the division is the reduction's, a mean over ranks, where it is no sum.
+  // Without a deterministic batch, the reduction divides by the number of ranks.
   if (is_deterministic()) options.loss_divisor = options_.deterministic_batch;
   options.loss_scale = loss_scale();
   options.sync_every_micro_batch = options_.sync_every_micro_batch;
@@ -200,71 +217,6 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
   return losses;
 }
 
-absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optional<double> lr) {
-  TrainingStep step(*sharded_, StepOptions(inputs));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
-  Timeline* const timeline = options_.sharding.scheduler.timeline;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
-                          Timed(timeline, device_->compute_stream(), "gradient", "norm",
-                                [&] { return step.GradNormAndScale(options_.clip_grad_norm); }));
-  const AllocationPlace place(device_->allocator(), "optimizer", options_.optimizer);
-  if (lr.has_value()) {
-    ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
-    updating_ = true;
-  }
-  ZEROTH_RETURN_IF_ERROR(
-      Timed(timeline, device_->compute_stream(), "optimizer", options_.optimizer,
-            [&] { return optimizer_->Update(norm_and_scale.View(1, Shape({1}))); }));
-  ZEROTH_RETURN_IF_ERROR(step.EndStep());
-  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
-  return norm_and_scale;
-}
-
-absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
-                                               const Tensor& norm_and_scale) const {
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
-  StepResult result;
-  result.loss = shared.loss;
-  result.grad_norm = static_cast<double>(norm[0]);
-  result.stop = shared.flag;
-  result.skipped = !std::isfinite(norm[0]);
-  if (waited_.has_value()) result.waited_before = shared.waited;
-  return result;
-}
-
-void Trainer::Judge(StepResult& result) {
-  const auto exceeds = [](const std::optional<double>& score, double limit) {
-    return limit > 0 && score.has_value() && *score > limit;
-  };
-  result.loss_zscore = loss_detector_.Add(static_cast<double>(result.loss));
-  result.grad_norm_zscore = grad_norm_detector_.Add(result.grad_norm);
-  result.outlier = exceeds(result.loss_zscore, options_.skip_loss_zscore) ||
-                   exceeds(result.grad_norm_zscore, options_.skip_grad_norm_zscore);
-}
-
-absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
-                                               bool stop) {
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {stop, waited_.value_or(0)}));
-  TrainingStep step(*sharded_, StepOptions(inputs));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
-                          step.GradNormAndScale(options_.clip_grad_norm));
-  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
-  ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs, norm_and_scale));
-  updating_ = true;
-  // What is not finite is skipped in any case, and would drown the windows.
-  if (!result.skipped) Judge(result);
-  result.skipped = result.skipped || result.outlier;
-  if (!result.skipped) {
-    const Tensor scale = norm_and_scale.View(1, Shape({1}));
-    ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, 1 / loss_scale(), scale));
-  }
-  ZEROTH_RETURN_IF_ERROR(step.EndStep());
-  return result;
-}
-
 absl::Status Trainer::Begin() {
   if (!status_.ok()) {
     return absl::FailedPreconditionError(
@@ -272,11 +224,11 @@ absl::Status Trainer::Begin() {
                      "); make a new one, in a new world, from what was saved before"));
   }
   updating_ = false;
-  // Of a loss that is not this call's.
+  // Clears what the loss of an earlier call has set.
   sharded_->context().set_document_starts(Tensor());
   sharded_->context().set_loss_divisor(Tensor());
   if (!failed_ || world_->size() == 1) return absl::OkStatus();
-  // A rank that has failed alone finds the others in another call, and all of them are told.
+  // If a rank failed alone, the others are in another call here, and all ranks get an error.
   Stream& stream = device_->compute_stream();
   absl::Status met = world_->Barrier(
       stream, absl::StrCat("a step after one that failed, after ", optimizer_->step(), " updates"));
@@ -295,42 +247,6 @@ absl::Status Trainer::Fail(const absl::Status& error) {
     failed_ = true;
   }
   return error;
-}
-
-absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, double lr,
-                                         bool stop) {
-  if (ema_ != nullptr && ema_->swapped()) {
-    return absl::FailedPreconditionError(
-        "a step while the average of the weights is swapped in; swap it back first");
-  }
-  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  return Guarded([&] { return WholeStep(micro_batches, lr, stop); });
-}
-
-absl::StatusOr<StepResult> Trainer::WholeStep(absl::Span<const Batch> micro_batches, double lr,
-                                              bool stop) {
-  ZEROTH_ASSIGN_OR_RETURN(StepResult result, TimedStep(micro_batches, lr, stop));
-  result.loss_scale = loss_scale();
-  if (loss_scaler_.has_value() && !result.outlier) {
-    const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
-    result.overflowed = result.skipped && explained;
-  }
-  // Only now is it known whether the step counts; nobody waits for this.
-  if (ema_ != nullptr && !result.skipped) ZEROTH_RETURN_IF_ERROR(ema_->Update());
-  return result;
-}
-
-absl::StatusOr<StepResult> Trainer::StepWithoutAverage(absl::Span<const Batch> micro_batches,
-                                                       double lr, bool stop) {
-  if (looks_for_outliers()) return JudgedStep(micro_batches, lr, stop);
-  // One exchange for both: a rank alone must not decide to leave the others in the next collective.
-  StepInputs inputs;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
-                          EnqueueOrPlayStep(micro_batches, lr, stop, inputs));
-  // Only here, with the whole step enqueued, does the host wait for the device.
-  ZEROTH_ASSIGN_OR_RETURN(const StepResult result, ReadResult(inputs, norm_and_scale));
-  if (result.skipped) optimizer_->ForgetSkippedStep();
-  return result;
 }
 
 absl::StatusOr<std::vector<ShardState>> Trainer::states() const {
@@ -387,6 +303,31 @@ absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t
         Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
                                   MemoryCategory::kActivations));
     return model_->Logits(sharded_->context(), input, from, cache);
+  });
+}
+
+absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro_batches) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  return Guarded([&]() -> absl::StatusOr<std::string> {
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
+    NonFiniteFinder finder(sharding(), kernels());
+    TrainingStep step(*sharded_, StepOptions(inputs));
+    for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
+      finder.set_place(absl::StrCat("the forward of micro-batch ", i + 1));
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss,
+                              model_->Loss(step.context(), inputs.tokens(i), inputs.targets(i)));
+      finder.set_place(absl::StrCat("the backward of micro-batch ", i + 1));
+      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    }
+    ZEROTH_RETURN_IF_ERROR(finder.LookAtReducedGradients());
+    ZEROTH_RETURN_IF_ERROR(step.EndStep());
+    ZEROTH_ASSIGN_OR_RETURN(const std::string found, finder.Agree());
+    if (!found.empty()) return found;
+    return std::string(
+        "in a repetition, every value of the step is finite: either the squares of its gradients "
+        "add "
+        "up to more than fp32 holds, or memory or a processor had a transient fault");
   });
 }
 

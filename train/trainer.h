@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank's training loop body: model, sharding and optimizer put together. The trainer program is
-// built on it, and so can be any other program that brings its own loop.
+// One rank's training step: a model, its sharding and its optimizer together. The trainer program
+// is built on it, and other programs with a loop of their own can be.
 
 #ifndef ZEROTH_TRAIN_TRAINER_H_
 #define ZEROTH_TRAIN_TRAINER_H_
@@ -36,46 +36,44 @@
 #include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/train/step_inputs.h"
-#include "zeroth/train/trainer_counts.h"
 
 namespace zeroth {
 
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
-  // Ranks that share each layer's work: they are given the same data, and are neighbours. Not with
-  // quantised traffic, record_steps or Muon.
+  // Neighbouring ranks that share the work of each layer on the same data. Not supported with
+  // quantized collectives, record_steps or Muon.
   TensorParallelOptions tensor;
   WrapPolicy wrap = WrapBlocks();
-  // How products are made. The devices that cannot: Unimplemented.
+  // How matrix products are computed. Unimplemented on devices that cannot.
   KernelOptions kernels;
-  // Norms are units of their own that compute, and reduce gradients, in fp32, and hand on what they
-  // were given.
+  // Make each norm a unit that computes and reduces its gradients in fp32; its output has the type
+  // of its input.
   bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   std::string optimizer = "adamw";  // a registered name
   OptimizerOptions optimizer_options;
-  std::vector<ParameterGroup> parameter_groups;  // none: all parameters alike, but for decay()
+  std::vector<ParameterGroup> parameter_groups;  // none: all alike, except for Parameter::decay()
   double clip_grad_norm = 1.0;                   // 0: no clipping
-  // Scale the loss, and unscale gradients where the optimizer reads them: for fp16.
+  // For fp16: scale the loss, and unscale gradients where the optimizer reads them.
   std::optional<LossScalerOptions> loss_scaler;
-  // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or
-  // only the last one's, with those of the others added up in full before (less traffic).
+  // In a step with several micro-batches: reduce-scatter the gradients after each one (less
+  // memory), or sum full gradients and reduce once, after the last one (less traffic).
   bool sync_every_micro_batch = true;
-  // Skip the update of a step whose loss, or gradient norm, has a larger z-score among those of the
-  // last OutlierDetector::kWindow steps; 0: never. The host then waits for the gradients of each
-  // step before it enqueues the update. Not together with record_steps.
+  // Skip the update of a step whose loss or gradient norm has a larger z-score among the last
+  // OutlierDetector::kWindow steps; 0: never. The host then waits for the gradients of each step
+  // before it enqueues the update. Not together with record_steps.
   double skip_loss_zscore = 0;
   double skip_grad_norm_zscore = 0;
-  // Keep a moving average of the weights with this decay, see WeightEma; 0: none.
+  // Decay of a moving average of the weights (WeightEma); 0: none.
   double ema_decay = 0;
-  // Record a step and play it instead of enqueueing its parts each time, with the same bits; see
-  // Trainer::Step.
+  // Record one step and replay the recording in later steps, with the same bits; see Trainer::Step.
   bool record_steps = false;
-  // Above 0: the global batch is this many micro-batches at every world size, and a run has the
-  // same bits at all of them: losses, gradient norms, weights. Rank r of W is given micro-batches
-  // r, r + W, r + 2 W, … of each step and of each evaluation; see MicroBatchesPerRank for the world
-  // sizes, and StrategyOptions::tree_micro_batches for how gradients are summed, which this sets as
-  // it sets gradient_op. The device's threads, where their number may change, have to be
+  // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
+  // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
+  // r, r + W, r + 2 W, … of each step and each evaluation. MicroBatchesPerRank says which world
+  // sizes are possible. This sets StrategyOptions::tree_micro_batches, which says how gradients are
+  // summed, and gradient_op. If the number of the device's threads may change, the device needs
   // DeviceOptions::bits_of_any_team. Not with sync_every_micro_batch = false.
   int64_t deterministic_batch = 0;
 };
@@ -84,117 +82,130 @@ struct StepResult {
   float loss = 0;        // mean over the batches of all ranks, the same on every rank
   double grad_norm = 0;  // of the mean gradient, before clipping
   bool stop = false;     // some rank asked to stop
-  // Nothing was updated, parameters and moments are those of the step before: the norm is not a
-  // finite fp32, or the step is an outlier. The same on every rank.
+  // The norm is not a finite fp32, or the step is an outlier: parameters and moments are those of
+  // the step before. The same on every rank.
   bool skipped = false;
-  // It was skipped because of the loss scale, which has been lowered: nothing is wrong.
+  // The step was skipped because the loss scale was too large; the scale has been lowered.
   bool overflowed = false;
-  double loss_scale = 1;  // that the step was made with
-  bool outlier = false;   // by one of the z-scores, which there are once their windows are full
+  double loss_scale = 1;  // of this step
+  bool outlier = false;  // a z-score exceeded its limit; z-scores exist once their windows are full
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
-  // Seconds that this rank's compute stream waited for gathers, reductions and other collectives in
-  // this step, and that each rank did in the step before. There are none without a timeline in
-  // SchedulerOptions, where steps are recorded, and of a step before the first.
+  // Seconds that this rank's compute stream waited for collectives in this step, and that each
+  // rank's did in the step before. Not set without a timeline in SchedulerOptions, with recorded
+  // steps, and before the first step.
   std::optional<double> waited;
   std::vector<double> waited_before;
 };
 
-// Collective: every rank creates one and makes the same calls in the same order. One rank's thread
-// only.
+// What later steps of a trainer depend on besides its tensors. The same on every rank, and part of
+// a checkpoint.
+struct TrainerCounts {
+  int64_t optimizer_steps = 0;  // steps that count in the bias correction of the moments
+  int64_t ema_updates = 0;      // 0 without an average
+  std::optional<LossScaler::State> loss_scaler;
+  OutlierDetector::State losses;
+  OutlierDetector::State grad_norms;
+};
+
+// Collective: every rank creates a trainer and makes the same calls in the same order. Only the
+// rank's thread may call it.
 //
 // After an error of Step, ForwardBackward, Evaluate or Logits, status() says whether the trainer
-// can go on. If it can, the weights, moments and counts are those from before the call, nothing is
-// gathered, and the next call starts afresh: all ranks have to have failed in the same call, which
-// they compare at the beginning of the next one. It cannot where a stream or communication is
-// broken, or where the error came after the update had begun; every further call then says so.
+// can go on. If it can, weights, moments and counts are those from before the call, and nothing is
+// gathered. All ranks must have failed in the same call; they compare this at the beginning of the
+// next one. The trainer cannot go on if a stream or the communication is broken, or if the error
+// came after the update had begun. Every further call then fails and says so.
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
-  // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores or
-  // a decay out of their range, and for a model with fp8 layers that is computed in fp32;
-  // Unimplemented where the device has no fp8.
+  // Load. Fails as CanRecordSteps does if steps are to be recorded. InvalidArgument for z-scores or
+  // a decay out of range, and for a model with fp8 layers that computes in fp32. Unimplemented if
+  // the device has no fp8.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
-  // On a rank that is open already and outlives the trainer; its kernels, not options.kernels.
+  // As above, for a rank that is already open and outlives the trainer. Uses the rank's kernels and
+  // ignores options.kernels.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Rank& rank,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
 
-  // Unimplemented names the device if it cannot record, or the transport if its calls cannot be
-  // recorded (Communicator::SupportsRecording).
+  // OK if steps can be recorded. Unimplemented names the device if it cannot record, or the
+  // transport if its calls cannot be recorded (Communicator::SupportsRecording).
   static absl::Status CanRecordSteps(const Communicator& world, const Device& device);
 
   // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
-  // the global batch, in micro-batches of equal size whose gradients are averaged: within rounding
-  // what one batch of all of them gives, also where targets are ignored, if Batch::counted says how
-  // many are not, in all batches or in none. `stop` asks all ranks to end together
-  // (StepResult::stop). InvalidArgument unless there is a micro-batch and all are of one shape;
+  // the global batch. Gradients are averaged over micro-batches of equal size. Within rounding the
+  // result is that of one large batch. This holds with ignored targets, too, if Batch::counted says
+  // for all batches how many targets count. `stop` asks all ranks to end together
+  // (StepResult::stop). InvalidArgument unless there is a micro-batch and all have one shape;
   // FailedPrecondition while the average of the weights is swapped in.
   //
   // With record_steps, the third step in a row of one shape (micro-batches, rows, tokens) is
-  // recorded, and it and later steps of that shape are played; the two before it make what a step
-  // makes once. Steps of other shapes, evaluation and logits are enqueued as ever, in between too.
-  // A parameter that is frozen or thawed, or another loss scale, makes the recording void, and a
-  // new one is made in the same way. The memory of one step stays allocated. A timeline must not be
-  // recording then.
+  // recorded. That step and later ones of this shape replay the recording; the two steps before
+  // make the allocations that happen once. Steps of other shapes, evaluation and logits are
+  // enqueued as usual, also in between. A parameter that is frozen or thawed, or another loss
+  // scale, invalidates the recording, and a new one is made in the same way. The memory of one step
+  // stays allocated. No timeline may be recording.
   absl::StatusOr<StepResult> Step(absl::Span<const Batch> micro_batches, double lr,
                                   bool stop = false);
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false) {
     return Step(absl::MakeConstSpan(&batch, 1), lr, stop);
   }
-  // Forward and backward only: gradients are reduced and readable through the units until
-  // EndStep(). Returns this rank's mean loss of each micro-batch, fp32 [count] on the device,
-  // without waiting for it.
+  // Forward and backward only. Gradients are reduced and readable through the units until
+  // EndStep(). Returns this rank's mean loss of each micro-batch, fp32 [count] on the device, and
+  // does not wait for the device.
   absl::StatusOr<Tensor> ForwardBackward(absl::Span<const Batch> micro_batches);
   absl::StatusOr<Tensor> ForwardBackward(const Batch& batch) {
     return ForwardBackward(absl::MakeConstSpan(&batch, 1));
   }
-  // Mean loss over the micro-batches of all ranks, without gradients; as many as Step takes.
+  // Returns the mean loss over the micro-batches of all ranks, without gradients. Takes
+  // micro-batches as Step does.
   absl::StatusOr<float> Evaluate(absl::Span<const Batch> micro_batches);
   absl::StatusOr<float> Evaluate(const Batch& batch) {
     return Evaluate(absl::MakeConstSpan(&batch, 1));
   }
-  // Logits of the positions from `from` on of one sequence, the same on every rank; see
+  // Returns the logits of one sequence at positions `from` and later, the same on every rank; see
   // LanguageModel::Logits.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
                                 KeyValueCache* cache = nullptr);
 
-  // After a step that was skipped because something in it was not finite, and before anything else:
-  // makes its forward and backward again, looks at what every operation reads and writes, and says
-  // which was the first, with the rank, the unit and the parameter; the same on every rank. Takes
-  // many times as long as the step.
+  // Must directly follow a step that was skipped because a value was not finite. Repeats its
+  // forward and backward, checks the inputs and outputs of every operation, and describes the first
+  // value that is not finite, with the rank, the unit and the parameter. The same text on every
+  // rank. Takes many times as long as the step.
   absl::StatusOr<std::string> FindNonFinite(absl::Span<const Batch> micro_batches);
 
-  // After an error of one of these calls on some ranks, by all ranks at one point of their calls,
-  // once they have told each other of it: the next call then need not find out who else has failed.
+  // To be called by all ranks at one point of their calls, after some ranks had an error in one of
+  // the calls above and all ranks know of it. The next call then does not compare who has failed.
   void AgreedOnError() { failed_ = false; }
 
-  // OK, or why no further step or evaluation is possible.
+  // OK, or the reason why no further step or evaluation is possible.
   const absl::Status& status() const { return status_; }
 
   LanguageModel& model() { return *model_; }
   Sharding& sharding() { return sharded_->sharding(); }
   Optimizer& optimizer() { return *optimizer_; }
-  // The average of the weights over the steps that were not skipped; nullptr if none is kept.
+  // The average of the weights over all steps that were not skipped; nullptr without ema_decay.
   WeightEma* ema() { return ema_.get(); }
   Kernels& kernels() { return rank_->kernels(); }
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
-  // What is kept beside the parameters, the optimizer's and the average's, for those who save and
-  // restore it; between steps. FailedPrecondition while the average is swapped in.
+  // The states of the optimizer and of the average, to save and restore beside the parameters. Only
+  // between steps. FailedPrecondition while the average is swapped in.
   absl::StatusOr<std::vector<ShardState>> states() const;
   TrainerCounts counts() const;
-  // Goes on from there, once parameters and states are those of that time. What this trainer does
-  // not have, or `counts` has not, is left as it is. InvalidArgument if a part of it cannot be.
+  // Continues from `counts`, after parameters and states were restored from the same step. Ignores
+  // counts for which this trainer has no part, and leaves parts for which `counts` has no value.
+  // InvalidArgument for impossible values.
   absl::Status Restore(const TrainerCounts& counts);
   // nullptr without TrainerOptions::loss_scaler.
   LossScaler* loss_scaler() { return loss_scaler_.has_value() ? &*loss_scaler_ : nullptr; }
 
  private:
   Trainer() = default;
-  // What decides whether a recorded step will do: two equal ones enqueue the same work.
+  // Two steps of equal kind enqueue the same work, so that one recording serves both.
   struct StepKind {
     int64_t micro_batches = 0;
     int64_t batch = 0;
@@ -209,10 +220,10 @@ class Trainer {
     StepKind kind;
     StepInputs inputs;
     Tensor norm_and_scale;
-    std::unique_ptr<Recording> recording;  // last: it goes before what it uses
+    std::unique_ptr<Recording> recording;  // last, to be destroyed before what it uses
   };
 
-  // Ranks with data of their own.
+  // Number of ranks with data of their own.
   int data_ranks() const { return world_->size() / options_.tensor.size; }
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
@@ -220,29 +231,26 @@ class Trainer {
   absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
   absl::StatusOr<Value> Loss(const StepInputs& inputs, int64_t i);
-  // Forward and backward of all micro-batches; the loss of each.
+  // Forward and backward of all micro-batches. Returns the loss of each.
   absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs);
-  // All of a step between having its inputs and reading its results, without waiting for the
-  // device. Without `lr`, Optimizer::BeginStep is the caller's. Losses go into inputs.shared;
-  // returns the norm and the scale.
+  // Enqueues all of a step between its inputs and its results, without waiting for the device.
+  // Without `lr`, the caller must call Optimizer::BeginStep. Losses go into inputs.shared. Returns
+  // the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const StepInputs& inputs, std::optional<double> lr);
-  // The means over ranks and the norm of a step, once the device has them.
+  // Waits for the device and returns the loss and the norm of a step.
   absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
                                         const Tensor& norm_and_scale) const;
-  bool looks_for_outliers() const {
-    return options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;
-  }
   // A step whose update waits for the verdict on its loss and norm.
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
   void Judge(StepResult& result);
-  // At the beginning of each public call that computes: fails if that is not possible any more, and
-  // lets ranks that have failed together meet.
+  // Begins each public call that computes. Fails if the trainer cannot go on, and lets ranks that
+  // have failed together meet.
   absl::Status Begin();
-  // After an error in one of them: leaves everything sharded, decides on status(), and returns the
-  // error.
+  // Ends such a call after an error: leaves everything sharded, sets status() if the trainer cannot
+  // go on, and returns the error.
   absl::Status Fail(const absl::Status& error);
-  // What `compute` returns, between the two.
+  // Calls Begin, then `compute`, and Fail if `compute` fails.
   template <typename Compute>
   auto Guarded(Compute compute) -> decltype(compute()) {
     if (absl::Status begun = Begin(); !begun.ok()) return begun;
@@ -250,16 +258,14 @@ class Trainer {
     if (!result.ok()) return Fail(result.status());
     return result;
   }
-  absl::StatusOr<StepResult> WholeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
-  // Counts what is waited for others.
-  absl::StatusOr<StepResult> TimedStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
-  absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
-                                                bool stop);
+  // A step of one of the two kinds, with what follows from its result: the seconds waited for other
+  // ranks, the next loss scale, and the average of the weights.
+  absl::StatusOr<StepResult> TakeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
+  absl::StatusOr<StepResult> PlainStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
                                            bool stop, StepInputs& inputs);
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
   absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, StepInputs inputs);
-  absl::StatusOr<Tensor> PlayStep(const RecordedStep& step, double lr);
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
@@ -267,19 +273,19 @@ class Trainer {
   std::optional<LossScaler> loss_scaler_;
   OutlierDetector loss_detector_;
   OutlierDetector grad_norm_detector_;
-  std::unique_ptr<Rank> own_rank_;  // null for somebody else's
+  std::unique_ptr<Rank> own_rank_;  // null if the caller owns the rank
   Rank* rank_ = nullptr;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightEma> ema_;
-  StepKind last_kind_;          // of the latest step that was not played
+  StepKind last_kind_;          // of the latest step that was not replayed
   int steps_of_last_kind_ = 0;  // in a row
   std::unique_ptr<RecordedStep> recorded_;
-  std::optional<double> waited_;  // for others in the latest step
+  std::optional<double> waited_;  // seconds waited for other ranks in the latest step
   absl::Status status_;
-  bool updating_ = false;  // the step has begun to change what a failed one must leave alone
-  bool failed_ = false;    // the latest call has, and left everything as it was before
+  bool updating_ = false;  // the update has begun, so that an error is final
+  bool failed_ = false;    // the latest call failed, and left everything as it was before
 };
 
 }  // namespace zeroth

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# launch_test FOLDER TRAINER: the trainer understands what the files in FOLDER tell it. Where they want a
-# cluster or GPUs, a stand-in for the launcher runs the trainer once, which must get as far as to look
-# for its GPU. mpirun.sh trains.
+# launch_test FOLDER TRAINER: the trainer accepts the options in the files of FOLDER. For files that need a
+# cluster or GPUs, a fake launcher runs the trainer once, which must get as far as looking for its GPU.
+# mpirun.sh trains.
 set -euo pipefail
 folder="$1"
 work="$(mktemp -d "${TEST_TMPDIR:-/tmp}/launch.XXXXXX")"

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A project that brings its own Abseil, which Zeroth then uses. It prints who owns what of a layer
-// of three parameters over four ranks.
+// A project that brings its own Abseil, which Zeroth then uses. It prints how a layer of three
+// parameters is sharded over four ranks.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Stands for the Abseil that a project has already: one library, under the labels that upstream has.
+"""Stands for an Abseil that a project already has: one library under upstream's labels.
 
-So that this example needs no network it is made of the system's shared libraries. It says who it is by a macro.
+It is made of the system's shared libraries, so that this example needs no network. The macro OWN_ABSEIL identifies it.
 """
 
 _LABELS = {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A model of one token's memory: an embedding, one hidden layer, and a head. Its config.json:
+// A model that predicts from the last token only: an embedding, one hidden layer and a head. Its
+// config.json:
 // {"model_type": "bigram", "vocab_size": 257, "hidden_size": 64}.
 
 #include <memory>

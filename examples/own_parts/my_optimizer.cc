@@ -20,7 +20,7 @@ class Sgd : public Optimizer {
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       Sharding& sharding, Kernels&, const OptimizerOptions& options,
       absl::Span<const ParameterGroup> groups) {
-    // Its loops are over the host's memory, in fp32, and know no groups and no moments.
+    // The loops below work on host memory in fp32, without parameter groups and moments.
     bool can = sharding.device().type() == "cpu" && groups.empty() &&
                options.state_dtype == DType::kFloat32;
     for (const Unit* unit : sharding.units()) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// full_shard, but the first units keep their parameters from their forward to their backward: less
-// traffic for more memory, a unit at a time.
+// Like full_shard, but the first units keep their parameters gathered from forward to backward.
+// Each of them trades memory for less traffic.
 
 #include <memory>
 

@@ -189,7 +189,7 @@ TEST(TrainCliTest, OffloadingChangesNoByteOfTheModel) {
   const Outcome run = RunTrainer(With(With(Reference(offloaded), flags),
                                       {"--offload=all", "--offload_dir=" + store.string()}));
   ASSERT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_NE(run.output.find("MiB per rank beyond its memory"), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("MiB per rank outside its memory"), std::string::npos) << run.output;
   const nlohmann::json summary = Metrics(offloaded).back()["summary"];
   for (const char* key : {"reserved_bytes", "bytes_read", "bytes_written"}) {
     EXPECT_GT(summary["offload"][key].get<int64_t>(), 0) << key;
@@ -297,7 +297,7 @@ TEST(TrainCliTest, AnInterruptEndsAfterTheStepAndSaves) {
   const std::string errors = Read(ErrorLog(log));
   for (const std::string& words :
        {std::string("interrupt: the run ends after this step, then saves the model in "),
-        (out / "final").string(), std::string("lost would be all that this run has learned")}) {
+        (out / "final").string(), std::string("ends it at once and loses the whole run")}) {
     EXPECT_NE(errors.find(words), std::string::npos) << words << " in " << errors;
   }
 }
@@ -322,7 +322,7 @@ TEST(TrainCliTest, ASecondInterruptEndsAtOnceAndSaysWhatIsLost) {
   await(ErrorLog(log), "A second interrupt ends it at once");
   kill(child, SIGINT);
   EXPECT_EQ(Wait(child), -1);
-  EXPECT_NE(Read(ErrorLog(log)).find("interrupt: ended at once. Lost is "), std::string::npos)
+  EXPECT_NE(Read(ErrorLog(log)).find("interrupt: ended at once. Lost: "), std::string::npos)
       << Logs(log);
   EXPECT_FALSE(fs::exists(out / "final"));
 }

@@ -277,7 +277,7 @@ TEST(TrainResumeTest, AllThatDecidesResultsIsCompared) {
   const Outcome same = RunTrainer(With(With(Training(Scratch() / "same"), resume),
                                        {"--lora_alpha=8", "--data=" + data.string()}));
   ASSERT_EQ(same.exit_code, 0) << same.output;
-  EXPECT_EQ(same.output.find("from their beginning"), std::string::npos) << same.output;
+  EXPECT_EQ(same.output.find("read from the beginning"), std::string::npos) << same.output;
   ExpectSaid(same, "with other flags: --steps is 5, was 4\n");
   bytes[bytes.size() - 400] ^= 1;
   Write(data, bytes);
@@ -296,7 +296,7 @@ TEST(TrainResumeTest, AllThatDecidesResultsIsCompared) {
   for (const char* words :
        {"--lora_alpha is 4.0, was 8.0", "--gradient_divide_factor is 3.0, was 0.0",
         "--keep_low_precision_grads is false, was true", "--init_from is ",
-        "are read from their beginning: --data: as many tokens, but others",
+        "are read from the beginning: --data: as many tokens, but other ones",
         "with another config of the model: layer_norm_epsilon is 1e-06, was 1e-05"}) {
     ExpectSaid(other, words);
   }

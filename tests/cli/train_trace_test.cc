@@ -177,7 +177,7 @@ TEST(TrainTraceTest, TensorRanksTalkBesideGradientsOfWeights) {
       With(Reference(out), {"--strategy=full_shard", "--world_size=2", "--tensor_parallel=2",
                             "--batch_size=4", "--steps=6", "--trace=3:4"}));
   ASSERT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_THAT(run.output, ::testing::ContainsRegex("of its time beside compute: .*tensor [0-9]"));
+  EXPECT_THAT(run.output, ::testing::ContainsRegex("overlapped with computation: .*tensor [0-9]"));
   const TraceFile trace = ReadTrace(out / "trace.json");
   ExpectNested(trace);
   for (int rank = 0; rank < kRanks; ++rank) {

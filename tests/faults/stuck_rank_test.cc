@@ -41,7 +41,7 @@ TEST(StuckRankTest, ThreadsThatWaitLeaveARecord) {
   const pid_t run = Start(With(Training(out), {"--world_size=3"}), log, "",
                           {{"ZEROTH_FAULT", "hang:1:2"}}, kFaultyTrainer);
   // Rank 0 says so once it has waited for the others' records, and rank 2 may still be at it.
-  while (Logs(log).find("who waited for whom is in " + out.string()) == std::string::npos ||
+  while (Logs(log).find("flight    " + out.string()) == std::string::npos ||
          Read(out / "flight_recorder/who_waited.txt").find("rank 2: ") == std::string::npos) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

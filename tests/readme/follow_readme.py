@@ -6,7 +6,7 @@ and compares what is printed with what the README shows, numbers and hashes asid
     tests/readme/follow_readme.py
 
 The reader's own model and notes, which the README takes for granted, are made by a run of no steps and copied from the
-LICENSE. Left out is the part about other Bazel projects: examples/import_workspace and import_module are that, whole.
+LICENSE. Left out is the part about other Bazel projects: examples/import_project is that, whole.
 Exits with 3 where there can be no such system (.ci/debian, which says more), with 1 where the README is wrong.
 """
 

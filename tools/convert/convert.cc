@@ -33,16 +33,16 @@ namespace {
 namespace fs = std::filesystem;
 using Notes = std::vector<std::string>;
 
-// Tokens of the trainer's byte tokenizer: the bytes and "<|endoftext|>".
+// Vocabulary of the trainer's byte tokenizer: the bytes and "<|endoftext|>".
 constexpr int64_t kByteTokens = 257;
 
-// Writes the adapters of a checkpoint alone, as PEFT reads them. FailedPrecondition if it has none.
+// Writes only the adapters of a checkpoint, in PEFT's format. FailedPrecondition if it has none.
 absl::Status WriteCheckpointAdapter(const std::string& checkpoint, const std::string& out,
                                     const HfConvertOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const CheckpointModel opened, OpenCheckpointModel(checkpoint));
   if (!opened.adapter.has_value()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--lora_export=adapter: ", checkpoint, " is of a model without adapters"));
+        absl::StrCat("--lora_export=adapter: ", checkpoint, " has no adapters"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(*opened.adapter));
   std::vector<TensorCopy> copies;
@@ -97,7 +97,7 @@ absl::StatusOr<GgufVocabularySource> ChooseVocabulary(const HfDirectory& model,
 std::string VocabularyNote(GgufVocabularySource source) {
   switch (source) {
     case GgufVocabularySource::kFiles:
-      return "Its vocabulary is that of the directory's tokenizer files.";
+      return "Its vocabulary comes from the directory's tokenizer files.";
     case GgufVocabularySource::kByte:
       return "Its vocabulary is the bytes.";
     default:
@@ -105,7 +105,7 @@ std::string VocabularyNote(GgufVocabularySource source) {
   }
 }
 
-// What only directories of adapters can have, and values that are none.
+// Checks the options that only adapters have.
 absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_directory) {
   if (options.lora_export != "merged" && options.lora_export != "adapter") {
     return absl::InvalidArgumentError(
@@ -114,12 +114,12 @@ absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_director
   const bool alone = options.lora_export == "adapter";
   if (alone && (!is_directory || !IsCheckpoint(options.in))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--lora_export=adapter: ", options.in, " is no checkpoint of the trainer"));
+        absl::StrCat("--lora_export=adapter: ", options.in, " is not a checkpoint of the trainer"));
   }
   if (alone && absl::EndsWith(options.out, ".gguf")) {
     return absl::InvalidArgumentError(
         absl::StrCat("--lora_export=adapter and --out=", options.out,
-                     ": an adapter alone is written as PEFT reads it; name a directory"));
+                     ": an adapter alone is written as a directory for PEFT; name a directory"));
   }
   if (!options.base.empty() && !is_directory) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -128,7 +128,7 @@ absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_director
   return absl::OkStatus();
 }
 
-// The last part of a path that may end with a slash.
+// Returns the last part of a path, which may end with a slash.
 std::string LastPart(const std::string& path) {
   const fs::path plain = fs::path(path).lexically_normal();
   return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
@@ -138,7 +138,7 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType>
   if (options.max_shard_size != ConvertOptions().max_shard_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--max_shard_size=", options.max_shard_size, " is for Hugging Face directories, and --out=",
-        options.out, " is a GGUF file, which is one file"));
+        options.out, " is a GGUF file, which is never split"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   GgufExportOptions gguf;
@@ -150,12 +150,12 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType>
                VocabularyNote(gguf.vocabulary)};
 }
 
-// What only a GGUF file can have is refused where none is written.
+// Refuses options of GGUF files if none is written.
 absl::Status CheckDirectoryOptions(const ConvertOptions& options) {
   if (absl::EndsWith(options.out, ".gguf")) {
     return absl::InvalidArgumentError(
         absl::StrCat("--out=", options.out, ": ", options.in,
-                     " is a file, which becomes a directory, so expected no .gguf"));
+                     " is a file and becomes a directory; expected a name without .gguf"));
   }
   if (options.vocabulary != "auto" || !options.name.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -184,13 +184,13 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
   convert.dtype = dtype;
   ZEROTH_ASSIGN_OR_RETURN(convert.directory, DirectoryOptionsOf(options));
   std::error_code error;
-  // What is rounded in place of the only copy cannot be had back.
+  // Rounding would destroy the only copy.
   if (fs::equivalent(options.in, options.out, error)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--out=", options.out, " is the directory --in; name another, which may replace it later"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--out=", options.out, " is the directory of --in; name another directory"));
   }
   if (options.lora_export == "adapter") {
-    // PEFT reads one file.
+    // PEFT reads a single file.
     if (convert.directory.max_shard_bytes > 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("--max_shard_size=", options.max_shard_size,
@@ -215,7 +215,8 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
     is_llmc = HasLlmcModelMagic(head);
     if (!is_llmc && !HasGgufMagic(head)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          options.in, ": neither a GGUF file nor a GPT-2 model of llm.c, by its first bytes"));
+          options.in,
+          ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c"));
     }
   }
   Notes notes = DirectoryNotes(options);
@@ -224,7 +225,7 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
                             LlmcModelFile::Open(options.in));
     ZEROTH_RETURN_IF_ERROR(ConvertLlmcToHf(*model, options.out, convert));
     notes.push_back(
-        "llm.c's files hold no tokenizer; GPT-2's vocab.json and merges.txt belong there.");
+        "llm.c's files have no tokenizer; copy GPT-2's vocab.json and merges.txt there.");
     return notes;
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> model, GgufFile::Open(options.in));

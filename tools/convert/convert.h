@@ -12,29 +12,29 @@ namespace zeroth {
 
 struct ConvertOptions {
   // A Hugging Face directory, a checkpoint of the trainer (step-N), an adapter of PEFT's, a GGUF
-  // file, or a GPT-2 model of llm.c: told apart by what they are, not by their names.
+  // file, or a GPT-2 model of llm.c. The content decides which, not the name.
   std::string in;
-  // A GGUF file if `in` is a directory and the name ends in .gguf, a Hugging Face directory
-  // otherwise. Appears whole or not at all.
+  // A GGUF file if `in` is a directory and the name ends in .gguf; otherwise a Hugging Face
+  // directory. Appears complete or not at all.
   std::string out;
-  // Of an adapter: the model that it is merged into; empty: the one that it names.
+  // The base model that an adapter is merged into; empty: the one that the adapter names.
   std::string base;
-  // Of a checkpoint with adapters: "merged" into the model, or "adapter": these alone.
+  // For a checkpoint with adapters: "merged" (a plain model) or "adapter" (the adapters alone).
   std::string lora_export = "merged";
-  // "auto" (each tensor its own), "fp32", "fp16", "bf16".
+  // "auto" (each tensor keeps its type), "fp32", "fp16" or "bf16".
   std::string dtype = "auto";
-  // Of a GGUF file: "files", "byte", "none", or "auto": the files of `in` if it has them, otherwise
-  // byte if the model has that tokenizer's 257 tokens, otherwise none.
+  // Vocabulary of a GGUF file: "files", "byte", "none", or "auto": files if `in` has tokenizer
+  // files, else byte if the model has the byte tokenizer's 257 tokens, else none.
   std::string vocabulary = "auto";
   // general.name of a GGUF file; empty: the last part of `in`.
   std::string name;
-  // Of a Hugging Face directory: most bytes of a weight file, as ParseByteCount reads them; "0":
-  // one file.
+  // Largest size of a weight file in a Hugging Face directory, as ParseByteCount reads it; "0": one
+  // file.
   std::string max_shard_size = "0";
 };
 
-// Converts. Returns what the user should know, in sentences, what was written first.
-// InvalidArgument for options that are wrong or do not apply to what `in` is.
+// Converts `in` to `out`. Returns sentences for the user, the first of which says what was written.
+// InvalidArgument for options that are wrong or do not apply to `in`.
 absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options);
 
 }  // namespace zeroth

@@ -104,7 +104,7 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(Message(Options(kModel, "")), HasSubstr("--out is missing"));
   EXPECT_THAT(Message(Options(dir.File("x"), gguf)), HasSubstr("No such file"));
   EXPECT_THAT(Message(Options(dir.Write("text", "hello"), dir.File("m"))),
-              HasSubstr("neither a GGUF file nor"));
+              HasSubstr("neither those of a GGUF file nor"));
   ConvertOptions options = Options(kModel, gguf);
   options.dtype = "int8";
   EXPECT_THAT(Message(options), HasSubstr("--dtype=int8: expected auto, fp32"));
@@ -115,12 +115,12 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(Message(options), HasSubstr("has no tokenizer.json"));
   options = Options(kModel, gguf);
   options.max_shard_size = "1GB";
-  EXPECT_THAT(Message(options), HasSubstr("is a GGUF file, which is one file"));
+  EXPECT_THAT(Message(options), HasSubstr("is a GGUF file, which is never split"));
   options = Options(kModel, dir.File("hf"));
   options.max_shard_size = "many";
   EXPECT_THAT(Message(options), HasSubstr("--max_shard_size: 'many' is no number of bytes"));
   options = Options(kModel, absl::StrCat(kModel, "/../gpt2_tiny"));
-  EXPECT_THAT(Message(options), HasSubstr("is the directory --in"));
+  EXPECT_THAT(Message(options), HasSubstr("is the directory of --in"));
   options = Options(kModel, dir.File("hf"));
   options.name = "name";
   EXPECT_THAT(Message(options), HasSubstr("--name is for writing GGUF files"));
@@ -128,7 +128,7 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   options.lora_export = "both";
   EXPECT_THAT(Message(options), HasSubstr("--lora_export=both: expected merged or adapter"));
   options.lora_export = "adapter";
-  EXPECT_THAT(Message(options), HasSubstr("is no checkpoint of the trainer"));
+  EXPECT_THAT(Message(options), HasSubstr("is not a checkpoint of the trainer"));
   options = Options(kModel, dir.File("hf"));
   options.base = "base";
   EXPECT_THAT(Message(options), HasSubstr("--base=base is for an adapter"));
@@ -139,7 +139,8 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   options = Options(gguf, dir.File("hf"));
   options.vocabulary = "byte";
   EXPECT_THAT(Message(options), HasSubstr("--vocabulary is for writing GGUF files"));
-  EXPECT_THAT(Message(Options(gguf, dir.File("other.gguf"))), HasSubstr("expected no .gguf"));
+  EXPECT_THAT(Message(Options(gguf, dir.File("other.gguf"))),
+              HasSubstr("expected a name without .gguf"));
 }
 
 TEST(ConvertTest, TheProgramConvertsAndFailsWithAMessage) {

@@ -11,39 +11,42 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/convert/convert.h"
 
-ABSL_FLAG(std::string, in, "",
-          "What to convert: a Hugging Face directory, a checkpoint of the trainer (step-N), an "
-          "adapter of PEFT's, which is merged, a GGUF file, or a GPT-2 model of llm.c (.bin). "
-          "Required.");
+ABSL_FLAG(
+    std::string, in, "",
+    "What to convert: a Hugging Face directory, a checkpoint of the trainer (step-N), an "
+    "adapter of PEFT's, which is merged into its base model, a GGUF file, or a GPT-2 model of "
+    "llm.c (.bin). Required.");
 ABSL_FLAG(std::string, out, "",
           "What to write: a GGUF file (.gguf) or a Hugging Face directory. Required.");
 ABSL_FLAG(
     std::string, base, "",
-    "Of an adapter: the Hugging Face directory that it is merged into; the one that it names.");
+    "Hugging Face directory of the base model that an adapter is merged into. Empty: the one that "
+    "the adapter names.");
 ABSL_FLAG(std::string, lora_export, "merged",
-          "Of a checkpoint with LoRA adapters: merged, a plain model; or adapter, these alone, as "
-          "the library PEFT reads them.");
+          "For a checkpoint with LoRA adapters: merged (a plain model) or adapter (the adapters "
+          "alone, in PEFT's format).");
 ABSL_FLAG(
     std::string, dtype, "auto",
-    "Type of the tensors: fp32, fp16, bf16, or auto: each keeps its own. Vectors and position "
-    "embeddings of a GGUF file are always fp32.");
+    "Type of the tensors: fp32, fp16, bf16, or auto (each tensor keeps its type). Vectors and "
+    "position embeddings of a GGUF file are always fp32.");
 ABSL_FLAG(
     std::string, vocabulary, "auto",
     "Vocabulary of a GGUF file: files (tokenizer.json, or vocab.json and merges.txt, of --in), "
     "byte (the trainer's byte tokenizer), none (token ids only), or auto: the first of these "
-    "that there is.");
-ABSL_FLAG(std::string, name, "", "Name of the model in a GGUF file; the last part of --in.");
-ABSL_FLAG(std::string, max_shard_size, "0",
-          "Most bytes of a weight file of a Hugging Face directory, as 5GB or 500MiB; there are "
-          "several with an index then. 0: one file.");
+    "that fits the model.");
+ABSL_FLAG(std::string, name, "", "Name of the model in a GGUF file. Empty: the last part of --in.");
+ABSL_FLAG(
+    std::string, max_shard_size, "0",
+    "Largest size of a weight file in a Hugging Face directory, such as 5GB or 500MiB; a larger "
+    "model is split into several files with an index. 0: one file.");
 
 namespace zeroth {
 namespace {
 
 absl::Status ConvertAsTold(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(ParseFlags(
-      "Converts models between Hugging Face directories and GGUF files, from llm.c, and between "
-      "types.\n\n"
+      "Converts models between Hugging Face directories and GGUF files, from llm.c's files, and "
+      "between types.\n\n"
       "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model.gguf\n"
       "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model --dtype=bf16",
       "tools/convert/main.cc", "--in=DIRECTORY", argc, argv));

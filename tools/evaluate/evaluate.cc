@@ -22,11 +22,11 @@
 namespace zeroth {
 namespace {
 
-// Tokens [begin, end) of the data as one sequence.
+// Measures tokens [begin, end) of the data as one sequence.
 absl::Status MeasureSequence(const TokenSource& data, int64_t begin, int64_t end,
                              const WindowOptions& options, LikelihoodFunction likelihood,
                              double& sum, Perplexity& result) {
-  int64_t predicted = begin + 1;  // those before this are; the first is given
+  int64_t predicted = begin + 1;  // tokens before this index are predicted; the first is given
   for (int64_t start = begin;; start += options.stride) {
     const int64_t stop = std::min(start + options.length, end);
     // The first token of a window has nothing before it.
@@ -66,7 +66,9 @@ absl::StatusOr<Question> ParseQuestion(absl::string_view line, const std::string
   }
   for (const nlohmann::json& ending : *endings) {
     if (!ending.is_string() || ending.get_ref<const std::string&>().empty()) {
-      return wrong("an ending is no string, or empty, and has no length to divide by");
+      return wrong(
+          "an ending is empty or not a string; expected a text, by whose length scores are "
+          "divided");
     }
     question.endings.push_back(ending.get<std::string>());
   }
@@ -85,11 +87,11 @@ absl::StatusOr<Question> ParseQuestion(absl::string_view line, const std::string
   return question;
 }
 
-// The log-likelihood of an ending.
+// Returns the log-likelihood of an ending.
 absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& context,
                              const std::string& ending, int64_t max_length,
                              LikelihoodFunction likelihood) {
-  // Spaces at the end of a context belong to the token that follows them.
+  // Spaces at the end of a context belong to the token after them.
   const absl::string_view stripped = absl::StripTrailingAsciiWhitespace(context);
   ZEROTH_ASSIGN_OR_RETURN(std::vector<int32_t> given, stripped.empty()
                                                           ? PromptTokens(tokenizer, "")
@@ -107,7 +109,7 @@ absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& cont
   if (asked < 1 || asked > max_length) {
     return absl::InvalidArgumentError(absl::StrCat("the ending \"", ending.substr(0, 60), "\" has ",
                                                    asked, " tokens, expected 1 to the ", max_length,
-                                                   " positions that there are"));
+                                                   " positions of the model"));
   }
   const int64_t kept = std::min(count, max_length + 1);
   ZEROTH_ASSIGN_OR_RETURN(

@@ -21,25 +21,24 @@
 #include "zeroth/data/open_data.h"
 #include "zeroth/tools/evaluate/evaluate.h"
 #include "zeroth/tools/model/loaded_model.h"
-#include "zeroth/tools/model/model_flags.h"
 
 ABSL_FLAG(std::string, data, "",
-          "What to measure the perplexity of: text, JSON lines or token files, as --data of the "
+          "Data to measure the perplexity of: text, JSON lines or token files, as --data of the "
           "trainer.");
 ABSL_FLAG(std::string, cache_dir, "auto",
-          "Where encoded text is kept, as --cache_dir of the trainer: a directory; auto: "
-          ".zeroth_cache beside the data; none: nowhere.");
-ABSL_FLAG(int64_t, seq_len, 0, "Tokens of a window; 0: as many as the model has positions.");
+          "Where encoded text is cached, as --cache_dir of the trainer: a directory; auto: "
+          ".zeroth_cache beside the data; none: no cache.");
+ABSL_FLAG(int64_t, seq_len, 0, "Tokens of a window; 0: the number of the model's positions.");
 ABSL_FLAG(int64_t, stride, 0,
-          "Tokens from one window's beginning to the next one's; 0: half of --seq_len.");
+          "Tokens between the beginnings of two windows; 0: half of --seq_len.");
 ABSL_FLAG(std::string, multiple_choice, "",
-          "JSON lines of questions, as HellaSwag's: ctx, endings and label.");
-ABSL_FLAG(int64_t, limit, 0, "The first questions only; 0: all.");
+          "JSON lines of questions in HellaSwag's format: ctx, endings and label.");
+ABSL_FLAG(int64_t, limit, 0, "Use only this many questions, the first ones; 0: all.");
 
 namespace zeroth {
 namespace {
 
-// Says how far it is on stderr now and then.
+// Prints progress on stderr every ten seconds.
 class Progress {
  public:
   void Add() {
@@ -54,7 +53,8 @@ class Progress {
   absl::Time said_ = absl::Now();
 };
 
-// Their rows are as long as a trainer's sequences, and the assistant's tokens alone are learned.
+// Conversations are refused: the trainer packs them into its own sequences, and only the
+// assistant's tokens count.
 absl::Status RefuseConversations(const std::string& spec) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   if (!IsText(files[0].kind)) return absl::OkStatus();
@@ -119,7 +119,7 @@ absl::Status EvaluateAsTold(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(
       const LoadModelOptions load,
       ParseModelFlags(
-          "Measures a model's perplexity of a text, and how often it picks the right ending.\n\n"
+          "Measures a model's perplexity on a text, and how often it picks the right ending.\n\n"
           "  ./bazelw run //tools/evaluate -- --model=zeroth_out/latest/final --data=held_out.txt "
           "--stride=512\n"
           "  ./bazelw run //tools/evaluate -- --model=path/to/model "
@@ -133,7 +133,7 @@ absl::Status EvaluateAsTold(int argc, char** argv) {
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = loaded->OpenTokenizer();
-  // Token files need none.
+  // Token files need no tokenizer.
   const bool may_lack = !has_questions && load.tokenizer == "auto";
   if (!tokenizer.ok() && !may_lack) return tokenizer.status();
   if (has_data) {

@@ -19,31 +19,33 @@
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/nn/generate.h"
 #include "zeroth/tools/model/loaded_model.h"
-#include "zeroth/tools/model/model_flags.h"
 #include "zeroth/train/text_generation.h"
 
 ABSL_FLAG(std::string, prompt, "",
-          "What the model goes on from; empty: a text from its beginning.");
-ABSL_FLAG(int64_t, max_tokens, 200, "Most tokens to generate.");
-ABSL_FLAG(double, temperature, 0.8,
-          "What logits are divided by before a token is drawn; 0 takes the likeliest token.");
-ABSL_FLAG(int64_t, top_k, 0, "Draw among this many likeliest tokens; 0: all.");
+          "The text that the model continues; empty: it starts a new text.");
+ABSL_FLAG(int64_t, max_tokens, 200, "Largest number of tokens to generate.");
+ABSL_FLAG(
+    double, temperature, 0.8,
+    "Logits are divided by this before a token is drawn; 0: always take the likeliest token.");
+ABSL_FLAG(int64_t, top_k, 0, "Draw among this many of the likeliest tokens; 0: all.");
 ABSL_FLAG(double, top_p, 1.0,
           "Draw among the fewest likeliest tokens whose probabilities add up to this; 1: all.");
-ABSL_FLAG(uint64_t, seed, 0, "Of the draws.");
+ABSL_FLAG(uint64_t, seed, 0, "Seed of the draws.");
 ABSL_FLAG(bool, chat, false,
-          "Answer as the assistant of a conversation: --prompt, or each line of the standard input "
-          "with what was said before in mind.");
+          "Answer as the assistant of a conversation: once to --prompt, or to each line of the "
+          "standard input, with the conversation so far as context.");
 ABSL_FLAG(
     std::string, chat_template, "auto",
-    "With --chat, how the model writes conversations: auto (its own template), chatml, llama3 "
+    "With --chat, the format of conversations: auto (the model's own template), chatml, llama3 "
     "or mistral.");
-ABSL_FLAG(std::string, system, "", "With --chat, what the system says first; empty: nothing.");
+ABSL_FLAG(std::string, system, "",
+          "With --chat, the system message at the beginning; empty: none.");
 
 namespace zeroth {
 namespace {
 
-// Bytes at the end of `text` that begin a character of UTF-8 and do not end it.
+// Returns the number of bytes at the end of `text` that are the beginning of an incomplete UTF-8
+// character.
 size_t UnfinishedLength(absl::string_view text) {
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
@@ -55,7 +57,7 @@ size_t UnfinishedLength(absl::string_view text) {
   return 0;
 }
 
-// Writes text as its tokens come. A character may take several of them.
+// Prints text as its tokens come. A character may need several tokens.
 class TokenPrinter {
  public:
   TokenPrinter(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt)
@@ -65,7 +67,7 @@ class TokenPrinter {
     tokens_.push_back(token);
     return Print(/*end=*/false);
   }
-  // What is left of a character that will not be whole.
+  // Prints the rest, even if it is an incomplete character.
   absl::Status End() { return Print(/*end=*/true); }
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
 
@@ -88,12 +90,12 @@ class TokenPrinter {
   size_t printed_ = 0;  // bytes of the text
 };
 
-// Prints what the model says behind `prompt`, and gives its tokens.
+// Prints the continuation of `prompt`, and returns its tokens.
 absl::StatusOr<std::vector<int32_t>> Continue(LoadedModel& loaded, const Tokenizer& tokenizer,
                                               const GenerateOptions& options,
                                               const std::vector<int32_t>& prompt) {
   TokenPrinter printer(tokenizer, prompt);
-  // The first token costs the prompt, the others one forward each.
+  // The first token needs a forward over the prompt, each later one a forward of one position.
   const absl::Time begin = absl::Now();
   absl::Time first = begin;
   const absl::StatusOr<std::vector<int32_t>> generated = Generate(
@@ -121,7 +123,7 @@ absl::StatusOr<std::vector<int32_t>> Continue(LoadedModel& loaded, const Tokeniz
   return generated;
 }
 
-// Answers --prompt, or each line of the standard input with all that was said before in mind.
+// Answers --prompt, or each line of the standard input with the conversation so far as context.
 absl::Status Chat(LoadedModel& loaded, const Tokenizer& tokenizer, GenerateOptions options) {
   ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
                           loaded.OpenChat(absl::GetFlag(FLAGS_chat_template), tokenizer));
@@ -160,7 +162,7 @@ absl::Status GenerateAsTold(int argc, char** argv) {
   options.sampling.top_k = absl::GetFlag(FLAGS_top_k);
   options.sampling.top_p = absl::GetFlag(FLAGS_top_p);
   options.seed = absl::GetFlag(FLAGS_seed);
-  // Before a large model is read.
+  // Checked before a large model is read.
   ZEROTH_RETURN_IF_ERROR(ValidateGenerate(options));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, loaded->OpenTokenizer());

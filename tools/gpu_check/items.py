@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What a check consists of: items that run alone, one after the other, each with an id that stays."""
+"""The items of a check. Each runs alone and has a stable id."""
 
 import importlib.util
 import json
@@ -12,28 +12,28 @@ import machine
 import outputs
 import processes
 
-# What takes longest and says least about whether training works comes last.
+# In the order of running: parts that take long and say little about training come last.
 PARTS = ("suites", "parity", "speed", "memory", "torch", "sanitizer")
-# Those that time nothing, so that several may run side by side.
+# These measure no times, so several items may run side by side.
 SHARE_THE_GPU = ("suites", "parity", "sanitizer")
 # As .bazelrc has it for `bazel test`.
 NO_NIGHTLY = "--gtest_filter=-Nightly*:*.Nightly*"
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# From the bottom up: what fails below makes what stands on it fail.
+# From the bottom up: a failure in a lower layer makes higher layers fail.
 LAYERS = ("//core/device", "//core/comm", "//kernels", "//strategies", "//train", "//tests")
 PARITY = ("//tests/parity", "//tests/fp8")
-# Those with kernels of ours.
+# Tests of our own kernels.
 SANITIZED = ("//kernels", "//core/comm/local")
 STRATEGIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard")
-# Programs that speak a language of their own; the others are Google Benchmark's.
+# Programs with their own output formats; the others use Google Benchmark.
 MEMORY = "//benchmarks:memory"
 TRAINER = "//train:train"
 TRAIN_STEP = "//benchmarks:train_step_cuda"
 KERNELS = "//benchmarks:cuda_kernels"
-# Each of these takes most of a GPU's memory, and keeps it: one case per process.
+# Each case of these takes most of a GPU's memory and keeps it, so each runs in its own process.
 CASE_BY_CASE = "case_by_case"
 
-# What a machine of the given kind can do in minutes. Each GPU's batch is 16 sequences.
+# Runs that take minutes on a machine of the given kind. Each GPU's batch is 16 sequences.
 GPU_RUN = {"model": "gpt2_124m", "batch_size": 16, "seq_len": 1024, "steps": 30,
            "memory_model": "gpt2_124m", "memory_ranks": 4, "memory_lever": "all"}
 EMULATED_RUN = {"model": "gpt2_nano", "batch_size": 2, "seq_len": 16, "steps": 3,
@@ -51,7 +51,7 @@ GPU_VARIANTS = ("cudnn_attention",)
 
 
 class Item:
-    """One entry of the report. `work(scratch, log, limit)` returns its result."""
+    """One entry of the report; `work(scratch, log, limit)` returns its result."""
 
     def __init__(self, part, name, limit, work):
         self.part = part
@@ -69,7 +69,7 @@ def file_name(item_id):
 
 
 class Planner:
-    """Makes items of the targets in a packed tree."""
+    """Makes the items for the targets in a packed tree."""
 
     def __init__(self, tree, targets, environment, options, gpus, emulated):
         self.tree = tree
@@ -102,7 +102,7 @@ class Planner:
         tool = machine.find_tool("compute-sanitizer")
         kernels = [target for target in self._tests() if target["label"].startswith(SANITIZED)]
         if tool is None or self.emulated:
-            why = "it knows no emulation" if self.emulated else "there is no compute-sanitizer here"
+            why = "it does not work in the emulation" if self.emulated else "compute-sanitizer is not installed"
             return [missing("sanitizer", "compute-sanitizer", why)] if kernels else []
         return [self._sanitized(tool, check, target)
                 for check in SANITIZER_TOOLS for target in kernels]
@@ -148,7 +148,7 @@ class Planner:
         return {**self.environment, **target["env"], "TEST_TMPDIR": scratch, **(more or {})}
 
     def _one(self, target, command, scratch, log, limit, more=None):
-        """Runs one command as the target's program is to be run."""
+        """Runs one command in the environment of the target's program."""
         environment = self._environment(target, scratch, more)
         return processes.run([command], [environment], self._folder(target), log, limit)
 
@@ -162,24 +162,24 @@ class Planner:
         def work(scratch, log, limit):
             command = [tool, "--tool=" + check, "--print-limit=20", self._program(target),
                        "--gtest_color=no", NO_NIGHTLY]
-            # Blocks cut out of larger ones would hide what is read or written beside them.
+            # Blocks inside larger allocations would hide accesses beyond their ends.
             more = {"ZEROTH_CUDA_EXACT_BLOCKS": "1"}
             return finish(outputs.sanitizer, self._one(target, command, scratch, log, limit, more))
         return Item("sanitizer", "%s %s" % (check, target["label"]), self.options.sanitizer_limit,
                     work)
 
     def _benchmarks(self, target):
-        """One item for each family of cases, or for each case of what takes a whole GPU."""
+        """Makes an item for each family of cases, or for each case if a case takes a whole GPU."""
         listed = machine.output_of([self._program(target), "--benchmark_list_tests=true"],
                                    {**self.environment, **target["env"]})
         names = [line for line in (listed or "").split("\n") if re.match(r"\w[\w/:.<>-]*$", line)]
         if CASE_BY_CASE in target["tags"]:
-            # How often and by which clock is no part of what a case is.
+            # The number of iterations and the clock are not part of a case's identity.
             groups = {re.sub(r"/(iterations:\d+|manual_time|real_time)", "", name):
                       "^%s$" % re.escape(name).replace("\\-", "-") for name in names}
         else:
             groups = {name.split("/")[0]: "^%s(/|$)" % name.split("/")[0] for name in names}
-        # A program that cannot even list its cases is run once, to show why.
+        # A program that cannot list its cases is run once, to show why.
         return [self._benchmark(target, group, pattern)
                 for group, pattern in (groups or {"all of it": "."}).items()]
 
@@ -212,7 +212,7 @@ class Planner:
             out = os.path.join(scratch, "out")
             data = os.path.join(scratch, "words.txt")
             write_words(data)
-            # Which tokens they are changes no speed.
+            # The tokens themselves do not change the speed.
             command = [self._program(target), "--device=cuda", "--comm=nccl", "--data=" + data,
                        "--tokenizer=byte",
                        "--out=" + out, "--param_dtype=bf16", "--sample_tokens=0", "--log_every=1",
@@ -240,7 +240,7 @@ class Planner:
         return Item("torch", name, self.options.limit, work)
 
     def _wrapped(self, target, scratch):
-        """A script that runs it: PyTorch must not meet the libraries that were packed for it."""
+        """Writes a script that runs it, so that PyTorch does not load the libraries packed for it."""
         wrapper = os.path.join(scratch, os.path.basename(target["program"]))
         with open(wrapper, "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\nexport LD_LIBRARY_PATH='%s'\nexec '%s' \"$@\"\n" % (
@@ -250,7 +250,7 @@ class Planner:
 
 
 def torch_cases(script):
-    """The models that compare_with_torch.py knows."""
+    """Returns the models of compare_with_torch.py."""
     spec = importlib.util.spec_from_file_location("compare_with_torch", script)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -258,7 +258,7 @@ def torch_cases(script):
 
 
 def finish(read, outcome, *more):
-    """The result of an item from how its program ended."""
+    """Returns the result of an item whose program has ended."""
     result = read(outcome, *more)
     result["seconds"] = round(outcome.seconds, 1)
     if outcome.undead:
@@ -267,7 +267,7 @@ def finish(read, outcome, *more):
 
 
 def missing(part, name, why):
-    """An item that says why a part has none."""
+    """Makes an item that says why a part has no items."""
     return Item(part, name, 0, lambda scratch, log, limit: {
         "status": "skipped", "failure": why, "seconds": 0, "missing": True})
 
@@ -278,7 +278,7 @@ def read_text(path):
 
 
 def write_words(path):
-    """Text to train on, the same every time: what it says changes no speed."""
+    """Writes a text to train on, the same every time. Its content does not change the speed."""
     pick = random.Random(1)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     words = ["".join(pick.choices(syllables, k=pick.randint(1, 4))) for _ in range(5000)]
@@ -288,7 +288,7 @@ def write_words(path):
 
 
 def load_targets(tree):
-    """The descriptions and targets of all manifests of a tree, which must be of one build."""
+    """Returns the description, targets and needs of a tree's manifests, which must be of one build."""
     folder = os.path.join(tree, "manifests")
     names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
     manifests = [json.loads(read_text(os.path.join(folder, name))) for name in names]

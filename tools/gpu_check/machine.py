@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""The machine that a check runs on: its GPUs, and where its libraries lie."""
+"""The machine that a check runs on: its GPUs and the folders of its libraries."""
 
 import glob
 import json
@@ -10,24 +10,24 @@ import shutil
 import subprocess
 import sys
 
-# Where the driver's and the toolkit's programs lie on machines that leave them out of PATH.
+# Folders of the driver's and the toolkit's programs, for machines that leave them out of PATH.
 TOOL_FOLDERS = ["/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/usr/local/cuda/bin",
                 "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer"]
 LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
                    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib",
                    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
-# What programs load by themselves if it is there: cuDNN, and what it needs.
+# Libraries that programs load at run time if they exist: cuDNN and its dependencies.
 OPTIONAL_LIBRARIES = ["libcudnn.so.9", "libcudart.so.13", "libcudart.so.12", "libnvrtc.so.13",
                       "libnvrtc.so.12"]
-# Where Python's packages of NVIDIA's libraries have them.
+# Folders in which Python packages install NVIDIA's libraries.
 PYTHON_FOLDERS = ["/usr/lib/python3*/site-packages", "/usr/local/lib/python3*/*-packages",
                   "/opt/*/lib/python3*/site-packages", "/opt/*/.venv/lib/python3*/site-packages",
                   "/opt/*/*/lib/python3*/site-packages"]
 GPU_FIELDS = ("name", "driver_version", "memory.total", "compute_cap")
 SECONDS = 60
 
-# Asked in a process of its own, which has the folders of the libraries in its environment and
-# which a broken library may crash.
+# Runs in a separate process, whose environment has the folders of the libraries, and which a broken
+# library may crash.
 VERSIONS = r"""
 import ctypes, json
 found = {}
@@ -57,7 +57,7 @@ def find_tool(name):
 
 
 def output_of(command, environment=None):
-    """What a program printed, or None if it failed or is not there."""
+    """Returns the output of a program, or None if it failed or does not exist."""
     try:
         done = subprocess.run(command, env=environment, timeout=SECONDS, check=False, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -67,18 +67,18 @@ def output_of(command, environment=None):
 
 
 def gpus():
-    """One dictionary per GPU, and a text that says why there is none."""
+    """Returns a dictionary per GPU, and if there is none, the reason."""
     tool = find_tool("nvidia-smi")
     if tool is None:
-        return [], "there is no nvidia-smi here"
+        return [], "nvidia-smi is not installed"
     text = output_of([tool, "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"])
     rows = [[cell.strip() for cell in line.split(",")] for line in (text or "").splitlines()]
     found = [dict(zip(GPU_FIELDS, row)) for row in rows if len(row) == len(GPU_FIELDS)]
-    return found, "" if found else "%s names no GPU" % tool
+    return found, "" if found else "%s lists no GPU" % tool
 
 
 def architecture_problem(gpu, archs):
-    """Why code for these architectures does not run on a GPU, or an empty text."""
+    """Returns why code for these architectures does not run on a GPU, or an empty text."""
     if archs == "default" or not re.fullmatch(r"\d+\.\d+", gpu["compute_cap"]):
         return ""
     mine = int(gpu["compute_cap"].replace(".", ""))
@@ -100,9 +100,9 @@ def known_by_the_loader():
 
 
 def library_folders(needs, more):
-    """Folders in which these libraries lie, and those that are nowhere.
+    """Returns the folders of these libraries, and the libraries that were not found.
 
-    `more` comes first, then what the environment and the loader name, then usual places.
+    Looks in the folders of `more` first, then where the environment and the loader say, then in usual places.
     """
     cuda_home = os.environ.get("CUDA_HOME", "")
     patterns = more + os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
@@ -125,7 +125,7 @@ def library_folders(needs, more):
 
 
 def readable_version(library, number):
-    """cuDNN says 91002 for 9.10.2, NCCL 22809 for 2.28.9, the driver 13000 for 13.0."""
+    """Converts version numbers: cuDNN's 91002 is 9.10.2, NCCL's 22809 is 2.28.9, the driver's 13000 is 13.0."""
     if library == "cuda_driver":
         return "%d.%d" % (number // 1000, number % 1000 // 10)
     major = number // 10000
@@ -148,7 +148,7 @@ def processor():
 
 
 def torch_problem(environment):
-    """Why PyTorch cannot be compared with here, or an empty text."""
+    """Returns why a comparison with PyTorch is impossible here, or an empty text."""
     said = output_of([sys.executable, "-c", "import torch; print(torch.cuda.is_available())"],
                      environment)
     if said is None:

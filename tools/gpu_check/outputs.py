@@ -1,8 +1,8 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What the output of each kind of program says. All of it also from output that ends half-way.
+"""Parsers for the output of each kind of program. They also parse output that ends half-way.
 
-Every function returns a dictionary: `status`, one of passed, failed, crashed, timed_out and skipped;
-`failure`, a line that says what went wrong first; and what that kind of program measures.
+Every parser returns a dictionary: `status`, one of passed, failed, crashed, timed_out and skipped; `failure`, a line
+about the first thing that went wrong; and the measurements of that kind of program.
 """
 
 import json
@@ -14,11 +14,11 @@ GTEST_RESULT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+?)(?:, where .*)
 GTEST_RUN = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
 GTEST_FAILURE = re.compile(r"^(\S+:\d+: Failure)\n(.*)(?:\n(.*))?", re.MULTILINE)
 GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)", re.MULTILINE)
-# Where nvidia-smi names a GPU, no test may be skipped for want of one.
+# If nvidia-smi lists a GPU, no test may be skipped because it sees none.
 BLIND = re.compile(
     r"^.*(cudaGetDeviceCount failed|of which there are 0|there is no device of type cuda).*$",
     re.MULTILINE)
-# What is for cuDNN is no failure where that is missing, which it may be.
+# cuDNN is optional, so tests that need it may be skipped without it.
 NO_CUDNN = re.compile(r"cuDNN: (not found|this program was built without it)")
 SANITIZER_SUMMARY = re.compile(
     r"^========= (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", re.MULTILINE)
@@ -36,7 +36,7 @@ def last_line(output):
 
 
 def how_it_ended(outcome):
-    """None for a program that ended by itself, else its status and a text."""
+    """Returns None for a program that ended by itself, else its status and a text."""
     if outcome.code is None:
         return "timed_out", "stopped after %.0f s" % outcome.seconds
     if outcome.code < 0:
@@ -48,8 +48,19 @@ def how_it_ended(outcome):
     return None
 
 
+def conclude(found, outcome, measured):
+    """Notes in `found` why a program did not end well, or that it measured nothing."""
+    ended = how_it_ended(outcome)
+    if ended:
+        found["status"] = ended[0]
+        found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
+    elif outcome.code != 0 or not measured:
+        found["status"] = "failed"
+        found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
+
+
 def gtest(outcome):
-    """Counts of test cases, of those that a crash or a hang let run."""
+    """Counts test cases. After a crash or a hang, the cases before it count."""
     results = GTEST_RESULT.findall(outcome.output)
     counts = {word: len({name for result, name in results if result == word})
               for word in ("OK", "FAILED", "SKIPPED")}
@@ -69,7 +80,7 @@ def gtest(outcome):
         found["failure"] = one_line("%s%s; %s" % (inside, ended[1], said))
     elif counts["SKIPPED"] and BLIND.search(outcome.output):
         found["status"] = "failed"
-        found["failure"] = one_line("it sees no GPU: " + BLIND.search(outcome.output).group())
+        found["failure"] = one_line("the test sees no GPU: " + BLIND.search(outcome.output).group())
     elif outcome.code != 0 or counts["FAILED"]:
         found["status"] = "failed"
         found["failure"] = found["failure"] or "exit code %d: %s" % (
@@ -87,7 +98,7 @@ def gtest(outcome):
 
 
 def sanitizer(outcome):
-    """A test under compute-sanitizer: its reports count, whatever the test itself says."""
+    """Parses a test under compute-sanitizer. A report is a failure even if the test itself passes."""
     found = gtest(outcome)
     summary = SANITIZER_SUMMARY.findall(outcome.output)
     found["reports"] = sum(int(errors or hazards) for errors, hazards in summary)
@@ -106,7 +117,7 @@ def sanitizer(outcome):
 
 
 def benchmark(outcome, report_path):
-    """Google Benchmark: the rate of each case, and its ratio to the floor."""
+    """Parses Google Benchmark: the rate of each case, and its ratio to the floor."""
     found = {"speeds": [], "failure": "", "status": "passed"}
     try:
         with open(report_path, encoding="utf-8") as file:
@@ -128,27 +139,24 @@ def benchmark(outcome, report_path):
                  if key not in known and ("/s" in key or key == "peak_GiB")}
         found["speeds"].append({"name": case["name"], "milliseconds": case["real_time"] * scale,
                                 "ratio": case.get("ratio_to_floor"), "rates": rates})
-    ended = how_it_ended(outcome)
-    if ended:
-        found["status"] = ended[0]
-        found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
-    elif not cases or (outcome.code != 0 and not found["failure"] and not found.get("skipped")):
-        found["status"] = "failed"
-        found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
+    # A case that failed, or that lacks cuDNN, has explained the exit code.
+    explained = found["failure"] or found.get("skipped")
+    if how_it_ended(outcome) or not (cases and explained):
+        conclude(found, outcome, cases)
     return found
 
 
-# Peaks of one rank in MiB, as //benchmarks:memory prints them behind a lever's name.
+# Peaks of one rank in MiB, as //benchmarks:memory prints them after a lever's name.
 MEMORY_COLUMNS = ("params", "gathered", "grads", "moments", "staging", "state", "formula", "off",
                   "activ.", "scratch", "all", "reserved")
 MEMORY_ROW = re.compile(r"^(\w+) +(\d+) (\w+/\w+) +(.+?) +((?:-?[\d.]+%%? *){%d})$" %
                         len(MEMORY_COLUMNS), re.MULTILINE)
-# In percent, as //tests/memory allows it.
+# In percent, as in //tests/memory.
 MEMORY_TOLERANCE = 2.0
 
 
 def memory(outcome):
-    """Each strategy's and lever's state, beside the formula."""
+    """Parses the memory of each strategy and lever, and compares it with the formula."""
     found = {"memory": [], "failure": "", "status": "passed"}
     for strategy, ranks, precision, lever, numbers in MEMORY_ROW.findall(outcome.output):
         values = [float(number.rstrip("%")) for number in numbers.split()]
@@ -159,18 +167,12 @@ def memory(outcome):
             found["status"] = "failed"
             found["failure"] = found["failure"] or "%s, %s, %s: %.2f %% off the formula" % (
                 strategy, precision, lever, row["off"])
-    ended = how_it_ended(outcome)
-    if ended:
-        found["status"] = ended[0]
-        found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
-    elif outcome.code != 0 or not found["memory"]:
-        found["status"] = "failed"
-        found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
+    conclude(found, outcome, found["memory"])
     return found
 
 
 def trainer(outcome, metrics_path, name):
-    """The median rate of the later half of a run's steps."""
+    """Returns the median rate of the second half of a run's steps."""
     found = {"speeds": [], "failure": "", "status": "passed"}
     rates = []
     losses = []
@@ -183,17 +185,11 @@ def trainer(outcome, metrics_path, name):
                     losses.append(step["loss"])
     except (OSError, ValueError):
         pass
-    ended = how_it_ended(outcome)
-    if ended:
-        found["status"] = ended[0]
-        found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
-    elif outcome.code != 0 and NO_CUDNN.search(outcome.output):
+    conclude(found, outcome, rates)
+    if found["status"] == "failed" and outcome.code != 0 and NO_CUDNN.search(outcome.output):
         found["status"] = "skipped"
         found["failure"] = last_line(outcome.output)
-    elif outcome.code != 0 or not rates:
-        found["status"] = "failed"
-        found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
-    else:
+    elif found["status"] == "passed":
         later = sorted(rates[len(rates) // 2:])
         rate = later[len(later) // 2]
         utilisations = re.findall(r"GEMM util (\d+)%", outcome.output)
@@ -212,18 +208,12 @@ TORCH_ATTENTION_ROW = re.compile(
 
 
 def torch(outcome):
-    """The rows of compare_with_torch.py."""
+    """Parses the rows of compare_with_torch.py."""
     found = {"torch": [], "failure": "", "status": "passed"}
     for name, ours, theirs, ratio in TORCH_ROW.findall(outcome.output):
         found["torch"].append({"name": name, "zeroth": float(ours), "torch": float(theirs),
                                "ratio": float(ratio)})
     found["attention"] = [dict(zip(("name", "flash", "cudnn", "torch", "ratio"), row))
                           for row in TORCH_ATTENTION_ROW.findall(outcome.output)]
-    ended = how_it_ended(outcome)
-    if ended:
-        found["status"] = ended[0]
-        found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
-    elif outcome.code != 0 or not (found["torch"] or found["attention"]):
-        found["status"] = "failed"
-        found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
+    conclude(found, outcome, found["torch"] or found["attention"])
     return found

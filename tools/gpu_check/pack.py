@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Builds everything that is for a GPU, and packs it for a machine that has one and cannot build.
+"""Builds everything that runs on a GPU, and packs it for a machine that has a GPU and cannot build.
 
     tools/gpu_check/pack.py OUT --cuda_archs=sm_90a --max_mib=60
 
-What is for a GPU is what BUILD files tag `gpu` (bazel/cuda.bzl does for its tests): tests, benchmarks and the
-trainer. Programs are stripped, and lie with their runfiles in one tree, OUT/tree, where a file that several
-need is there once; run.py and shared libraries lie beside them. The tree then goes into archives
-OUT/zeroth-gpu-<n>of<m>.tar.xz, none larger than --max_mib; each can be unpacked and run alone, or over the others.
+BUILD files mark these targets with the tag `gpu` (bazel/cuda.bzl does so for its tests): tests, benchmarks and the
+trainer. Programs are stripped and copied with their runfiles into one tree, OUT/tree, which has every file once, beside
+run.py and shared libraries. The tree is then packed into archives OUT/zeroth-gpu-<n>of<m>.tar.xz, none larger than
+--max_mib. Each archive can be unpacked and run alone, or together with the others in one folder.
 
-Not packed: the C library, and NVIDIA's own libraries, which are larger than the rest together
-(--with_nvidia packs those too). Exits with 1 if something does not fit, and says what.
+The C library is not packed. Neither are NVIDIA's libraries, which are larger than the rest together (--with_nvidia packs
+them, too). Exits with 1 if something does not fit, and says what.
 """
 
 import argparse
@@ -28,15 +28,15 @@ import xml.etree.ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# What goes along as it is.
+# Scripts that are copied unchanged.
 SCRIPTS = ["tools/gpu_check/" + name for name in
            ("run.py", "items.py", "machine.py", "outputs.py", "processes.py", "report.py")]
 SCRIPTS.append("benchmarks/compare_with_torch.py")
-# Older or newer ones than the kernel and the loader expect are worse than none.
+# The C library must be the one that the target's kernel and loader expect.
 C_LIBRARY = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util))\.so")
 NVIDIA = re.compile(r"^lib(cuda|cudart|cublas|cublasLt|nccl|cudnn\w*|nvrtc\w*|nvJitLink)\.so")
 MIB = 1 << 20
-# Programs that follow each other share most of their code; the window has to hold a few of them.
+# Consecutive programs share most of their code; the window must hold a few of them.
 XZ_WINDOW = 64 * MIB
 
 
@@ -52,7 +52,7 @@ def run(command, **options):
 
 
 class Bazel:
-    """Bazel with the flags that every call needs, so that it analyses once."""
+    """Bazel with the same flags in every call, so that it analyses once."""
 
     def __init__(self, options):
         self.startup = [options.bazel] + options.startup
@@ -68,14 +68,14 @@ class Bazel:
         run(self.startup + ["build"] + self.flags + ["--"] + labels)
 
     def bin_folder(self):
-        # Where it lies depends on nothing but the mode, and Bazel 4 warns of other flags here.
+        # The folder depends only on the mode, and Bazel 4 warns about other flags here.
         return run(self.startup + ["info", "-c", "opt", "bazel-bin"]).strip()
 
 
 def read_targets(query_xml):
-    """Targets of a query's answer: label, kind, tags and environment."""
+    """Returns the targets of a query's answer: label, kind, tags and environment."""
     targets = []
-    # Python's parser knows XML 1.0 only, and nothing in an answer differs from it.
+    # Python's parser knows only XML 1.0, which is the same for such answers.
     text = query_xml.replace('version="1.1"', 'version="1.0"', 1)
     for rule in xml.etree.ElementTree.fromstring(text).iter("rule"):
         values = {element.get("name"): element for element in rule if element.get("name")}
@@ -91,7 +91,7 @@ def read_targets(query_xml):
 
 
 def runfiles(program):
-    """Path under the tree -> file, for a program and what it reads at run time."""
+    """Maps paths under the tree to files, for a program and what it reads at run time."""
     manifest = program + ".runfiles_manifest"
     if not os.path.exists(manifest):
         manifest = program + ".runfiles/MANIFEST"
@@ -121,7 +121,7 @@ def copy_file(source, target):
 
 
 def shared_libraries(program):
-    """Name -> path of what the loader finds for a program here."""
+    """Maps the names of a program's shared libraries to the paths that the loader finds here."""
     libraries = {}
     for line in run(["ldd", program]).splitlines():
         found = re.match(r"\s*(\S+) => (/\S+)", line)
@@ -133,7 +133,7 @@ def shared_libraries(program):
 
 
 class Tree:
-    """What archives are made from."""
+    """The folder from which archives are made."""
 
     def __init__(self, folder, with_nvidia):
         self.folder = folder
@@ -145,7 +145,7 @@ class Tree:
         copy_file(os.path.join(ROOT, path), os.path.join(self.folder, os.path.basename(path)))
 
     def add_target(self, target, program):
-        """Copies it, and notes in it where."""
+        """Copies a target's files, and stores their paths in `target`."""
         files = runfiles(program)
         own = [path for path, source in files.items()
                if os.path.realpath(source) == os.path.realpath(program)]
@@ -186,7 +186,7 @@ class Tree:
 
 
 class Archives:
-    """Archives of a tree's targets: as few as stay below a size."""
+    """Archives of a tree's targets: as few as possible below a size."""
 
     def __init__(self, tree, description, out, limit):
         self.tree = tree
@@ -291,11 +291,11 @@ def parse(arguments):
     parser.add_argument("--targets", nargs="+", default=["//..."], help="patterns to look for tags in")
     parser.add_argument("--no_archives", action="store_true", help="the tree alone")
     parser.add_argument("--with_nvidia", action="store_true", help="NVIDIA's libraries too")
-    parser.add_argument("--bazel", default=os.path.join(ROOT, "bazelw"), help="the program")
+    parser.add_argument("--bazel", default=os.path.join(ROOT, "bazelw"), help="the Bazel program")
     parser.add_argument("--startup", action="append", default=[], metavar="OPTION",
                         help="a startup option for Bazel; may be given again")
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG",
-                        help="a further flag for its builds; may be given again")
+                        help="a further flag for Bazel's builds; may be given again")
     options = parser.parse_args(arguments)
     options.out = os.path.abspath(options.out)
     if options.max_mib <= 0:

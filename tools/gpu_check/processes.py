@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Programs with a time limit, of which nothing is left afterwards."""
+"""Runs programs with a time limit, and leaves no process behind."""
 
 import ctypes
 import os
@@ -7,11 +7,11 @@ import signal
 import subprocess
 import time
 
-# How long programs get to end after SIGTERM, and the kernel to end them after SIGKILL: one that
-# waits inside the driver may not die at all, and must not take this script with it.
+# Time for programs to end after SIGTERM, and for the kernel to end them after SIGKILL. A program that
+# waits inside the driver may not die at all, and must not block this script.
 TERM_SECONDS = 2
 KILL_SECONDS = 10
-# How long the others get, after one of several has failed, to notice and to say what they saw.
+# Time for the other programs to notice and report a failure of one of them.
 PEER_SECONDS = 15
 
 
@@ -20,12 +20,12 @@ LIBC = ctypes.CDLL(None)
 
 
 def die_with_parent():
-    """What runs must not hold the GPU after this script was killed outright."""
+    """A program must not hold the GPU after this script was killed."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Outcome:
-    """How a run ended: exit code (negative: a signal), None if it was stopped at its limit."""
+    """How a run ended. `code` is negative for a signal, and None if the run was stopped at its limit."""
 
     def __init__(self, code, seconds, output, undead=False):
         self.code = code
@@ -35,7 +35,7 @@ class Outcome:
 
 
 class Group:
-    """Processes that run side by side, each leader of a session of its own, and their log."""
+    """Processes that run side by side, each in its own session, and their log."""
 
     def __init__(self, log):
         self.log = log
@@ -47,7 +47,7 @@ class Group:
             stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent))
 
     def wait(self, limit):
-        """True if all ended within so many seconds; of which those beside a failure get fewer."""
+        """Returns True if all ended within `limit` seconds. After a failure the others get less time."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             codes = [process.poll() for process in self.processes]
@@ -75,7 +75,7 @@ class Group:
         return False
 
     def stop(self):
-        """Ends what still runs, children included; False if something does not die."""
+        """Ends all running processes and their children; returns False if one does not die."""
         if any(process.poll() is None for process in self.processes):
             self._signal(signal.SIGTERM)
             self._all_ended(TERM_SECONDS)
@@ -83,13 +83,13 @@ class Group:
         return self._all_ended(KILL_SECONDS)
 
     def code(self):
-        """0 if all ended well, else the first failure."""
+        """Returns 0 if all ended well, else the first failure."""
         codes = [process.poll() for process in self.processes]
         return next((code for code in codes if code not in (0, None)), 0)
 
 
 def run(commands, environments, folder, log_path, limit):
-    """Runs commands side by side, their output into a file, and returns an Outcome."""
+    """Runs commands side by side, writes their output into a file, and returns an Outcome."""
     start = time.monotonic()
     os.makedirs(os.path.dirname(log_path), exist_ok=True)
     with open(log_path, "wb") as log:

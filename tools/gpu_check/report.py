@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What came out, as a section of docs/gpu_results.md."""
+"""Formats results as a section of docs/gpu_results.md."""
 
 import items
 
@@ -9,7 +9,7 @@ WORDS = {"passed": "passed", "failed": "FAILED", "crashed": "CRASHED", "timed_ou
 
 
 def cell(value):
-    """Text that stays inside its cell."""
+    """Returns text that stays inside its table cell."""
     return str(value).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
@@ -30,7 +30,7 @@ def ratio(value):
 
 
 def state_of(result):
-    """A word for a result, with what went wrong."""
+    """Returns a word for a result, with the failure."""
     word = WORDS[result["status"]]
     return word if not result["failure"] else "%s: %s" % (word, result["failure"])
 
@@ -50,7 +50,7 @@ def tests(results):
 
 
 def sanitizer(results):
-    """A row for each test, a column for each tool."""
+    """Makes a table with a row for each test and a column for each tool."""
     by_test = {}
     plain = []
     for name, result in results:
@@ -153,7 +153,7 @@ def summary(results, left):
 
 
 def markdown(environment, results, left):
-    """The whole section; `left` are the names of what has not been run."""
+    """Returns the whole section; `left` has the names of items that have not been run."""
     emulated = environment["emulated"]
     title = "## %s, %s" % ("EMULATION on a processor, no GPU" if emulated else
                            "On " + environment["gpu"], environment["date"])

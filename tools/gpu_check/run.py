@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Runs on a GPU everything of Zeroth that is for one, and sums it up.
+"""Runs everything of Zeroth that is for a GPU, and sums up the results.
 
     tools/gpu_check/run.py --out DIR                    # in a checkout, on a machine that can build
-    zeroth-gpu/run.py --packed zeroth-gpu --out DIR     # what pack.py made, where there is a driver
+    zeroth-gpu/run.py --packed zeroth-gpu --out DIR     # with the output of pack.py, on a machine with a driver
 
 The parts are the shared suites (suites), the kernels under compute-sanitizer (sanitizer), benchmarks
 against their floors and the trainer over NCCL (speed), memory against the formula (memory), training
-against references (parity), and PyTorch on the same GPU (torch). Each runs as items; one that fails, crashes
-or hangs is noted, and the next one runs. --jobs=8 runs eight at a time of those that measure nothing.
+against references (parity), and PyTorch on the same GPU (torch). Each part consists of items. If an item fails, crashes
+or hangs, this is recorded and the next item runs. --jobs=8 runs eight items at a time of parts that measure nothing.
 
-DIR gets results.json, gpu_results.md (a section for docs/gpu_results.md), and what each item printed, in
-logs. Called again with the same DIR, it goes on with what is left: --time_limit=540 ends a call before a
-lease of ten minutes does. results.json alone is enough to go on from.
+DIR gets results.json, gpu_results.md (a section for docs/gpu_results.md), and the output of each item, in logs. Another
+call with the same DIR continues with the remaining items: --time_limit=540 ends a call within a lease of ten minutes.
+results.json alone is enough to continue from.
 
 Exits with 3 if items are left, 2 without a GPU or for wrong arguments, 1 if something failed, and 0 if all is
 well.
@@ -39,20 +39,20 @@ import report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXIT_FAILED, EXIT_UNUSABLE, EXIT_UNFINISHED = 1, 2, 3
-# Less than this is not worth starting an item in; and so much is kept to write results in.
+# Time that must be left to start an item, and time that is reserved for writing results.
 LEAST_SECONDS = 10
 MARGIN_SECONDS = 5
-# A call that was killed, or took the machine with it, during an item may try it once more.
+# An item is started again once after a call was killed, or crashed the machine, during it.
 STARTS = 2
 BAD = ("failed", "crashed", "timed_out")
 
 
 class Unusable(Exception):
-    """Something that the caller has to change."""
+    """An error that the caller can fix."""
 
 
 def write_file(path, text):
-    """Whole or not at all: this program may be killed at any time."""
+    """Writes a file completely or not at all, since this program may be killed at any time."""
     partial = path + ".partial"
     with open(partial, "w", encoding="utf-8") as file:
         file.write(text)
@@ -62,7 +62,7 @@ def write_file(path, text):
 
 
 class Results:
-    """Of each item, by id; kept in a folder, a file for each, and in one file for all."""
+    """The results of items by id, kept in a file for each item and in one file for all."""
 
     def __init__(self, out, environment):
         self.out = out
@@ -89,7 +89,7 @@ class Results:
             found = read(content)
             environment = content["environment"]
         except (ValueError, KeyError, TypeError) as error:
-            raise Unusable("%s is no file of results (%s: %s); remove it, or use another --out" % (
+            raise Unusable("%s is not a file of results (%s: %s); remove it, or use another --out" % (
                 path, type(error).__name__, error)) from error
         for key in ("commit", "build", "gpu", "driver", "emulated"):
             if environment.get(key) != self.environment[key]:
@@ -119,7 +119,7 @@ class Results:
         self._write(item, result)
 
     def forget(self, is_stale):
-        """Results that are to be made again."""
+        """Drops results that are to be made again."""
         for name in [name for name, result in self.by_id.items() if is_stale(name, result)]:
             del self.by_id[name]
             path = self._path(name)
@@ -127,7 +127,7 @@ class Results:
                 os.remove(path)
 
     def plan(self, parts, names):
-        """Says what these parts consist of; what others do, earlier calls have said."""
+        """Sets the items of these parts. The items of other parts stay as earlier calls have set them."""
         others = [name for name in self.planned if name.split()[0] not in parts]
         self.planned = sorted(others + names, key=lambda name: items.PARTS.index(name.split()[0]))
 
@@ -135,7 +135,7 @@ class Results:
         return [name for name in self.planned if name not in self.by_id]
 
     def sum_up(self):
-        """Writes the report of what is known by now."""
+        """Writes the report of the results so far."""
         order = {name: i for i, name in enumerate(self.planned)}
         names = sorted(self.by_id, key=lambda name: order.get(name, len(order)))
         results = {name: self.by_id[name] for name in names}
@@ -147,7 +147,7 @@ class Results:
 
 
 class Clock:
-    """The time that a call has."""
+    """The time limit of a call."""
 
     def __init__(self, limit):
         self.deadline = time.monotonic() + limit - MARGIN_SECONDS if limit else None
@@ -174,14 +174,14 @@ def describe(result):
 
 
 class Queue:
-    """Items that are run until time is up, several at a time if they share the GPU."""
+    """Runs items until time is up, several at a time if they share the GPU."""
 
     def __init__(self, todo, results, clock, has_whole_call):
         self.todo = list(todo)
         self.results = results
         self.clock = clock
         self.lock = threading.Lock()
-        # Whether nothing has run in this call before the next item.
+        # True if no item has run in this call yet.
         self.has_whole_call = has_whole_call
 
     def work(self):
@@ -209,7 +209,7 @@ class Queue:
                 print("%-70s %s" % (item.id, describe(result)), flush=True)
 
     def run(self, jobs):
-        # Daemons: a signal ends this program, and with each thread the program that it runs.
+        # Daemon threads: a signal ends this program, its threads, and the programs that they run.
         threads = [threading.Thread(target=self.work, daemon=True) for _ in range(jobs - 1)]
         for thread in threads:
             thread.start()
@@ -219,9 +219,9 @@ class Queue:
 
 
 def run_items(planned, results, clock, jobs=1):
-    """Runs what has no result yet, until time is up."""
+    """Runs the items that have no result yet, until time is up."""
     todo = [item for item in planned if item.id not in results.by_id]
-    # What was cut off by the end of an earlier call gets the whole of this one.
+    # An item that the end of an earlier call has stopped comes first and gets the whole time of this call.
     todo.sort(key=lambda item: item.id not in results.starts)
     results.sum_up()
     is_first = True
@@ -231,9 +231,9 @@ def run_items(planned, results, clock, jobs=1):
 
 
 def unpack(packed, out):
-    """The tree of a folder, which is one, or holds archives of pack.py."""
+    """Returns the tree in a folder, which is a tree or has archives of pack.py."""
     if not os.path.isdir(packed):
-        raise Unusable("--packed=%s is no folder" % packed)
+        raise Unusable("--packed=%s is not a folder" % packed)
     for tree in (packed, os.path.join(packed, "zeroth-gpu"), os.path.join(packed, "tree")):
         if os.path.isdir(os.path.join(tree, "manifests")):
             return os.path.abspath(tree)
@@ -254,10 +254,10 @@ def unpack(packed, out):
 
 
 def build(options):
-    """The tree of this checkout's build."""
+    """Builds this checkout and returns the tree."""
     pack = os.path.join(HERE, "pack.py")
     if not os.path.exists(pack):
-        raise Unusable("this is no checkout that could be built: name what pack.py wrote, "
+        raise Unusable("this folder is not a checkout that can be built: name the output of pack.py by "
                        "--packed=DIR")
     folder = os.path.join(options.out, "packed")
     command = [sys.executable, pack, folder, "--no_archives"]
@@ -271,7 +271,7 @@ def build(options):
 
 
 def check_loading(tree, targets, environment):
-    """Says now what the loader would say in every item."""
+    """Reports errors of the loader once, which would otherwise appear in every item."""
     program = os.path.join(tree, "runfiles", targets[0]["program"])
     done = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"}, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -359,7 +359,7 @@ def parse(arguments):
 
 
 def prepare(options):
-    """The items, and the results that there are already."""
+    """Returns the planned items and the existing results."""
     gpus, why_none = machine.gpus()
     if not gpus and not options.allow_emulation:
         raise Unusable("no GPU: " + why_none)
@@ -398,7 +398,7 @@ def prepare(options):
 
 
 def main():
-    # A lease that ends says so by a signal: what runs has to end with this.
+    # The end of a lease comes as a signal, and running programs must end with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNFINISHED))
     options = parse(sys.argv[1:])
     clock = Clock(options.time_limit)
@@ -407,7 +407,7 @@ def main():
     except Unusable as error:
         print("run.py: %s" % error, file=sys.stderr)
         return EXIT_UNUSABLE
-    # A tool that was missing may have come.
+    # A tool that was missing may be installed now.
     results.forget(lambda name, result: result.get("missing") and name.split()[0] in options.parts)
     if options.retry:
         results.forget(lambda name, result: result["status"] in BAD)

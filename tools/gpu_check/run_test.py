@@ -216,7 +216,7 @@ class SuitesTest(FakeMachine):
                       found["suites //kernels:hangs_test"]["failure"])
         self.assertEqual(found["suites //train:skips_test"]["failure"], "no driver here")
         self.assertEqual(found["suites //train:blind_test"]["failure"],
-                         "it sees no GPU: cudaGetDeviceCount failed: 35")
+                         "the test sees no GPU: cudaGetDeviceCount failed: 35")
         child = int(self.state_lines("child")[0])
         self.assertFalse(runs(child), "a child of what hung is left")
         text = self.markdown()
@@ -320,7 +320,7 @@ class ResumeTest(FakeMachine):
         self.assertIn("commit 'abc123', and this is 'other': use another --out", said)
         with open(os.path.join(self.out, "results.json"), "w", encoding="utf-8") as file:
             file.write("{")
-        self.assertIn("is no file of results", self.run_it("--parts=suites", expected=2))
+        self.assertIn("is not a file of results", self.run_it("--parts=suites", expected=2))
 
 
 class ClockTest(unittest.TestCase):
@@ -459,7 +459,7 @@ class PartsOneByOneTest(FakeMachine):
             self.skipTest("this machine has the tool")
         self.add("//kernels:first_test", PASSES)
         self.run_it("--parts=sanitizer")
-        self.assertIn("compute-sanitizer: skipped: there is no", self.markdown())
+        self.assertIn("compute-sanitizer: skipped: compute-sanitizer is not installed", self.markdown())
         self.script(os.path.join(self.bin, "compute-sanitizer"), SANITIZER)
         self.run_it("--parts=sanitizer", expected=1)
         self.assertNotIn("there is no", self.markdown())

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A parameter's states stand beside each other: "weight" and "weight (m)".
+// A sharded checkpoint. The states of a parameter are tensors "weight", "weight (m)" and so on.
 class InspectedCheckpoint final : public Inspected {
  public:
   explicit InspectedCheckpoint(std::unique_ptr<CheckpointReader> reader)
@@ -93,7 +93,7 @@ InspectedTensor Described(const std::string& name, SafetensorsDType dtype, const
           shape.numel(), FileName(path)};
 }
 
-// Files with the names and layouts that they have; `unchecked` says what there is to check by.
+// Files with their own names and layouts. `unchecked` is the message of Verify.
 class InspectedFiles final : public Inspected {
  public:
   InspectedFiles(std::vector<std::unique_ptr<const TensorFile>> files,
@@ -160,7 +160,7 @@ std::string Brief(const GgufValue& value) {
       value);
 }
 
-// With the names and layouts that Hugging Face gives the same tensors.
+// A GGUF file with Hugging Face's names and layouts.
 class InspectedGgufAsHf final : public Inspected {
  public:
   static absl::StatusOr<std::unique_ptr<Inspected>> Create(std::unique_ptr<GgufFile> file) {
@@ -192,7 +192,8 @@ class InspectedGgufAsHf final : public Inspected {
  private:
   explicit InspectedGgufAsHf(std::unique_ptr<GgufFile> file) : file_(std::move(file)) {}
 
-  // Brings a tensor into Hugging Face's layout. Its type stays, so the way over float32 is exact.
+  // Converts a tensor to Hugging Face's layout. Its type stays, so converting through float32 is
+  // exact.
   absl::Status Hold(size_t index) {
     const DType dtype = copies_[index].dtype;
     held_ = copies_.size();
@@ -276,15 +277,16 @@ absl::StatusOr<std::vector<std::string>> SafetensorsPaths(const std::string& pat
       steps.ok() && !steps->empty()
           ? absl::StrCat("; it holds checkpoints: inspect ", CheckpointPath(path, steps->back()))
           : "";
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, ": neither a checkpoint (index.json) nor any .safetensors file in it", hint));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a checkpoint (index.json) or .safetensors files in it", hint));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Inspected>> Inspected::Open(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": not there"));
+  if (!fs::exists(path, error))
+    return absl::NotFoundError(absl::StrCat(path, ": no such file or directory"));
   if (fs::exists(fs::path(path) / kCheckpointIndexName, error)) {
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path));
     return std::make_unique<InspectedCheckpoint>(std::move(reader));

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensors in files, whatever kind of file it is, for those who look at them.
+// Tensors of checkpoints and model files, of whatever format, for inspection.
 
 #ifndef ZEROTH_TOOLS_INSPECT_INSPECTED_H_
 #define ZEROTH_TOOLS_INSPECT_INSPECTED_H_
@@ -24,31 +24,31 @@ struct InspectedTensor {
   SafetensorsDType dtype = SafetensorsDType::kF32;
   std::vector<int64_t> shape;
   int64_t numel = 0;
-  std::string where;  // the file that has it, or how many have pieces
+  std::string where;  // the file with the tensor, or the number of pieces
 };
 
-// What a path holds. One thread only.
+// The tensors at a path. One thread only.
 class Inspected {
  public:
-  // A sharded checkpoint's directory, a safetensors file, a directory of such files, or a GGUF
-  // file. NotFound or InvalidArgument say what was expected; errors of the files pass through.
+  // Opens the directory of a sharded checkpoint, a safetensors file, a directory of such files, or
+  // a GGUF file. NotFound and InvalidArgument say what was expected. Also the errors of the files.
   static absl::StatusOr<std::unique_ptr<Inspected>> Open(const std::string& path);
-  // Two that are to be compared. Where only one is a GGUF file, its tensors have the names and the
-  // layouts that Hugging Face gives them; it holds one tensor at a time in memory then.
+  // Opens two paths for a comparison. If only one is a GGUF file, its tensors get Hugging Face's
+  // names and layouts, and it holds one tensor at a time in memory.
   static absl::StatusOr<std::pair<std::unique_ptr<Inspected>, std::unique_ptr<Inspected>>> OpenPair(
       const std::string& a, const std::string& b);
   virtual ~Inspected() = default;
 
-  // By name.
+  // Sorted by name.
   const std::vector<InspectedTensor>& tensors() const { return tensors_; }
-  // A few lines about the whole.
+  // Lines about the file or checkpoint as a whole.
   const std::vector<std::string>& notes() const { return notes_; }
-  // The stored bytes of elements [begin, begin + count) of tensors()[index], checked where the file
-  // has checksums.
+  // Reads the stored bytes of elements [begin, begin + count) of tensors()[index]. Verifies
+  // checksums if the file has them.
   virtual absl::Status Read(size_t index, int64_t begin, int64_t count,
                             std::vector<uint8_t>& out) = 0;
-  // One status for each damage found by reading everything. Unimplemented where there is nothing
-  // to check by.
+  // Reads everything and returns a status for each damage. Unimplemented if the format has no
+  // checksums.
   virtual absl::StatusOr<std::vector<absl::Status>> Verify() = 0;
 
  protected:

@@ -14,17 +14,17 @@
 #include "zeroth/tools/inspect/report.h"
 
 ABSL_FLAG(bool, verify, false,
-          "Read every byte and compare every checksum, instead of printing the table.");
-ABSL_FLAG(
-    bool, diff, false,
-    "Compare two paths, tensor by tensor, bit by bit, or by their values where types differ; a "
-    "GGUF file also with a checkpoint or a model directory.");
-ABSL_FLAG(bool, norms, true, "Print norms, for which everything is read.");
+          "Read every byte and verify every checksum, instead of printing the table.");
+ABSL_FLAG(bool, diff, false,
+          "Compare two paths tensor by tensor: bit by bit, or by value where types differ. A GGUF "
+          "file can "
+          "also be compared with a checkpoint or a model directory.");
+ABSL_FLAG(bool, norms, true, "Print norms, which needs reading all elements.");
 
 namespace zeroth {
 namespace {
 
-// Whether all is well.
+// Returns true if nothing is damaged and nothing differs.
 absl::StatusOr<bool> Inspect(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<std::string> paths,
@@ -32,7 +32,7 @@ absl::StatusOr<bool> Inspect(int argc, char** argv) {
           "Shows what is in a checkpoint, in safetensors files or in a GGUF file.\n\n"
           "  inspect [--verify] PATH\n"
           "  inspect --diff A B\n\n"
-          "The exit code is 1 where something is damaged or differs, 2 after an error.",
+          "The exit code is 1 if something is damaged or differs, and 2 after an error.",
           "tools/inspect/main.cc", argc, argv));
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   const bool diff = absl::GetFlag(FLAGS_diff);

@@ -55,59 +55,52 @@ absl::StatusOr<Norms> NormsOf(Inspected& file, size_t index) {
   return norms;
 }
 
-// Elements that differ, and by how much at the most.
+// The number of elements that differ, and the largest difference.
 struct Difference {
   int64_t elements = 0;
   double most = 0;
 };
 
-// As float32, of tensors that convert to it.
-absl::StatusOr<Difference> CompareValues(Inspected& a, size_t in_a, Inspected& b, size_t in_b) {
-  Difference difference;
-  std::vector<uint8_t> bytes;
-  std::vector<float> left;
-  std::vector<float> right;
-  const auto read = [&](Inspected& file, size_t index, int64_t begin, std::vector<float>& values) {
-    ZEROTH_RETURN_IF_ERROR(file.Read(index, begin, static_cast<int64_t>(values.size()), bytes));
-    ConvertToFloat32(file.tensors()[index].dtype, bytes.data(), absl::MakeSpan(values));
-    return absl::OkStatus();
-  };
-  const int64_t numel = a.tensors()[in_a].numel;
-  for (int64_t begin = 0; begin < numel; begin += kChunkNumel) {
-    left.resize(static_cast<size_t>(std::min(kChunkNumel, numel - begin)));
-    right.resize(left.size());
-    ZEROTH_RETURN_IF_ERROR(read(a, in_a, begin, left));
-    ZEROTH_RETURN_IF_ERROR(read(b, in_b, begin, right));
-    for (size_t i = 0; i < left.size(); ++i) {
-      if (left[i] == right[i] || (std::isnan(left[i]) && std::isnan(right[i]))) continue;
-      ++difference.elements;
-      difference.most = std::max(difference.most, std::abs(double{left[i]} - double{right[i]}));
-    }
-  }
-  return difference;
-}
-
-// By any bit; by values where the types differ.
+// Compares bit by bit where the types are the same, and otherwise by values: both types convert to
+// float32 then.
 absl::StatusOr<Difference> Compare(Inspected& a, size_t in_a, Inspected& b, size_t in_b) {
-  const InspectedTensor& tensor = a.tensors()[in_a];
-  if (tensor.dtype != b.tensors()[in_b].dtype) return CompareValues(a, in_a, b, in_b);
-  const auto size = static_cast<size_t>(BitsOf(tensor.dtype) / 8);
+  struct Side {
+    Inspected& file;
+    size_t index;
+    std::vector<uint8_t> bytes = {};
+    std::vector<float> values = {};  // empty unless the type converts to float32
+  };
+  Side left{a, in_a};
+  Side right{b, in_b};
+  const SafetensorsDType dtype = a.tensors()[in_a].dtype;
+  const bool same_type = dtype == b.tensors()[in_b].dtype;
+  const bool has_values = ConvertsToFloat32(dtype);
+  const auto size = static_cast<size_t>(BitsOf(dtype) / 8);
+  const int64_t numel = a.tensors()[in_a].numel;
   Difference difference;
-  std::vector<uint8_t> bytes[2];
-  for (int64_t begin = 0; begin < tensor.numel; begin += kChunkNumel) {
-    const int64_t count = std::min(kChunkNumel, tensor.numel - begin);
-    ZEROTH_RETURN_IF_ERROR(a.Read(in_a, begin, count, bytes[0]));
-    ZEROTH_RETURN_IF_ERROR(b.Read(in_b, begin, count, bytes[1]));
-    if (bytes[0] == bytes[1]) continue;
-    for (size_t i = 0; i < bytes[0].size(); i += size) {
-      if (std::memcmp(bytes[0].data() + i, bytes[1].data() + i, size) == 0) continue;
+  for (int64_t begin = 0; begin < numel; begin += kChunkNumel) {
+    const auto count = static_cast<size_t>(std::min(kChunkNumel, numel - begin));
+    for (Side* const side : {&left, &right}) {
+      ZEROTH_RETURN_IF_ERROR(
+          side->file.Read(side->index, begin, static_cast<int64_t>(count), side->bytes));
+    }
+    if (same_type && left.bytes == right.bytes) continue;
+    for (Side* const side : {&left, &right}) {
+      if (!has_values) break;
+      side->values.resize(count);
+      ConvertToFloat32(side->file.tensors()[side->index].dtype, side->bytes.data(),
+                       absl::MakeSpan(side->values));
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const bool equal = same_type
+                             ? std::memcmp(&left.bytes[i * size], &right.bytes[i * size], size) == 0
+                             : left.values[i] == right.values[i] ||
+                                   (std::isnan(left.values[i]) && std::isnan(right.values[i]));
+      if (equal) continue;
       ++difference.elements;
-      if (!ConvertsToFloat32(tensor.dtype)) continue;
-      float values[2];
-      for (int k : {0, 1}) {
-        ConvertToFloat32(tensor.dtype, bytes[k].data() + i, absl::MakeSpan(&values[k], 1));
-      }
-      difference.most = std::max(difference.most, std::abs(double{values[0]} - double{values[1]}));
+      if (!has_values) continue;
+      difference.most =
+          std::max(difference.most, std::abs(double{left.values[i]} - double{right.values[i]}));
     }
   }
   return difference;

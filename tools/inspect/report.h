@@ -11,16 +11,17 @@
 
 namespace zeroth {
 
-// A line for each tensor: name, dtype, shape, where it is, and if `norms`, its Euclidean norm and
-// largest magnitude, for which all of it is read. Types without such are left blank.
+// Returns a line for each tensor: name, dtype, shape, location, and if `norms`, its Euclidean norm
+// and largest magnitude, for which all elements are read. Types that do not convert to float32 have
+// neither.
 absl::StatusOr<std::string> TableOf(Inspected& file, bool norms);
 
-// What reading every byte of `file` finds, in words; `damaged` says whether there was anything.
+// Reads every byte of `file` and describes the damage. Sets `damaged` to whether there is any.
 std::string VerifyReport(Inspected& file, bool& damaged);
 
-// How two differ: tensors that only one has, that are of another type or shape, and for those of
-// other bits, or of other values where types differ, how many elements and by how much. `differ`
-// says whether there was anything.
+// Describes how two files differ: tensors that only one has, and tensors of another type or shape.
+// For tensors with other bits (with other values, if the types differ) it says how many elements
+// differ and by how much. Sets `differ` to whether there is any difference.
 absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ);
 
 }  // namespace zeroth

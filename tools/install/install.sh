@@ -6,7 +6,7 @@
 #
 #   ./bazelw run //tools/install -- --prefix=/usr/local
 #
-# Bazel gives NAME=PROGRAM for each of them before the user's arguments.
+# Bazel passes NAME=PROGRAM for each program before the user's arguments.
 set -euo pipefail
 
 die() {
@@ -24,8 +24,8 @@ for word in "$@"; do
     *) die "unexpected argument '$word'; expected --prefix=DIRECTORY" ;;
   esac
 done
-[[ -n "$prefix" ]] || die "where to? Expected --prefix=DIRECTORY, as in --prefix=/usr/local"
-# Bazel runs programs elsewhere; a relative path is meant from where the user stands.
+[[ -n "$prefix" ]] || die "--prefix is missing: expected --prefix=DIRECTORY, as in --prefix=/usr/local"
+# Bazel runs programs in another directory; a relative path means the user's directory.
 [[ "$prefix" == /* ]] || prefix="${BUILD_WORKING_DIRECTORY:-$PWD}/$prefix"
 
 bin="$prefix/bin"
@@ -36,7 +36,7 @@ mkdir -p -- "$bin" "$man" "$completions" || die "cannot make directories in $pre
 for program in "${programs[@]}"; do
   name="zeroth-${program%%=*}"
   built="${program#*=}"
-  # Put in place whole, so that a running program keeps the file that it has.
+  # Replaced atomically, so that a running program keeps its file.
   strip -o "$bin/.$name" -- "$built"
   chmod 755 "$bin/.$name"
   mv -f -- "$bin/.$name" "$bin/$name"

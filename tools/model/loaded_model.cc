@@ -6,14 +6,34 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/api/rank.h"
+#include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/model/open_model.h"
 #include "zeroth/train/text_generation.h"
+
+ABSL_FLAG(
+    std::string, model, "",
+    "A Hugging Face directory, a checkpoint of the trainer (step-N), or an adapter of PEFT's. "
+    "Required.");
+ABSL_FLAG(
+    std::string, base, "",
+    "Hugging Face directory of the base model that an adapter is merged into. Empty: the one that "
+    "the adapter names.");
+ABSL_FLAG(std::string, tokenizer, "auto",
+          "The directory or file of a tokenizer, byte, or auto (the model's own).");
+ABSL_FLAG(
+    bool, parse_special, false,
+    "If true, text that spells a special token becomes that token; if false, it is ordinary text.");
+ABSL_FLAG(std::string, precision, "fp32", "Type in which the model computes: fp32, bf16 or fp16.");
+ABSL_FLAG(std::string, device, "cpu",
+          "The device to compute on: cpu, or in builds with --config=cuda, cuda.");
+ABSL_FLAG(int, threads, 0, "CPU threads; 0: one for each core.");
 
 namespace zeroth {
 namespace {
@@ -32,6 +52,19 @@ absl::StatusOr<Tensor> UploadRounded(Device& device, const Shape& shape,
 }
 
 }  // namespace
+
+absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int argc, char** argv) {
+  ZEROTH_RETURN_IF_ERROR(ParseFlags(usage, "tools/", "--model=DIRECTORY", argc, argv));
+  LoadModelOptions options;
+  options.model = absl::GetFlag(FLAGS_model);
+  options.base = absl::GetFlag(FLAGS_base);
+  options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
+  options.parse_special = absl::GetFlag(FLAGS_parse_special);
+  options.precision = absl::GetFlag(FLAGS_precision);
+  options.device = absl::GetFlag(FLAGS_device);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  return options;
+}
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadedModel::Open(const LoadModelOptions& options) {
   if (options.model.empty()) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
@@ -32,36 +33,41 @@ struct LoadModelOptions {
   std::string tokenizer = "auto";  // as --tokenizer of the trainer
   bool parse_special = false;
   std::string device = "cpu";
-  // What weights are kept and computed in: fp32, bf16 or fp16.
+  // Type of the weights and of computation: fp32, bf16 or fp16.
   std::string precision = "fp32";
   int threads = 0;  // of the CPU; 0: all cores
 };
 
-// A model whose weights are in a device's memory, for inference by one rank; used by the thread
-// that has opened it.
+// Parses the command line of a program that uses a model, and changes to the user's directory. The
+// flags for the model appear in --help beside the program's own, and their values are returned.
+// InvalidArgument for an argument that is not a flag.
+absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int argc, char** argv);
+
+// A model in a device's memory, for inference by one rank. Only the thread that has opened it may
+// use it.
 class LoadedModel {
  public:
-  // Errors of OpenModel and of the model's configuration and weights, and InvalidArgument for
-  // options that are wrong.
+  // InvalidArgument for wrong options. Also errors of OpenModel and of the model's configuration
+  // and weights.
   static absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const LoadModelOptions& options);
 
   LanguageModel& model() { return *model_; }
-  // InvalidArgument, saying what to do, if nothing says which tokenizer the model has.
+  // InvalidArgument, which says what to do, if the model's tokenizer is unknown.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer() const;
-  // DataOptions::tokenizer_identity of that tokenizer, as the trainer has it.
+  // Returns DataOptions::tokenizer_identity of that tokenizer, equal to the trainer's.
   absl::StatusOr<std::string> TokenizerIdentity() const;
-  // How the model writes conversations: `choice` as --chat_template of the trainer; `tokenizer`
-  // outlives it.
+  // Opens the template for conversations. `choice` is as --chat_template of the trainer.
+  // `tokenizer` outlives the result.
   absl::StatusOr<ChatTemplate> OpenChat(const std::string& choice,
                                         const Tokenizer& tokenizer) const;
-  // The tokens that end a text by the tokenizer, by config.json and by generation_config.json.
+  // Returns the tokens that end a text, by the tokenizer, config.json and generation_config.json.
   absl::StatusOr<std::vector<int32_t>> StopTokens(const Tokenizer& tokenizer) const;
 
-  // LanguageModel::Logits of one sequence.
+  // As LanguageModel::Logits, for one sequence.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
                                 KeyValueCache* cache);
-  // The sum of -log p of the tokens from `from` on, each given all those before it in `tokens`;
-  // from >= 1. A sequence of n tokens takes n - 1 of the model's positions.
+  // Returns the sum of -log p of the tokens from index `from` >= 1 on, each given all tokens before
+  // it. A sequence of n tokens takes n - 1 of the model's positions.
   absl::StatusOr<double> NegativeLogLikelihood(absl::Span<const int32_t> tokens, int64_t from);
 
  private:
@@ -70,11 +76,11 @@ class LoadedModel {
         directory_(std::move(directory)),
         source_(std::move(source)) {}
   absl::Status ReadWeights(DType dtype);
-  // What the trainer would be told of the tokenizer.
+  // The trainer's options for this tokenizer.
   TrainOptions TokenizerOptions() const;
 
   const LoadModelOptions options_;
-  const std::string directory_;  // of the plain model's files
+  const std::string directory_;  // with the plain model's files
   const ModelSource source_;
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;

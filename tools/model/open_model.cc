@@ -40,7 +40,8 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   return HfDirectory(path, checkpoint.model.config(), std::move(merged));
 }
 
-// A layer's weight, also in files that leave out the prefix of the model without its head.
+// Returns the name of a layer's weight in files, which may lack the prefix "transformer" or
+// "model".
 std::string WeightOf(const WeightsSource& base, const std::string& layer) {
   const std::string name = absl::StrCat(layer, ".weight");
   const std::string shorter = name.substr(name.find('.') + 1);
@@ -52,8 +53,8 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   const bool is_named = !base_path.empty();
   if (!is_named) base_path = adapter.adapter().base_model;
   if (base_path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": an adapter that does not say which model it was made for; give --base=DIRECTORY"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": the adapter does not name its base model; give --base=DIRECTORY"));
   }
   const absl::StatusOr<HfDirectory> base = HfDirectory::Open(base_path);
   if (!base.ok()) {

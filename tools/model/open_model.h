@@ -11,10 +11,11 @@
 
 namespace zeroth {
 
-// The plain model in a directory: a Hugging Face model; a checkpoint of the trainer, whose adapters
-// are merged; or an adapter of PEFT's, merged into the model in `base`, or where that is empty, the
-// one that the adapter names. Weights are merged as they are read. InvalidArgument for a `base`
-// (the flag --base) that is none's, and for adapters and models that do not go together.
+// Opens a directory as a plain model: a Hugging Face model; a checkpoint of the trainer, with
+// adapters merged; or an adapter of PEFT's, merged into the model in `base`, or if that is empty,
+// into the model that the adapter names. Weights are merged while they are read. InvalidArgument
+// for a `base` (the flag
+// --base) without an adapter, and for an adapter that does not fit its model.
 absl::StatusOr<HfDirectory> OpenModel(const std::string& path, const std::string& base);
 
 }  // namespace zeroth

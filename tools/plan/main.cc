@@ -33,7 +33,6 @@
 #include "zeroth/train/plan_largest.h"
 #include "zeroth/train/plan_search.h"
 #include "zeroth/train/step_trace.h"
-#include "zeroth/train/version.h"
 
 namespace zeroth {
 namespace {
@@ -165,7 +164,7 @@ absl::Status Main(int argc, char** argv) {
   std::optional<std::string> measure;
   std::optional<std::string> save;
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions given,
-                          ReadCommandLine(argc, argv, VersionText(), Help(),
+                          ReadCommandLine(argc, argv, Help(),
                                           {{"json", &json},
                                            {"search", &search},
                                            {"show_machine", &show_machine},

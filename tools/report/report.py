@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""One page about one run or several: losses, speed, memory, a timeline, and how their options differ.
+"""Makes one page about one or several runs: losses, speed, memory, a timeline, and the differences of their options.
 
     tools/report/report.py OUT... [--output=report.html]
 
-OUT is what --out was: a run's folder, with metrics.jsonl and config.toml, or a folder of such runs, of which
-the latest is taken; or the folder of a plan, as //tools/plan writes it with --save. The page is one HTML file that
-fetches nothing and needs no JavaScript. What --trace has written into a run's folder becomes a timeline, and so does
-the step of a plan.
+OUT is the --out of a run, with metrics.jsonl and config.toml; or a folder of runs, of which the latest is taken; or
+the folder of a plan, as //tools/plan writes it with --save. The page is one HTML file that fetches nothing and needs
+no JavaScript. The trace of --trace in a run's folder becomes a timeline, and so does the step of a plan.
 """
 
 import argparse
@@ -40,14 +39,14 @@ details{margin:.5em 0}.note{color:#4a5565}
 
 
 class ReportError(Exception):
-    """What, where, and what to do, for the person who called."""
+    """An error for the user: what was wrong, where, and what to do."""
 
 
 # --------------------------------------------------------------------------------------------- runs
 
 
 def run_folder(path):
-    """The folder of a run: this one, or the latest of those in it."""
+    """Returns the folder of a run: this one, or the latest run in it."""
     if os.path.isfile(os.path.join(path, "metrics.jsonl")):
         return path
     if not os.path.isdir(path):
@@ -64,7 +63,7 @@ def run_folder(path):
 
 
 def number(value):
-    """A number of metrics.jsonl, in which "nan", "inf" and "-inf" are strings; None for what is none."""
+    """Returns a number of metrics.jsonl, in which "nan", "inf" and "-inf" are strings; None if it is not a number."""
     if isinstance(value, bool) or value is None:
         return None
     try:
@@ -84,7 +83,7 @@ def flatten(table, prefix=""):
 
 
 def read_config(folder):
-    """The options of a run or of a plan by name; none without a config.toml."""
+    """Returns the options of a run or a plan by name; empty without a config.toml."""
     config = os.path.join(folder, "config.toml")
     if not os.path.isfile(config):
         return {}
@@ -96,7 +95,7 @@ def read_config(folder):
 
 
 class Folder:
-    """What runs and plans have in common."""
+    """The common part of runs and plans."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -141,10 +140,10 @@ class Run(Folder):
             elif isinstance(entry, dict) and isinstance(entry.get("step"), int):
                 self.steps.append(entry)
         if not self.steps:
-            raise ReportError("%s: it has no steps yet; make the report when the run has taken some" % metrics)
+            raise ReportError("%s: it has no steps yet; make the report after the first steps of the run" % metrics)
 
     def series(self, key, x):
-        """[(x, value)] of the steps that have this key."""
+        """Returns [(x, value)] of the steps that have this key."""
         points = ((number(entry.get(x)), number(entry.get(key))) for entry in self.steps)
         return [(at, value) for at, value in points if at is not None and value is not None]
 
@@ -157,7 +156,7 @@ class Run(Folder):
 
 
 def nice_step(span, most):
-    """The smallest of 1, 2, 5 times a power of ten that divides `span` into at most so many parts."""
+    """Returns the smallest of 1, 2, 5 times a power of ten that divides `span` into at most `most` parts."""
     if span <= 0:
         return 1.0
     step = 10.0 ** math.floor(math.log10(span / most))
@@ -176,7 +175,7 @@ def short(value):
 
 
 def averaged(points):
-    """At most MOST_POINTS of them, each the mean of neighbours; what is not finite ends a group."""
+    """Returns at most MOST_POINTS points, each the mean of neighbours. A value that is not finite ends a group."""
     if len(points) <= MOST_POINTS:
         return points
     size = math.ceil(len(points) / MOST_POINTS)
@@ -197,8 +196,8 @@ def escape(text):
 
 def chart(title, lines, x_title, dots=(), format_value=short, from_zero=False, stacked=False,
           left=LEFT, width=WIDTH):
-    """A figure; `lines` and `dots` are [(name, color, [(x, y)])]. Empty if nothing is finite. Stacked lines lie above
-    each other, the area under each is filled, and a value stays until the next one."""
+    """Draws a figure; `lines` and `dots` are [(name, color, [(x, y)])]. Empty without finite points. The areas under
+    stacked lines are filled, and a value holds until the next one."""
     finite = [point for _, _, points in list(lines) + list(dots) for point in points if math.isfinite(point[1])]
     if not finite:
         return ""
@@ -263,7 +262,7 @@ def gibibytes(value):
 
 
 def memory_chart(title, lines, x_title, **how):
-    """A chart of bytes, in the unit that gives its marks round numbers."""
+    """Draws a chart of bytes, in the unit that gives round numbers at its marks."""
     most = max((y for _, _, points in lines for _, y in points if math.isfinite(y)), default=0)
     unit, name = (2**30, "GiB") if most >= 2**30 else (2**20, "MiB")
     return chart("%s, %s" % (title, name), [(label, color, [(x, y / unit) for x, y in points])
@@ -305,7 +304,7 @@ def trace_events(path):
 
 
 def lane_color(name):
-    """One color for each kind of stream, whatever the rank."""
+    """Returns the color of a kind of stream, the same for every rank."""
     for words, color in ((("compute",), "#2563a8"), (("gather",), "#c2571a"), (("reduce",), "#2e7d4f"),
                          (("across", "replicate"), "#8a3f8f"), (("offload", "loader", "copy"), "#a8881f")):
         if any(word in name for word in words):
@@ -314,7 +313,7 @@ def lane_color(name):
 
 
 def slice_color(lane, label):
-    """That of its stream; what the stream stands still for is exposed, and red."""
+    """Returns the color of the stream, or red for times in which the compute stream waits."""
     return WAIT_COLOR if label.startswith("wait for ") else lane_color(lane)
 
 
@@ -359,14 +358,14 @@ def timeline(path):
                         escape(event.get("name", "")), event.get("dur", 0) / 1e3))
     out.append('<text x="%d" y="%d">0</text><text x="%d" y="%d" text-anchor="end">%.4g ms</text></svg>' %
                (LANES, row * len(lanes) + 18, width - RIGHT, row * len(lanes) + 18, span / 1e3))
-    kinds = [("compute", lane_color("compute")), ("compute stands still", WAIT_COLOR)]
+    kinds = [("compute", lane_color("compute")), ("compute waits", WAIT_COLOR)]
     kinds += [(name, lane_color(name)) for name in sorted(set(threads.values())) if name != "compute"]
     keys = " ".join('<span class=key style="background:%s"></span>%s' % (color, escape(name)) for name, color in kinds)
     return "".join(out) + "<p>%s</p>" % keys + note + memory_of(events, begin, span)
 
 
 def memory_of(events, begin, span):
-    """The counters of the trace's first rank, its categories on top of each other, below the timeline."""
+    """Draws the memory counters of the trace's first rank below the timeline, with stacked categories."""
     counters = [event for event in events if event.get("ph") == "C"]
     rank = min((event.get("pid") for event in counters), key=str, default=None)
     samples = []
@@ -382,7 +381,7 @@ def memory_of(events, begin, span):
                    key=lambda name: min(v.get(name, 0) for _, v in samples), reverse=True)
     if not names:
         return ""
-    # What is always there lies at the bottom.
+    # Memory that is always in use lies at the bottom.
     lines, below = [], [0.0] * len(samples)
     for i, name in enumerate(names):
         below = [b + values.get(name, 0) for b, (_, values) in zip(below, samples)]
@@ -394,7 +393,7 @@ def memory_of(events, begin, span):
 
 
 def highest(samples):
-    """At most MOST_POINTS of [(time, values)], the highest of neighbours each."""
+    """Returns at most MOST_POINTS of [(time, values)], each the highest of its neighbours."""
     size = max(1, math.ceil(len(samples) / MOST_POINTS))
     return [max(samples[begin:begin + size], key=lambda sample: sum(sample[1].values()))
             for begin in range(0, len(samples), size)]
@@ -431,7 +430,7 @@ def overview(runs):
 
 
 def memory_by_category(runs):
-    """What finished runs say of memory; each category's own peak."""
+    """Makes a table of the peak of each memory category in finished runs."""
     peaks = [run.summary.get("memory_peak_bytes_by_category", {}) for run in runs]
     categories = sorted({name for peak in peaks for name, value in peak.items() if value},
                         key=lambda name: -max(peak.get(name, 0) for peak in peaks))

@@ -22,7 +22,7 @@
 namespace zeroth {
 namespace {
 
-// The number at `key` of a saved position.
+// Returns the number at `key` of a saved position.
 absl::StatusOr<int64_t> NumberIn(const nlohmann::json& position, const char* key) {
   const auto found = position.is_object() ? position.find(key) : position.end();
   if (found == position.end() || !found->is_number_integer() || found->get<int64_t>() < 0)
@@ -108,7 +108,7 @@ class JsonLines final : public DocumentOutput {
 
   absl::Status Resume(const nlohmann::json& position) override {
     ZEROTH_ASSIGN_OR_RETURN(written_, NumberIn(position, "bytes"));
-    // The run may have ended between its last document and its end.
+    // The earlier run may have renamed the file and ended before it removed its progress file.
     if (access(partial_.c_str(), F_OK) != 0) rename(path_.c_str(), partial_.c_str());
     ZEROTH_RETURN_IF_ERROR(Open(0));
     struct stat found;

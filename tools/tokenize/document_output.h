@@ -18,7 +18,7 @@
 
 namespace zeroth {
 
-// Where encoded documents go: token shards, or JSON lines.
+// Writes encoded documents as token shards or JSON lines.
 class DocumentOutput {
  public:
   struct Options {
@@ -26,28 +26,28 @@ class DocumentOutput {
     int64_t shard_tokens = 0;
     std::optional<bool> add_special_tokens;
   };
-  // What documents become, before it is written.
+  // Encoded documents, before they are written.
   struct Piece {
     std::vector<int32_t> ids;
     std::string lines;
     int64_t tokens = 0;
   };
 
-  // By the path's ending: .jsonl, .bin or .npy. InvalidArgument for another. `tokenizer` outlives
-  // the result.
+  // The path's ending chooses the format: .jsonl, .bin or .npy. InvalidArgument for another ending.
+  // `tokenizer` outlives the result.
   static absl::StatusOr<std::unique_ptr<DocumentOutput>> Create(const Tokenizer& tokenizer,
                                                                 const Options& options);
   virtual ~DocumentOutput() = default;
 
-  // Whether a document must be one part.
+  // True if a document must not be divided into parts.
   virtual bool needs_whole_documents() const = 0;
   // Thread-safe.
   virtual absl::Status Encode(const std::vector<TextPart>& parts, Piece* piece) const = 0;
 
-  // Goes on from what Flush returned in an earlier process.
+  // Continues from the position that Flush returned in an earlier process.
   virtual absl::Status Resume(const nlohmann::json& position) = 0;
   virtual absl::Status Append(const Piece& piece) = 0;
-  // What was appended is on stable storage when this returns; where that is.
+  // Flushes everything appended to stable storage, and returns the position.
   virtual absl::StatusOr<nlohmann::json> Flush() = 0;
   virtual absl::Status Finish() = 0;
 };

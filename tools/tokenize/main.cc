@@ -29,18 +29,18 @@ ABSL_FLAG(
     "What to write: token shards, .bin (llm.c) or .npy, which --data of the trainer takes; "
     "or JSON lines (.jsonl), {\"ids\": [...], \"text\": decoded} for each document. Required.");
 ABSL_FLAG(bool, parse_special, false,
-          "Text that spells a special token becomes that token, as with Hugging Face; otherwise it "
-          "is text like any other.");
+          "If true, text that spells a special token becomes that token, as with Hugging Face; if "
+          "false, it is ordinary text.");
 ABSL_FLAG(std::string, add_special_tokens, "auto",
-          "Whether the tokenizer's template, such as a begin-of-text token, is put around each "
-          "document: true, false, or auto: in token shards.");
-ABSL_FLAG(int64_t, shard_tokens, int64_t{1} << 30, "Most tokens of a shard.");
+          "Whether to put the tokenizer's template, such as a begin-of-text token, around each "
+          "document: true, false, or auto (only in token shards).");
+ABSL_FLAG(int64_t, shard_tokens, int64_t{1} << 30, "Largest number of tokens in a shard.");
 ABSL_FLAG(int, threads, 0, "Threads that encode; 0: one for each core.");
 
 namespace zeroth {
 namespace {
 
-// One line that is written over on a terminal, and once in ten seconds elsewhere.
+// Prints progress: one line that is redrawn on a terminal, or a line every ten seconds elsewhere.
 class Progress {
  public:
   void Show(const TokenizeCounts& counts) {
@@ -48,7 +48,7 @@ class Progress {
     if (now - shown_ < (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) return;
     shown_ = now;
     const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - begin_));
-    // What an interrupted run had done says nothing about speed.
+    // The speed is that of this run alone.
     const double rate = static_cast<double>(counts.bytes - counts.resumed_bytes) / seconds;
     const double all = std::max(1.0, static_cast<double>(counts.all_bytes));
     const double left = rate > 0 ? (all - static_cast<double>(counts.bytes)) / rate : 0;
@@ -76,10 +76,10 @@ class Progress {
 
 absl::Status TokenizeAsTold(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(ParseFlags(
-      "Makes token files, or JSON lines with ids, of text.\n\n"
+      "Encodes text into token files, or into JSON lines with ids.\n\n"
       "  ./bazelw run //tools/tokenize -- --tokenizer=path/to/model --in=corpus.jsonl "
       "--out=corpus.bin\n\n"
-      "An interrupted run goes on where it was when it is started again with the same flags.",
+      "An interrupted run continues where it was when it is started again with the same flags.",
       "tools/tokenize/main.cc", "--in=FILE", argc, argv));
   TokenizeOptions options;
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);

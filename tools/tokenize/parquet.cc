@@ -51,7 +51,8 @@ with open(target + '.next', 'w', encoding='utf-8') as lines:
 os.replace(target + '.next', target)
 )";
 
-// Named by what it was made of, so that the text of another file is never taken for it.
+// Returns a name that identifies the parquet file and its version, so that stale text is never
+// used.
 absl::StatusOr<std::string> TextOf(const std::string& parquet, const std::string& out,
                                    size_t number) {
   struct stat found;
@@ -92,10 +93,10 @@ absl::Status MakeText(const std::string& parquet, const std::string& text) {
   if (code == 127) return missing(absl::StrCat("there is no ", python));
   if (code == kNoColumn) {
     return absl::InvalidArgumentError(
-        absl::StrCat(parquet, ": has no column \"text\", which is what is tokenised"));
+        absl::StrCat(parquet, ": has no column \"text\" to tokenise"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(parquet, ": ", python, " could not read it; its words are above"));
+      absl::StrCat(parquet, ": ", python, " could not read it; its error message is above"));
 }
 
 }  // namespace

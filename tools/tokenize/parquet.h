@@ -9,10 +9,11 @@
 
 namespace zeroth {
 
-// `in`, a list of paths separated by commas, with files of JSON lines in the place of its .parquet
-// files: their column "text", written as OUT.parquet-0.jsonl and so on, unless an earlier call has.
-// Python does that, by the package pyarrow, since Debian has no Arrow for C++: $ZEROTH_PYTHON, or
-// python3. FailedPrecondition says what is missing; InvalidArgument that a file has no such column.
+// Converts the .parquet files of `in`, a comma-separated list of paths, to JSON lines, and returns
+// the list with their paths instead. The column "text" is written to OUT.parquet-0.jsonl and so on,
+// unless an earlier call has done so. Python's package pyarrow does the conversion, since Debian
+// has no Arrow for C++; the Python is $ZEROTH_PYTHON or python3. FailedPrecondition says what is
+// missing; InvalidArgument if a file has no such column.
 absl::StatusOr<std::string> WithoutParquet(const std::string& in, const std::string& out);
 
 // Removes these files.

@@ -31,10 +31,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Documents of about so many bytes are one thread's work at a time.
+// A thread takes documents of about this many bytes at a time.
 constexpr size_t kItemBytes = size_t{256} << 10;
 
-// Documents that follow each other, and what becomes of them.
+// Consecutive documents and their encoding.
 struct Item {
   std::vector<TextPart> parts;
   DocumentOutput::Piece output;
@@ -54,11 +54,11 @@ class Job {
     return options_.threads > 0 ? options_.threads : std::max(1, cores);
   }
   absl::Status OpenFile();
-  // What an interrupted run must have in common with this one.
+  // Describes the input and the options; a resumed run must have the same.
   nlohmann::json Request() const;
   absl::Status Resume();
   absl::Status SaveProgress();
-  // Empty at the end of the input.
+  // Returns no items at the end of the input.
   absl::StatusOr<std::vector<Item>> ReadBatch();
   absl::Status Encode(std::vector<Item>& items) const;
 
@@ -94,7 +94,7 @@ absl::Status Job::Open() {
   tokenizer_checksum_ = ChecksumText(checksum.Value());
   ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
   ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in));
-  // What this or an interrupted run has written in the directory of its input is no input.
+  // Output of this or an interrupted run in the input's directory is not input.
   files_.erase(std::remove_if(files_.begin(), files_.end(),
                               [&](const DataFile& file) {
                                 return file.path == options_.out ||
@@ -137,9 +137,9 @@ absl::Status Job::Resume() {
   if (!fs::exists(progress_path_, ignored)) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json saved, ReadJsonFile(progress_path_));
   const auto bad = [this](absl::string_view what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(progress_path_, ": ", what,
-                     "; to begin anew, remove this file, to go on, give the same flags and files"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        progress_path_, ": ", what,
+        "; remove this file to start again, or give the same flags and files to continue"));
   };
   if (!saved.is_object() || saved.value("request", nlohmann::json()) != Request())
     return bad("is of an interrupted run with another tokenizer, other input or other flags");
@@ -150,7 +150,8 @@ absl::Status Job::Resume() {
       return bad(absl::StrCat("has no number \"", key, "\""));
     numbers.push_back(found->get<int64_t>());
   }
-  if (static_cast<size_t>(numbers[0]) > files_.size()) return bad("names a file too many");
+  if (static_cast<size_t>(numbers[0]) > files_.size())
+    return bad("names more files than there are");
   file_ = static_cast<size_t>(numbers[0]);
   for (size_t i = 0; i < file_; ++i) bytes_before_ += sizes_[i];
   counts_.resumed_bytes = bytes_before_ + numbers[1];
@@ -195,7 +196,7 @@ absl::Status Job::OpenFile() {
 
 absl::StatusOr<std::vector<Item>> Job::ReadBatch() {
   std::vector<Item> items;
-  size_t item_bytes = kItemBytes;  // of the last item, which takes no more
+  size_t item_bytes = kItemBytes;  // of the last item; this value means that the item is full
   const size_t most = options_.part_bytes * static_cast<size_t>(threads());
   for (size_t bytes = 0; bytes < most && file_ < files_.size();) {
     if (!reader_) ZEROTH_RETURN_IF_ERROR(OpenFile());
@@ -211,7 +212,7 @@ absl::StatusOr<std::vector<Item>> Job::ReadBatch() {
       items.emplace_back();
       item_bytes = 0;
     }
-    // A document takes room beside its text.
+    // A document needs memory beside its text.
     const size_t size = part.text.size() + 64;
     bytes += size;
     item_bytes += size;

@@ -23,28 +23,28 @@ struct TokenizeOptions {
   // token. .jsonl: {"ids": [...], "text": decoded} for each document, without an end-of-text token.
   std::string out;
   bool parse_special = false;
-  // Whether the template's tokens are put around a document; by default in token shards only.
+  // Puts the template's tokens around each document; by default only in token shards.
   std::optional<bool> add_special_tokens;
   int threads = 0;  // 0: one for each core
   int64_t shard_tokens = int64_t{1} << 30;
-  // Text that is held and encoded at a time, for each thread.
+  // Text that is in memory and encoded at a time, per thread.
   size_t part_bytes = size_t{4} << 20;
 };
 
 struct TokenizeCounts {
   int64_t documents = 0;
   int64_t tokens = 0;
-  int64_t bytes = 0;  // of the input files, so far
+  int64_t bytes = 0;  // of the input, encoded so far
   int64_t all_bytes = 0;
-  int64_t resumed_bytes = 0;  // of these, done by an earlier call
+  int64_t resumed_bytes = 0;  // encoded by an earlier call
 };
 
 // Encodes the documents of the input, in their order, on several threads. Memory depends on the
-// number of threads, the longest line and, where the tokenizer cannot be cut at spaces or JSON
-// lines are written, the longest document, and not on the input's size. After every batch, what has
-// been reached is written to OUT.progress, from which a call with the same options goes on after an
-// interruption; at the end that file is removed. `report` is called after each batch; an error that
-// it returns ends the call, which can be resumed.
+// number of threads and the longest line, not on the size of the input. It also depends on the
+// longest document if the tokenizer cannot divide text at spaces, or if JSON lines are written.
+// After every batch the position is written to OUT.progress, from which a call with the same
+// options continues after an interruption; the file is removed at the end. `report` is called after
+// each batch. An error that it returns ends the call, which can be resumed.
 absl::StatusOr<TokenizeCounts> TokenizeFiles(
     const TokenizeOptions& options, absl::FunctionRef<absl::Status(const TokenizeCounts&)> report);
 

@@ -1,10 +1,10 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""One source for each header that the given libraries offer: it includes that header and nothing else."""
+"""Makes a source file for each header of the given libraries, which includes that header and nothing else."""
 
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 def _zeroth_headers(dep):
-    """Headers of Zeroth as this dependency's users include them, after the `zeroth/` of their path."""
+    """Returns the paths of Zeroth's headers in this dependency, without the leading `zeroth/`."""
     return [
         header.path.split("/_virtual_includes/")[1].split("/zeroth/", 1)[1]
         for header in dep[CcInfo].compilation_context.headers.to_list()

@@ -1,1 +1,0 @@
-../import_workspace/main.cc
