@@ -172,13 +172,13 @@ absl::StatusOr<GgufVocabulary> ReadTokenizerJson(const std::string& path) {
     return absl::UnimplementedError(
         absl::StrCat(path, ": a tokenizer of type ", type.dump(),
                      type == Json("BPE") ? " after SentencePiece" : "",
-                     ", expected byte-level byte-pair encoding; convert with --vocabulary=none"));
+                     ", expected byte-level byte-pair encoding; convert without a vocabulary"));
   }
   const auto rule = CuttingRule(json.value("pre_tokenizer", Json()));
   if (!rule) {
     return absl::UnimplementedError(absl::StrCat(
         path,
-        ": its pre_tokenizer is neither GPT-2's nor Llama 3's; convert with --vocabulary=none"));
+        ": its pre_tokenizer is neither GPT-2's nor Llama 3's; convert without a vocabulary"));
   }
   VocabularyBuilder builder(path);
   builder.result().pre = *rule;
