@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What the ranks that share layers send each other in a step, how much less memory they need, and
-// that they agree in logits: from the communicators' records, against the table of docs/mesh.md.
+// that they agree in logits: from the communicators' records, against the table of docs/parallelism.md.
 
 #include <algorithm>
 #include <cstdint>
