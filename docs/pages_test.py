@@ -150,18 +150,17 @@ def messages(tree, page, text):
 
 def prose(text):
     """Paragraphs and list items, without tables, headings and code."""
-    text = re.sub(r"^(\||#|!\[|\s*$).*$", "\n", FENCE.sub("\n", text), flags=re.M)
+    text = re.sub(r"^(\||#|!\[| {4}|\s*$).*$", "\n", FENCE.sub("\n", text), flags=re.M)
     text = re.sub(r"^(- |\d+\. )", "\n\n", text, flags=re.M)
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def reading(tree, page, text):
-    if page in ("README.md", "docs/start.md"):
-        for part in prose(text):
-            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", part)
-            for sentence in re.split(r"(?<=[.:;?!])\s+", plain):
-                if len(sentence.split()) > 30:
-                    yield 0, "more than 30 words: %s" % sentence
+    for part in prose(text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", part)
+        for sentence in re.split(r"(?<=[.:;?!])\s+", plain):
+            if len(sentence.split()) > 30:
+                yield 0, "more than 30 words: %s" % sentence
     limit = 150 if page == "README.md" else 200
     if len(text.splitlines()) > limit:
         yield 0, "%d lines, expected at most %d" % (len(text.splitlines()), limit)
