@@ -23,7 +23,6 @@
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/gemm/testing/gemm_reference.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
@@ -169,14 +168,15 @@ TEST_P(TargetsTest, FinishProduct) {
     Elements bias(dtype, RandomNormal(kCols));
     Elements input(dtype, RandomNormal(kRows * kCols));
     const std::vector<float> old = RoundTo(dtype, RandomNormal(kRows * kCols));
-    const auto check = [&](GemmEpilogue epilogue, const auto& definition) {
+    const auto check = [&](GemmCall call, const auto& definition) {
       Elements c(dtype, old);
-      epilogue.bias_dtype = dtype;
-      epilogue.c_dtype = dtype;
-      epilogue.c = c.data();
-      epilogue.ldc = kCols;
-      epilogue.saved_ld = kCols;
-      FinishProduct(kRows, kCols, product.data(), kCols, epilogue);
+      call.m = kRows;
+      call.n = kCols;
+      call.dtype = dtype;
+      call.c_dtype = dtype;
+      call.c = c.data();
+      call.ldc = kCols;
+      FinishProduct(call, product.data(), kCols);
       std::vector<double> expected;
       for (size_t i = 0; i < kCount; ++i) expected.push_back(definition(i));
       ExpectCloseIn(dtype, c.values(), expected, 4e-7, 0.0, "c");
@@ -216,11 +216,9 @@ void ExpectRoundsAs(T (*round)(float)) {
     }
   }
   std::vector<T> actual(values.size());
-  GemmEpilogue epilogue;
-  epilogue.c_dtype = DTypeOf<T>::value;
-  epilogue.c = actual.data();
   const int64_t count = static_cast<int64_t>(values.size());
-  FinishProduct(1, count, values.data(), count, epilogue);
+  FinishProduct({.m = 1, .n = count, .c_dtype = DTypeOf<T>::value, .c = actual.data()},
+                values.data(), count);
   for (size_t i = 0; i < values.size(); ++i)
     ASSERT_EQ(actual[i].bits, round(values[i]).bits) << values[i];
   std::vector<float> widened(values.size());

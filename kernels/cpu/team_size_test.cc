@@ -20,7 +20,6 @@
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
@@ -106,9 +105,13 @@ TEST_P(TeamSizeTest, FinishProduct) {
   const std::vector<float> bias = RandomNormal(kCols);
   ExpectSameBits([&] {
     std::vector<float> result = product;
-    FinishProduct(
-        kRows, kCols, result.data(), kCols,
-        {.bias = bias.data(), .activation = Activation::kGelu, .c = result.data(), .ldc = kCols});
+    FinishProduct({.m = kRows,
+                   .n = kCols,
+                   .c = result.data(),
+                   .ldc = kCols,
+                   .bias = bias.data(),
+                   .activation = Activation::kGelu},
+                  result.data(), kCols);
     return result;
   });
 }

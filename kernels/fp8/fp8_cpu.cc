@@ -14,8 +14,8 @@
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fp8/fp8_cpu.cc"
@@ -242,13 +242,15 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
   BFloat16* const b = reinterpret_cast<BFloat16*>(product + step * call.n);
   BFloat16* const a = b + call.n * call.k;
   Decode(call.n * call.k, call.b, call.b_format, b);
-  GemmEpilogue epilogue;
-  epilogue.bias_dtype = call.c_dtype;
-  epilogue.bias = call.bias;
-  epilogue.accumulate = call.accumulate;
-  epilogue.c_dtype = call.c_dtype;
-  epilogue.c = call.c;
-  epilogue.ldc = call.ldc;
+  GemmCall result;
+  result.m = call.m;
+  result.n = call.n;
+  result.dtype = call.c_dtype;
+  result.c_dtype = call.c_dtype;
+  result.bias = call.bias;
+  result.accumulate = call.accumulate;
+  result.c = call.c;
+  result.ldc = call.ldc;
   GemmCall gemm;
   gemm.n = call.n;
   gemm.k = call.k;
@@ -268,7 +270,7 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
     ParallelFor(gemm.m * gemm.n, kElementGrain, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) product[i] *= scale;
     });
-    FinishProduct(gemm.m, gemm.n, product, gemm.n, epilogue.At(row, 0));
+    FinishProduct(BlockOf(result, {row, 0, gemm.m, gemm.n}), product, gemm.n);
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -216,11 +215,10 @@ absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(void* base, workspace.Reserve(product_bytes + scratchpad_bytes));
   float* product = static_cast<float*>(base);
   void* scratchpad = static_cast<char*>(base) + product_bytes;
-  const GemmEpilogue epilogue = EpilogueOf(call);
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) {
     const GemmCall part = ProductOfBlock(call, block, product);
     FindMatmul(part).Run(part, scratchpad);
-    FinishProduct(block.m, block.n, product, block.n, epilogue.At(block.row, block.column));
+    FinishProduct(BlockOf(call, block), product, block.n);
     return absl::OkStatus();
   });
 }

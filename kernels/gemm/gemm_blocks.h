@@ -25,6 +25,13 @@ inline void* Advance(void* from, int64_t elements, DType dtype) {
   return const_cast<void*>(Advance(static_cast<const void*>(from), elements, dtype));
 }
 
+// True if the product is not stored as it is, or added to c, but with a bias or through a GELU or
+// SiLU.
+inline bool HasEpilogue(const GemmCall& call) {
+  return call.bias != nullptr || call.activation != Activation::kNone ||
+         call.pre_activation != nullptr || call.gelu_input != nullptr;
+}
+
 struct GemmBlock {
   int64_t row;
   int64_t column;
@@ -52,6 +59,22 @@ inline const void* ElementOfA(const GemmCall& call, int64_t row, int64_t k) {
 inline const void* ElementOfB(const GemmCall& call, int64_t k, int64_t column) {
   return Advance(call.b, call.transpose_b ? column * call.ldb + k : k * call.ldb + column,
                  call.dtype);
+}
+
+// The whole of `call` for one block of c.
+inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
+  GemmCall part = call;
+  part.m = block.m;
+  part.n = block.n;
+  part.a = ElementOfA(call, block.row, 0);
+  part.b = ElementOfB(call, 0, block.column);
+  part.c = Advance(call.c, block.row * call.ldc + block.column, call.c_dtype);
+  part.bias = Advance(call.bias, block.column, call.dtype);
+  part.saved_ld = call.saved_ld > 0 ? call.saved_ld : call.n;
+  const int64_t saved = block.row * part.saved_ld + block.column;
+  part.pre_activation = Advance(call.pre_activation, saved, call.c_dtype);
+  part.gelu_input = Advance(call.gelu_input, saved, call.c_dtype);
+  return part;
 }
 
 // op(a) op(b) of one block, as fp32 at `product`, whose rows are as far apart as the block is wide.

@@ -12,7 +12,6 @@
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -27,16 +26,14 @@ constexpr int64_t kBlock = 1024;
 absl::Status EmptyProduct(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* zeros, workspace.ReserveFloats(call.n));
   std::fill_n(zeros, call.n, 0.0f);
-  FinishProduct(call.m, call.n, zeros, 0, EpilogueOf(call));
+  FinishProduct(call, zeros, 0);
   return absl::OkStatus();
 }
 
 absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
-  const GemmEpilogue epilogue = EpilogueOf(call);
   if (call.c_dtype == DType::kFloat32) {
     ZEROTH_RETURN_IF_ERROR(Sgemm(call));
-    if (!call.accumulate && !epilogue.IsPlain())
-      FinishProduct(call.m, call.n, static_cast<const float*>(call.c), call.ldc, epilogue);
+    if (HasEpilogue(call)) FinishProduct(call, static_cast<const float*>(call.c), call.ldc);
     return absl::OkStatus();
   }
   const int64_t max_m = std::min(kBlock, call.m);
@@ -44,7 +41,7 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* product, workspace.ReserveFloats(max_m * max_n));
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(Sgemm(ProductOfBlock(call, block, product)));
-    FinishProduct(block.m, block.n, product, block.n, epilogue.At(block.row, block.column));
+    FinishProduct(BlockOf(call, block), product, block.n);
     return absl::OkStatus();
   });
 }

@@ -55,6 +55,11 @@ void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_
 // there. call.dtype is bf16 or fp16, m, n and k are positive.
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 
+// Stores `product` [m, n], fp32 with rows `ld` elements apart, as c: adds the bias and applies the
+// activation, or adds the product to c, and rounds once. Reads neither a nor b; `product` may be c
+// itself. An element's result depends on that element alone. On omp_get_max_threads() threads.
+void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
+
 // A product of the call's kind on one thread.
 using OneThreadProduct = absl::FunctionRef<absl::Status(const GemmCall&, Workspace&)>;
 

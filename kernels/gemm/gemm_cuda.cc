@@ -26,10 +26,6 @@ const void* AuxOf(const GemmCall& call) {
   return call.gelu_input != nullptr ? call.gelu_input : call.pre_activation;
 }
 
-bool HasEpilogue(const GemmCall& call) {
-  return call.bias != nullptr || call.activation != Activation::kNone || AuxOf(call) != nullptr;
-}
-
 // Whether cuBLASLt documents that it has the epilogue, if any: it knows no SiLU, wants a bias of
 // c's type and auxiliary rows in steps of 8 elements.
 bool IsEpilogueOfBlas(const GemmCall& call) {

@@ -10,7 +10,6 @@
 
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -31,22 +30,6 @@ class OneThread {
   int before_;
 };
 
-GemmCall Tile(const GemmCall& call, int64_t row, int64_t column) {
-  GemmCall tile = call;
-  tile.any_team = false;
-  tile.m = std::min(kRows, call.m - row);
-  tile.n = std::min(kColumns, call.n - column);
-  tile.a = ElementOfA(call, row, 0);
-  tile.b = ElementOfB(call, 0, column);
-  const GemmEpilogue to = EpilogueOf(call).At(row, column);
-  tile.c = to.c;
-  tile.bias = to.bias;
-  tile.pre_activation = to.pre_activation;
-  tile.gelu_input = to.gelu_input;
-  tile.saved_ld = to.saved_ld;
-  return tile;
-}
-
 }  // namespace
 
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product) {
@@ -54,7 +37,12 @@ absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProdu
   const int64_t tiles = rows * ((call.n + kColumns - 1) / kColumns);
   // Column by column of tiles, so that threads at work share columns of b.
   const auto run = [&](int64_t tile, Workspace& own) {
-    return product(Tile(call, tile % rows * kRows, tile / rows * kColumns), own);
+    const int64_t row = tile % rows * kRows;
+    const int64_t column = tile / rows * kColumns;
+    GemmCall part = BlockOf(
+        call, {row, column, std::min(kRows, call.m - row), std::min(kColumns, call.n - column)});
+    part.any_team = false;
+    return product(part, own);
   };
   const int threads = static_cast<int>(std::min<int64_t>(tiles, omp_get_max_threads()));
   if (threads == 1) {

@@ -13,7 +13,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 
@@ -38,11 +37,13 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
 
 // The sum of all chunks, rounded once.
 void StoreWeightSum(const LinearCrossEntropyCall& call, const float* weight_sum) {
-  FinishProduct(call.vocab, call.dim, weight_sum, call.dim,
-                {.accumulate = call.accumulate_dweight,
+  FinishProduct({.m = call.vocab,
+                 .n = call.dim,
                  .c_dtype = call.grad_dtype,
                  .c = call.dweight,
-                 .ldc = call.dim});
+                 .ldc = call.dim,
+                 .accumulate = call.accumulate_dweight},
+                weight_sum, call.dim);
 }
 
 // Loss 0 and gradients of zero: no row counts, so nothing is to be computed. All types write zero

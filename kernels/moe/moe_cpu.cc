@@ -14,6 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/moe/moe.h"
 
@@ -282,10 +283,6 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
       absl::StrCat("mixture of experts: offsets do not go from 0 up to ", rows, " rows"));
 }
 
-const void* Advanced(const void* at, int64_t elements, DType dtype) {
-  return static_cast<const char*>(at) + elements * static_cast<int64_t>(SizeOf(dtype));
-}
-
 absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
   for (size_t e = 0; e < call.b.size(); ++e) {
@@ -295,12 +292,12 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
     product.k = call.k;
     product.dtype = call.dtype;
     product.c_dtype = call.c_dtype;
-    product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
+    product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
     product.lda = call.lda;
     product.b = call.b[e];
     product.transpose_b = call.transpose_b;
     product.ldb = call.ldb;
-    product.c = const_cast<void*>(Advanced(call.c, call.offsets[e] * call.ldc, call.c_dtype));
+    product.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
     product.ldc = call.ldc;
     product.accumulate = call.accumulate;
     product.any_team = kernels.any_team();
@@ -319,10 +316,10 @@ absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernel
     product.k = call.offsets[e + 1] - call.offsets[e];
     product.dtype = call.dtype;
     product.c_dtype = call.c_dtype;
-    product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
+    product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
     product.lda = call.lda;
     product.transpose_a = true;
-    product.b = Advanced(call.b, call.offsets[e] * call.ldb, call.dtype);
+    product.b = Advance(call.b, call.offsets[e] * call.ldb, call.dtype);
     product.ldb = call.ldb;
     product.c = call.c[e].c;
     product.ldc = call.ldc;
