@@ -27,7 +27,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// What has been asked of a library, and what it answers.
+// Records the requests to a library, and holds its answers.
 struct Library {
   size_t backward_bytes_of_score = 2;
   absl::Status backward;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Every instruction set that this machine has computes the same: the other tests see only the best
+// Every instruction set of this machine computes the same results. Other tests see only the best
 // one.
 
 #include <cmath>
@@ -66,8 +66,8 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
   std::unique_ptr<Workspace> gemm_workspace_;
 };
 
-// What arithmetic in fp32 may be off by, of the largest element, and what is allowed on top where
-// 16-bit intermediates are read again.
+// The allowed error of fp32 arithmetic, relative to the largest element, and the further error
+// allowed where 16-bit intermediates are read again.
 double Tolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -7); }
 
 // Memory of any element type.

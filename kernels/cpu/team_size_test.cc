@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How many threads share the work does not change a bit of the result.
+// The number of threads does not change any bit of a result.
 
 #include <omp.h>
 
@@ -36,7 +36,7 @@ class TeamSizeTest : public testing::TestWithParam<int> {
   }
   void TearDown() override { omp_set_num_threads(1); }
 
-  // What `compute` returns on one thread and on as many as the parameter says.
+  // Checks that `compute` returns the same on one thread and on the parameter's number of threads.
   template <typename Compute>
   void ExpectSameBits(const Compute& compute) {
     omp_set_num_threads(1);
@@ -203,7 +203,8 @@ TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
           c.insert(c.end(), before.begin(), before.end());
           return c;
         });
-        // In its place, too: what one team of oneDNN's own makes of it, within rounding.
+        // Elements are also in their places: oneDNN's own division of the work has the same result
+        // within rounding.
         std::vector<float> c = start;
         call.c = c.data();
         EXPECT_TRUE(Gemm(call, workspace).ok());

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A product cut into blocks of c, for those that pass through fp32 scratch on their way there; on
-// every device.
+// Divides a product into blocks of c. For every device, and for products that pass through fp32
+// scratch memory.
 
 #ifndef ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
 #define ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
@@ -16,7 +16,7 @@
 
 namespace zeroth {
 
-// `elements` elements further; null stays null.
+// Returns the address `elements` elements after `from`; null stays null.
 inline const void* Advance(const void* from, int64_t elements, DType dtype) {
   if (from == nullptr) return nullptr;
   return static_cast<const char*>(from) + elements * static_cast<int64_t>(SizeOf(dtype));
@@ -52,7 +52,7 @@ absl::Status ForEachBlock(const GemmCall& call, int64_t max_m, int64_t max_n, co
   return absl::OkStatus();
 }
 
-// op(a)[row, k] and op(b)[k, column].
+// Return the addresses of op(a)[row, k] and op(b)[k, column].
 inline const void* ElementOfA(const GemmCall& call, int64_t row, int64_t k) {
   return Advance(call.a, call.transpose_a ? k * call.lda + row : row * call.lda + k, call.dtype);
 }
@@ -77,7 +77,8 @@ inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
   return part;
 }
 
-// op(a) op(b) of one block, as fp32 at `product`, whose rows are as far apart as the block is wide.
+// Returns the product op(a) op(b) of one block, without an epilogue, as fp32 to `product`, which is
+// contiguous.
 inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
   GemmCall part;
   part.m = block.m;

@@ -32,7 +32,7 @@ HWY_INLINE V Activate(D d, V x) {
   }
 }
 
-// op(d, i, whole, count) for every vector of a row of n.
+// Calls op(d, i, whole, count) for every vector of a row of n: `count` elements from i on.
 template <class Op>
 HWY_INLINE void ForVectors(size_t n, const Op& op) {
   const hn::ScalableTag<float> d;

@@ -14,11 +14,12 @@
 namespace zeroth::cpu {
 namespace {
 
-// Each tile packs its rows of a and columns of b anew: 1/kRows + 1/kColumns of what it multiplies.
+// Each tile packs its rows of a and columns of b itself, which costs 1/kRows + 1/kColumns of its
+// multiplications.
 constexpr int64_t kRows = 256;
 constexpr int64_t kColumns = 512;
 
-// Whatever the calling thread starts meanwhile has a team of one.
+// While this exists, parallel regions of the calling thread have one thread.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -35,7 +36,7 @@ class OneThread {
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product) {
   const int64_t rows = (call.m + kRows - 1) / kRows;
   const int64_t tiles = rows * ((call.n + kColumns - 1) / kColumns);
-  // Column by column of tiles, so that threads at work share columns of b.
+  // Tiles are computed column by column, so that concurrent threads share columns of b.
   const auto run = [&](int64_t tile, Workspace& own) {
     const int64_t row = tile % rows * kRows;
     const int64_t column = tile / rows * kColumns;

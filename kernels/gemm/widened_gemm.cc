@@ -43,8 +43,8 @@ namespace {
 
 HWY_EXPORT(WidenPiece);
 
-// Widening an operand costs what about 60 terms of its products do: sides of 1024 keep that near
-// one part in ten, and the three blocks within a share of the last-level cache.
+// Widening an operand costs as much as about 60 terms of its products. With sides of 1024 that is
+// about a tenth of the work, and the three blocks fit into a core's share of the last-level cache.
 constexpr int64_t kBlock = 1024;
 
 struct Scratch {
@@ -53,7 +53,8 @@ struct Scratch {
   float* product;
 };
 
-// Terms [k, k + count) of a block's product: set at the first, added from then on.
+// Computes terms [k, k + count) of a block's product. The first terms set it, and later ones are
+// added.
 absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, int64_t count,
                       const Scratch& scratch, GemmCall part) {
   const int64_t a_rows = call.transpose_a ? count : block.m;

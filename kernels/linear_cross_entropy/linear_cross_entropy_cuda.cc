@@ -16,13 +16,13 @@
 namespace zeroth::cuda {
 namespace {
 
-// A chunk's logits take a few times the memory of the weight's fp32 gradient, within limits. Each
-// chunk reads and writes that gradient: on an H100 that is a tenth of a chunk's time at 4096 rows
-// and a quarter at 1280.
+// The logits of a chunk take a multiple of the memory of the weight's fp32 gradient, within limits.
+// Each chunk reads and writes that gradient. On an H100 this takes a tenth of a chunk's time at
+// 4096 rows, and a quarter at 1280.
 constexpr int64_t kLogitsPerWeight = 8;
 constexpr int64_t kLeastLogitsBytes = int64_t{256} << 20;
 constexpr int64_t kMostLogitsBytes = int64_t{1} << 30;
-// Products are at full speed from so many rows on, and in steps of so many.
+// Products reach full speed from this number of rows on, and in multiples of it.
 constexpr int64_t kRowStep = 128;
 
 size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -14,9 +14,9 @@ namespace zeroth::cuda {
 // what. Logits are fp32. Their gradients overwrite them row by row, in the call's dtype, for the
 // products that follow.
 struct LossPlan {
-  int64_t chunk_rows = 0;     // rows whose logits exist at a time
-  int64_t logits_stride = 0;  // elements of fp32 from one row of logits to the next
-  // dweight is summed over chunks in fp32 beside it, to be rounded once.
+  int64_t chunk_rows = 0;     // number of rows whose logits exist at a time
+  int64_t logits_stride = 0;  // fp32 elements from one row of logits to the next
+  // dweight is summed over chunks in fp32 scratch memory, and then rounded once.
   bool sums_beside = false;
   size_t count_offset = 0;
   size_t losses_offset = 0;

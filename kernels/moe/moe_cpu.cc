@@ -30,7 +30,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The logits of one token in fp32, exactly.
+// Widens the logits of one token to fp32, which is exact.
 template <typename T>
 HWY_INLINE void Widen(const T* from, int64_t count, float* to) {
   Transform(
@@ -51,7 +51,7 @@ void StoreLogits(DType dtype, const float* from, int64_t token, int64_t experts,
   });
 }
 
-// Tokens [begin, end).
+// Processes tokens [begin, end).
 void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
@@ -68,7 +68,7 @@ void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
   });
 }
 
-// Columns of a sum of several rows are added up here, in fp32.
+// Number of columns of a sum of several rows that are added at a time, in fp32.
 constexpr int64_t kSumColumns = 256;
 
 void CombineRows(const CombineCall& call, int64_t begin, int64_t end) {
@@ -137,7 +137,7 @@ void Softmax(absl::Span<float> values) {
   for (float& value : values) value /= sum;
 }
 
-// The `top_k` largest, the largest first. NaNs come last.
+// Writes the indices of the `top_k` largest, the largest first. NaNs come last.
 void Choose(absl::Span<const float> probabilities, int64_t top_k, int32_t* chosen) {
   const auto above = [&](int32_t a, int32_t b) {
     const float left = probabilities[static_cast<size_t>(a)];
@@ -194,7 +194,8 @@ void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t e
       sum += row[static_cast<size_t>(chosen[k])];
       mean += row[static_cast<size_t>(chosen[k])] * dweights[k];
     }
-    // Of a softmax over the chosen alone the others are no part.
+    // Normalised weights are a softmax over the chosen experts alone, which the others do not
+    // affect.
     if (call.normalize) {
       mean /= sum;
       std::vector<float> weights;
@@ -241,7 +242,7 @@ absl::Status CountExperts(const CountExpertsCall& call, CpuKernels&) {
 }
 const OnCpu<CountExperts> count_experts;
 
-// `rows` are read where nobody checks them any more.
+// Checks the values of `rows`, since the inner loops do not.
 absl::Status CheckRows(const RowsCall& call) {
   const int64_t pairs = call.tokens * call.top_k;
   for (int64_t pair = 0; pair < pairs; ++pair) {
