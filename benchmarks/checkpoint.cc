@@ -1,14 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Checkpoints of a whole training state (parameters and both moments in fp32), by 4 ranks under
-// full_shard, against what the machine does with as many bytes in the same minute: each round
-// measures the floor before and after, since disks and neighbours change their minds.
+// Checkpoints of a whole training state (parameters and both moments in fp32) by 4 ranks under
+// full_shard. They are compared with a plain transfer of as many bytes, the floor. Each round
+// measures the floor before and after the checkpoint, because the speed of disks varies.
 //
-//   --model=NAME      a preset; state, gradients and one copy of the state must fit into memory
-//   --directory=PATH  where checkpoints are written, and removed
+// --model=NAME a preset; its state, gradients and one copy of the state must fit into memory
+// --directory=PATH where checkpoints are written and removed
 //
-// Columns: ratio_to_floor is the median over rounds of the floor's time over that of the
-// checkpoint, 1 being the floor. See each benchmark for its floor.
+// ratio_to_floor is the median over rounds of the floor's time divided by the checkpoint's; 1 is
+// the floor. Each benchmark describes its floor.
 
 #include <unistd.h>
 
@@ -56,22 +56,22 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr int kRounds = 5;
-// Of a rank's batch: short, since a step need only be long against its noise.
+// Tokens in a rank's batch. Few suffice, since a step need only be long compared with its noise.
 constexpr int64_t kSeq = 64;
 
-// Seconds of one round. Floors are taken before and after, and averaged.
+// Seconds of one round. Floors are measured before and after, and averaged.
 struct Round {
   double work = 0;
   double floor = 0;
-  double other = 0;  // a second floor, where there is one
+  double other = 0;  // a second floor, if there is one
 };
 
-// What the ranks share.
+// The state that all ranks share.
 struct Run {
   std::string directory;
-  int64_t bytes = 0;  // of the state, over all ranks; by rank 0
+  int64_t bytes = 0;  // of the state, over all ranks; set by rank 0
   RankStopwatch stopwatch{kRanks};
-  std::vector<Round> rounds;  // by rank 0
+  std::vector<Round> rounds;  // set by rank 0
 };
 
 // One rank's training.
@@ -116,7 +116,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> MakeSaver(const Training& train
   return CheckpointSaver::Create(training.world, *training.device, options);
 }
 
-// On one rank, while the others wait.
+// Runs `work` on rank 0, while the others wait.
 absl::Status OnLeader(const Training& training, const std::function<absl::Status()>& work) {
   absl::Status status;
   if (training.world.rank() == 0) status = work();
@@ -124,7 +124,7 @@ absl::Status OnLeader(const Training& training, const std::function<absl::Status
   return status;
 }
 
-// Nothing that was written or removed before is left for the disk to do.
+// Removes the checkpoint and flushes, so that the disk has no earlier work left.
 absl::Status RemoveCheckpoint(const Training& training, const Run& run, int64_t step) {
   return OnLeader(training, [&]() -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(DeleteCheckpoint(absl::StrCat(run.directory, "/run"), step));
@@ -138,15 +138,15 @@ absl::Status TimeWriting(const Training& training, const Run& run, double& buffe
   return OnLeader(training, [&]() -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(buffered, TimeDd(run.directory, run.bytes, /*direct=*/false));
     sync();
-    // Not every file system can; the column is left empty then.
+    // Not every file system supports this; the column is then empty.
     direct = TimeDd(run.directory, run.bytes, /*direct=*/true).value_or(0);
     sync();
     return absl::OkStatus();
   });
 }
 
-// Against dd of the same bytes to the same directory, flushed. ratio_to_direct_dd: the same past
-// the page cache, which is the disk's own speed.
+// Saves, against dd of the same bytes to the same directory, flushed. ratio_to_direct_dd compares
+// with dd that bypasses the page cache, which shows the disk's own speed.
 absl::Status MeasureSave(const Training& training, Run& run) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/false));
   double buffered = 0;
@@ -166,7 +166,7 @@ absl::Status MeasureSave(const Training& training, Run& run) {
   return absl::OkStatus();
 }
 
-// Where this rank's state is, as bytes.
+// Returns the memory of this rank's state.
 std::vector<absl::Span<uint8_t>> StateMemory(const Training& training) {
   std::vector<absl::Span<uint8_t>> memory;
   for (const StatePiece& piece : training.Pieces()) {
@@ -178,8 +178,8 @@ std::vector<absl::Span<uint8_t>> StateMemory(const Training& training) {
   return memory;
 }
 
-// What a step lasts longer in which a save starts that goes on behind it, against what all ranks
-// need to copy the state in memory.
+// Measures by how much a save in the background prolongs the step in which it starts. The floor is
+// a copy of the state in memory by all ranks.
 absl::Status MeasureAsyncSave(const Training& training, Run& run) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/true));
   CopyTarget target;
@@ -187,7 +187,7 @@ absl::Status MeasureAsyncSave(const Training& training, Run& run) {
     return run.stopwatch.Time(training.world, training.stream(), work);
   };
   const auto step = [&] { return training.Step(); };
-  // Touches all memory for the first time, and learns the order of units.
+  // The first step touches all memory and records the order of units.
   ZEROTH_RETURN_IF_ERROR(step());
   ZEROTH_ASSIGN_OR_RETURN(double undisturbed, time(step));
   // The first save allocates the copy's memory.
@@ -214,8 +214,8 @@ absl::Status MeasureAsyncSave(const Training& training, Run& run) {
   return absl::OkStatus();
 }
 
-// What comes before each save: the state is hashed and every unit gathered, against a copy of the
-// state in memory.
+// Measures the check before each save, which hashes the state and gathers every unit. The floor is
+// a copy of the state in memory.
 absl::Status MeasureReplicaCheck(const Training& training, Run& run) {
   CopyTarget target;
   for (int number = 0; number <= kRounds; ++number) {
@@ -233,7 +233,8 @@ absl::Status MeasureReplicaCheck(const Training& training, Run& run) {
   return absl::OkStatus();
 }
 
-// Against read(2) of the same files from the page cache into the same memory, by as many threads.
+// Loads, against read(2) of the same files from the page cache into the same memory, by as many
+// threads.
 absl::Status MeasureLoad(const Training& training, Run& run) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/false));
   ZEROTH_RETURN_IF_ERROR(saver->Save(1, nlohmann::json::object(), training.Pieces()).status());
@@ -243,7 +244,7 @@ absl::Status MeasureLoad(const Training& training, Run& run) {
     return run.stopwatch.Time(training.world, training.stream(),
                               [&] { return ReadFileInto(mine, StateMemory(training)); });
   };
-  // From here on the files are in the page cache.
+  // This read brings the files into the page cache.
   ZEROTH_RETURN_IF_ERROR(read().status());
   ZEROTH_ASSIGN_OR_RETURN(double floor, read());
   for (int number = 0; number < kRounds; ++number) {
@@ -271,7 +272,7 @@ absl::Status RunRanks(const Measure& measure, Run& run) {
     if (world.rank() == 0) {
       int64_t mine = 0;
       for (const StatePiece& piece : training.Pieces()) mine += piece.bytes();
-      // Ranks' shares are equal but for padding.
+      // The ranks' shares are equal, except for padding.
       run.bytes = mine * kRanks;
     }
     return measure(training, run);
@@ -290,7 +291,7 @@ double MedianOf(const Run& run, const std::function<double(const Round&)>& value
   return Median(std::move(values));
 }
 
-// False if it failed; counters are the caller's otherwise.
+// Returns false if it failed. Otherwise the caller may set further counters.
 bool RunBenchmark(benchmark::State& state, const Measure& measure, Run& run) {
   const absl::Status status = RunRanks(measure, run);
   if (!status.ok()) {

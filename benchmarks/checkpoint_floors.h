@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What moving as many bytes takes without a checkpoint around them.
+// The floors of checkpoints: the time to move as many bytes by the simplest means.
 
 #ifndef ZEROTH_BENCHMARKS_CHECKPOINT_FLOORS_H_
 #define ZEROTH_BENCHMARKS_CHECKPOINT_FLOORS_H_
@@ -15,13 +15,13 @@
 
 namespace zeroth {
 
-// Seconds of the program `dd` for `bytes`, rounded up to its blocks of 8 MiB, of zeros to a new
-// file in `directory`, flushed to stable storage, and past the page cache if `direct`. The file is
-// removed, which is not timed.
+// Returns the seconds that the program `dd` takes to write `bytes` of zeros, rounded up to blocks
+// of 8 MiB, to a new file in `directory`, flushed to stable storage. It bypasses the page cache if
+// `direct`. The file is then removed, which is not timed.
 absl::StatusOr<double> TimeDd(const std::string& directory, int64_t bytes, bool direct);
 
-// Memory that is there, too large for caches, and copied to in turns: a destination of any number
-// of bytes without having as many.
+// A destination for copies of any size: a window of resident memory, too large for caches, that is
+// overwritten again and again.
 class CopyTarget {
  public:
   CopyTarget();
@@ -32,7 +32,7 @@ class CopyTarget {
   size_t place_ = 0;
 };
 
-// Fills `memory` with the file's bytes from the first on, by read(2). OutOfRange if it is shorter.
+// Fills `memory` with the file's first bytes, by read(2). OutOfRange if the file is shorter.
 absl::Status ReadFileInto(const std::string& path, const std::vector<absl::Span<uint8_t>>& memory);
 
 }  // namespace zeroth

@@ -36,8 +36,8 @@ double Best(const std::vector<double>& seconds) {
   return seconds.empty() ? 0.0 : *std::min_element(seconds.begin(), seconds.end());
 }
 
-// One rank's buffers. The floor copies between its own, so that it and the collective do not warm
-// each other's cache.
+// One rank's buffers. The floor has buffers of its own, so that floor and collective do not warm
+// the cache for each other.
 struct RankBuffers {
   Tensor full;
   Tensor copy_from;
@@ -49,7 +49,7 @@ using Collective = std::function<absl::Status(Communicator&, const RankBuffers&,
 struct Case {
   CollectiveOp op;
   Collective call;
-  // Bytes that a rank must read and write in all, as a multiple of its piece of the buffer.
+  // The bytes that a rank must read and write in total, as a multiple of its piece of the buffer.
   int64_t pieces_moved;
 };
 
@@ -78,11 +78,11 @@ struct Times {
   std::vector<double> copy;
 };
 
-// What the ranks of one case share.
+// The state that the ranks of one case share.
 struct Run {
   const Case& test;
   int64_t full_bytes;
-  std::function<bool()> keep_running;  // asked by rank 0; the others follow `more`
+  std::function<bool()> keep_running;  // called by rank 0; the others read `more`
   std::atomic<bool> more{true};
   RankStopwatch stopwatch;
   Times times;  // kept by rank 0

@@ -22,8 +22,8 @@ constexpr DType kBf16 = DType::kBFloat16;
 constexpr DType kFp32 = DType::kFloat32;
 constexpr int64_t kCopyBytes = int64_t{512} << 20;  // far beyond any cache
 
-// Times between marks on a stream. cudaEventElapsedTime between neighbours keeps half a
-// microsecond, which times since a common origin, being floats, do not.
+// Measures times between marks on a stream. cudaEventElapsedTime between neighbouring marks has a
+// resolution of half a microsecond; times since a common origin would not, because they are floats.
 class Marks {
  public:
   explicit Marks(cudaStream_t stream) : stream_(stream) {}
@@ -41,7 +41,7 @@ class Marks {
     return absl::OkStatus();
   }
 
-  // Seconds from the mark `i` to the next one, waiting for it.
+  // Waits for the mark after mark `i`, and returns the seconds between them.
   absl::StatusOr<double> SecondsAfter(size_t i) {
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(events_[i + 1]));
     float milliseconds = 0;
@@ -68,7 +68,7 @@ absl::StatusOr<CudaBench*> CudaBench::Get() {
       ZEROTH_ASSIGN_OR_RETURN(*kernels,
                               KernelRegistry::Create(device, device.compute_stream(), options));
     }
-    // Lives as long as the process: CUDA is gone when static objects are destroyed.
+    // Never destroyed, because CUDA is gone when static objects are destroyed.
     return opened.release();
   }();
   return bench;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The GPU that kernels are timed on: its floors, and times by CUDA events.
+// The GPU on which kernels are timed with CUDA events, and its floors.
 
 #ifndef ZEROTH_BENCHMARKS_CUDA_BENCH_H_
 #define ZEROTH_BENCHMARKS_CUDA_BENCH_H_
@@ -20,13 +20,13 @@
 
 namespace zeroth {
 
-// How products are computed.
+// The precision of products.
 enum class Precision : uint8_t { kBFloat16, kFloat32, kTf32, kFp8 };
 inline constexpr size_t kPrecisions = 4;
 
-// What an operation must do at least: floating-point operations of products, and bytes to read and
-// write beside them. Its floor is the time of the former at the rate of a large square product plus
-// that of the latter at the rate of a copy.
+// The least work of an operation: floating-point operations of products, and bytes to read and
+// write. Its floor is the time of the operations at the rate of a large square product, plus the
+// time of the bytes at the rate of a copy.
 struct Work {
   double flops = 0;
   double bytes = 0;
@@ -44,12 +44,12 @@ class CudaBench : public KernelBench {
     return precision == Precision::kTf32 ? *tf32_ : kernels();
   }
 
-  // A cast of `values` [rows, cols] to e4m3 with room for its codes; `transposed` as they are or
-  // the other way round.
+  // Returns the arguments of a cast of `values` [rows, cols] to e4m3, with memory for its codes, or
+  // for the transposed codes if `transposed`.
   absl::StatusOr<CastFp8Args> Fp8Cast(const Tensor& values, bool transposed);
 
-  // Runs `op` and what its floor is made of in turn, all enqueued at once, so that the device never
-  // waits for the host and nothing starts from a warm cache.
+  // Runs `op` and the parts of its floor in turn. All are enqueued at once, so that the device
+  // never waits for the host, and none begins with a warm cache.
   absl::Status Run(benchmark::State& state, const Work& work, const Op& op);
 
  private:

@@ -24,7 +24,7 @@ constexpr DType kFp32 = DType::kFloat32;
 // Not a power of two, so that repetitions start on all alignments of rows.
 constexpr int64_t kPatternElements = 1000003;
 
-// Tensors of the activations' type, [rows, columns] each.
+// Returns tensors of the activations' type: [rows, columns] for each of `columns`.
 absl::StatusOr<std::vector<Tensor>> Rows(KernelBench& bench, const Activations& on,
                                          const std::vector<int64_t>& columns) {
   std::vector<Tensor> tensors;
@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<Tensor>> Rows(KernelBench& bench, const Activations& 
   return tensors;
 }
 
-// What the two norms' arguments have in common.
+// Returns the arguments that both norms share.
 absl::StatusOr<LayerNormArgs> NormArgs(KernelBench& bench, const Activations& on) {
   const Shape shape({on.rows(), on.dim});
   LayerNormArgs args;
@@ -62,7 +62,7 @@ absl::StatusOr<LayerNormBackwardArgs> NormBackwardArgs(KernelBench& bench, const
   return args;
 }
 
-// A step on `n` elements; moments of 8 bits with their scales.
+// Returns the arguments of a step on `n` elements, with scales if moments have 8 bits.
 absl::StatusOr<AdamWArgs> AdamWStep(KernelBench& bench, int64_t n, DType param_dtype,
                                     DType grad_dtype, DType moment_dtype) {
   const Shape shape({n});

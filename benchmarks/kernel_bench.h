@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels to be timed, whatever the device: tensors, and calls that are ready to run on them.
+// Kernels to be timed on any device: tensors, and calls that are ready to run on them.
 
 #ifndef ZEROTH_BENCHMARKS_KERNEL_BENCH_H_
 #define ZEROTH_BENCHMARKS_KERNEL_BENCH_H_
@@ -23,7 +23,7 @@
 
 namespace zeroth {
 
-// A device, its kernels, and tensors to run them on. One stream, one thread.
+// A device, its kernels, and tensors for them. One stream, one thread.
 class KernelBench {
  public:
   absl::Status Open(const std::string& device, const KernelOptions& options = {});
@@ -31,22 +31,22 @@ class KernelBench {
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
 
-  // Normally distributed. Zeros would not do: products of them draw less power and run faster.
+  // Returns normally distributed values. Products of zeros would draw less power and run faster.
   absl::StatusOr<Tensor> Values(const Shape& shape, DType dtype, float stddev = 1.0f);
   absl::StatusOr<Tensor> Zeros(const Shape& shape, DType dtype);
-  // Uniform on [0, vocab).
+  // Returns values that are uniform on [0, vocab).
   absl::StatusOr<Tensor> Tokens(const Shape& shape, int64_t vocab);
 
  private:
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
-  Tensor pattern_;  // of which all values are repetitions
+  Tensor pattern_;  // all Values are repetitions of it
 };
 
-// A call that is ready to run; what it refers to outlives it.
+// A call that is ready to run. Everything that it refers to must outlive it.
 using Op = std::function<absl::Status()>;
 
-// The activations of one step, [batch * seq, dim], that kernels whose limit is memory run on.
+// The activations of one step, [batch * seq, dim], for kernels that memory bandwidth limits.
 struct Activations {
   const char* model;
   int64_t batch;
@@ -70,30 +70,30 @@ absl::StatusOr<Op> PrepareGelu(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareGeluBackward(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareSwiGlu(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareSwiGluBackward(KernelBench& bench, const Activations& on);
-// Norms read x and the residual, and write their sum and y. Backward may add to dx, as a residual
-// stream does.
+// Norms read x and the residual, and write their sum and y. Backward may add to dx.
 absl::StatusOr<Op> PrepareLayerNorm(KernelBench& bench, const Activations& on);
 Prepare PrepareLayerNormBackward(bool accumulate_dx);
 absl::StatusOr<Op> PrepareRmsNorm(KernelBench& bench, const Activations& on);
 Prepare PrepareRmsNormBackward(bool accumulate_dx);
 // Queries and keys, in place.
 absl::StatusOr<Op> PrepareRope(KernelBench& bench, const Activations& on);
-// `positions`: adds those too.
+// Also adds positions if `positions`.
 Prepare PrepareEmbedding(bool positions);
-// Reads dout, and adds to rows of the table's gradient, or writes the whole table.
+// Adds dout to rows of the table's gradient, or overwrites all of it.
 Prepare PrepareEmbeddingBackward(bool accumulate);
 absl::StatusOr<Op> PreparePositionBackward(KernelBench& bench, const Activations& on);
 absl::StatusOr<Op> PrepareBiasGradient(KernelBench& bench, const Activations& on);
-// On fp32 parameters and moments and gradients of the activations' type, rows * dim of them.
+// On rows * dim parameters. Parameters and moments are fp32, gradients have the activations' type.
 absl::StatusOr<Op> PrepareAdamW(KernelBench& bench, const Activations& on);
-// The same elements as a model has them: a matrix of so many rows (0: hidden), which decays, then
-// its vectors, which do not and are too small to fill a GPU; in one call, or in one for each.
+// The same elements divided as in a model: a matrix of `matrix_rows` rows (0: hidden), which
+// decays, then its vectors, which do not decay and are too small to fill a GPU. In one call, or in
+// a call for each.
 Prepare PrepareAdamWRanges(int64_t matrix_rows, bool one_by_one);
-// On parameters and gradients of the activations' type.
+// Parameters and gradients have the activations' type.
 Prepare PrepareLowAdamW(DType moment_dtype);
 absl::StatusOr<Op> PrepareAddSquares(KernelBench& bench, const Activations& on);
 
-// A linear layer as a model has it.
+// A linear layer of a model.
 struct Layer {
   const char* model;
   const char* name;
@@ -118,8 +118,8 @@ absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
                                     const AttentionShape& shape, DType dtype, bool backward);
 double AttentionFlops(const AttentionShape& shape, bool backward);
 
-// One matrix of each expert with its share of `rows`, which are dealt out at random: in one call,
-// or in one for each expert.
+// Products of each expert's matrix with its share of `rows`, which are divided at random: in one
+// call, or in a call for each expert.
 struct ExpertLayer {
   int64_t rows;
   int64_t experts;
@@ -131,7 +131,7 @@ struct ExpertLayer {
 absl::StatusOr<Op> PrepareExperts(KernelBench& bench, const ExpertLayer& layer, DType dtype,
                                   bool grouped);
 
-// The output projection with its loss and gradients, that of the weight in fp32.
+// The output projection with its loss and gradients; the weight's gradient is fp32.
 struct Loss {
   int64_t rows;
   int64_t dim;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels whose limit is the GEMM rate.
+// Kernels that the GEMM rate limits.
 
 #include <cstddef>
 #include <cstdint>
@@ -66,8 +66,8 @@ absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
   return Op([&kernels, gradients] { return kernels::AttentionBackward(kernels, gradients); });
 }
 
-// Products of the scores that are seen, each of 2 head_dim operations an element: two in forward,
-// five in backward.
+// Forward has two products and backward five, each with 2 head_dim operations for every visible
+// score.
 double AttentionFlops(const AttentionShape& shape, bool backward) {
   const auto window = static_cast<double>(shape.window > 0 ? shape.window : shape.seq);
   const double seen = static_cast<double>(shape.seq) * window - window * (window - 1.0) / 2.0;

@@ -1,19 +1,20 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The CPU's kernels on one thread, each measured in turn with its floor.
+// The CPU's kernels on one thread. Each is measured in alternation with its floor.
 //
-// Kernels whose limit is memory run against a plain loop that moves as many bytes: out = a + s * b
-// (two thirds read, one third written), which also has the lines of `out` fetched before they are
-// overwritten; x = -x for kernels that work in place; and for kernels that only read a plain sum of
-// squares. Their argument: MiB that one call must read and write, once within the shared cache and
-// once far beyond it. Names that end in Bf16 work on bf16, and AdamW then on bf16 gradients; their
-// floors are the same plain fp32 loops. GB/s counts what must be read and written.
+// Kernels that memory limits are compared with a plain loop that moves as many bytes: out = a + s *
+// b, which reads two thirds of them and also has the lines of `out` fetched before they are
+// overwritten; x = -x for kernels that work in place; and a plain sum of squares for kernels that
+// only read. Their argument is the MiB that one call must read and write: once within the shared
+// cache, and once far beyond it. Kernels whose names end in Bf16 work on bf16, and AdamW on bf16
+// gradients; their floors are the same fp32 loops. GB/s counts the bytes that must be read and
+// written.
 //
 // Products, in the shapes of a GPT-2 124M step (1024 tokens), attention, and the output projection
-// with its loss, in fp32 and in bf16, run against a square product of their element type that stays
-// in cache: GFLOP/s beside gemm_peak. Gradients of weights are fp32 whatever the operands.
+// with its loss, in fp32 and in bf16, are compared with a square product of their element type that
+// stays in cache (gemm_peak). Gradients of weights are fp32 whatever the operands' type.
 //
-// ratio_to_floor: the best iteration's rate over that of the best floor, 1 being the floor.
+// ratio_to_floor: the rate of the best iteration divided by that of the best floor; 1 is the floor.
 
 #include <algorithm>
 #include <chrono>
@@ -40,7 +41,7 @@ constexpr DType kFp32 = DType::kFloat32;
 constexpr DType kBf16 = DType::kBFloat16;
 constexpr int64_t kDim = 768;
 
-// The floors may use the widest vectors that the machine has, as the kernels do.
+// The floors use the widest vectors that the machine has, as the kernels do.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZEROTH_WIDEST_VECTORS __attribute__((target_clones("arch=x86-64-v4,avx2,default")))
 #else
@@ -67,7 +68,7 @@ ZEROTH_WIDEST_VECTORS float PlainSumOfSquares(int64_t n, const float* x) {
 
 enum class Floor { kTriad, kInPlace, kSumOfSquares };
 
-// A plain loop that moves `bytes`.
+// Returns a plain loop that moves `bytes`.
 absl::StatusOr<Op> PrepareFloor(KernelBench& bench, Floor floor, int64_t bytes) {
   const int64_t tensors = floor == Floor::kTriad ? 3 : floor == Floor::kInPlace ? 2 : 1;
   const Shape shape({bytes / (tensors * static_cast<int64_t>(sizeof(float)))});
@@ -94,7 +95,7 @@ absl::StatusOr<Op> PrepareFloor(KernelBench& bench, Floor floor, int64_t bytes) 
   });
 }
 
-// What a call does, in bytes or operations, and what a rate of it is called.
+// The work of a call, in bytes or operations, and the name of its rate.
 struct Amount {
   double count;
   const char* rate;
@@ -107,10 +108,10 @@ absl::StatusOr<double> Seconds(KernelBench& bench, const Op& op) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs op and floor in turn, so that both meet the machine in the same mood.
+// Runs op and floor in alternation, so that both meet the same state of the machine.
 absl::Status Compare(benchmark::State& state, KernelBench& bench, const Op& op, const Amount& does,
                      const Op& floor, const Amount& floor_does) {
-  ZEROTH_RETURN_IF_ERROR(op());  // touches memory, sizes the workspace
+  ZEROTH_RETURN_IF_ERROR(op());  // touches memory and sizes the workspace
   ZEROTH_RETURN_IF_ERROR(floor());
   double best = std::numeric_limits<double>::infinity();
   double best_floor = best;
@@ -127,11 +128,11 @@ absl::Status Compare(benchmark::State& state, KernelBench& bench, const Op& op, 
   return absl::OkStatus();
 }
 
-// A kernel whose limit is memory.
+// A kernel that memory limits.
 struct Case {
   const char* name;
   DType dtype;                // of activations, parameters and gradients
-  int64_t bytes_per_element;  // to be read and written
+  int64_t bytes_per_element;  // that must be read and written
   Floor floor;
   Prepare prepare;
 };
@@ -194,7 +195,8 @@ absl::Status RunCase(benchmark::State& state, const Case& test) {
   return Compare(state, bench, op, {moved, "GB/s"}, floor, {moved, "floor_GB/s"});
 }
 
-// Runs what `prepare` makes, which does `flops` operations, beside the peak's product.
+// Runs the call that `prepare` returns, which does `flops` operations, in alternation with the
+// peak's product.
 absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
                         const std::function<absl::StatusOr<Op>(KernelBench&)>& prepare) {
   const Layer square = {"", "", kDim, kDim, kDim, /*gpt2=*/false};
@@ -208,8 +210,8 @@ absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
                  {square.flops(), "gemm_peak"});
 }
 
-// Weights [in, out] as GPT-2 keeps them, but for the last three, which are as Llama's. Those of 256
-// tokens have less work for every weight that is read.
+// Weights are [in, out] as in GPT-2, except for the last three, which are as in Llama. Products of
+// 256 tokens have less work for every weight that is read.
 constexpr struct {
   Layer layer;
   Pass pass;

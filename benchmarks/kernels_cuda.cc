@@ -1,15 +1,16 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A GPU's kernels at the shapes of one training step of four models on one GPU, against a large
-// square product of the same precision and a plain copy of 512 MiB, measured in turn.
+// A GPU's kernels with the shapes of one training step of four models on one GPU. Each is measured
+// in alternation with its floors: a large square product of the same precision, and a copy of 512
+// MiB.
 //
-// Kernels whose limit is memory run in bf16; GB/s of the best call counts what must be read and
-// written, copy_GB/s what the copy reads and writes. Those that read more than they write may
-// exceed it. Products, attention and the output projection with its loss: TFLOP/s of the best call
-// beside peak_TFLOP/s. Causal attention counts the scores below the diagonal only; the loss's floor
-// holds its products and one reading of fp32 logits and one writing of their bf16 gradients.
+// Kernels that memory limits run in bf16. GB/s of the best call counts the bytes that must be read
+// and written; copy_GB/s is the same for the copy. Kernels that read more than they write may
+// exceed it. Products, attention and the output projection with its loss have TFLOP/s of the best
+// call and peak_TFLOP/s. Causal attention counts only scores below the diagonal. The loss's floor
+// consists of its products, reading fp32 logits once, and writing their bf16 gradients once.
 //
-// ratio_to_floor: the floor's time over that of the best call, 1 being the floor.
+// ratio_to_floor: the floor's time divided by that of the best call; 1 is the floor.
 
 #include <cstdint>
 #include <functional>
@@ -40,7 +41,7 @@ constexpr Activations kModels[] = {
     {"llama3_8b", 1, 8192, 4096, 32, 8, 14336, 128256},
 };
 
-// A kernel whose limit is memory, and the bytes that it must move for the activations.
+// A kernel that memory limits, and the bytes that it must move for the activations.
 struct Case {
   const char* name;
   DType dtype;
@@ -51,7 +52,7 @@ struct Case {
 double Bytes(double bytes, int64_t rows, int64_t columns) {
   return bytes * static_cast<double>(rows * columns);
 }
-// So many for each element of [rows, dim], and of [rows, hidden].
+// kBytes for each element of [rows, dim], and of [rows, hidden].
 template <int kBytes>
 double OfDim(const Activations& on) {
   return Bytes(kBytes, on.rows(), on.dim);
@@ -63,7 +64,7 @@ double OfHidden(const Activations& on) {
 double OfHeads(const Activations& on) {
   return Bytes(4, on.rows(), (on.heads + on.kv_heads) * (on.dim / on.heads));
 }
-// Of a table in fp32, written whole.
+// Bytes of dout and of an fp32 gradient that is written entirely.
 double WithTable(const Activations& on) { return OfDim<2>(on) + Bytes(4, on.vocab, on.dim); }
 double WithPositions(const Activations& on) { return OfDim<2>(on) + Bytes(4, on.seq, on.dim); }
 
@@ -126,8 +127,8 @@ absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Pr
                     [&] { return kernels::Gemm(bench->KernelsFor(precision), args); });
 }
 
-// The forward product of a layer in 8-bit floats: alone, against what a large one reaches, or with
-// the casts that go before it, against a large product in bf16: above 1, the casts pay.
+// The forward product of a layer in 8-bit floats. Alone it is compared with a large product of
+// 8-bit floats. With its casts it is compared with a large product in bf16: above 1, the casts pay.
 absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_casts) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values(Shape({layer.tokens, layer.in}), kBf16));
@@ -139,7 +140,7 @@ absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_
   gemm.b = {layer.gpt2 ? weight_cast.codes_transposed : weight_cast.codes, weight_cast.format,
             weight_cast.scale};
   ZEROTH_ASSIGN_OR_RETURN(gemm.c, bench->Zeros(Shape({layer.tokens, layer.out}), kBf16));
-  // For backward, which is why the input is cast both ways.
+  // The input is also cast transposed, because backward needs that.
   ZEROTH_ASSIGN_OR_RETURN(
       x_cast.codes_transposed,
       bench->Zeros(Shape({layer.in, PaddedFp8Depth(layer.tokens)}), DType::kUInt8));

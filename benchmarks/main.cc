@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Runs the benchmarks that are linked in as Google Benchmark does, and ends with one table of what
-// each reached of its floor.
+// Runs the benchmarks that are linked in, and then prints a table of their ratios to their floors.
 
 #include <unistd.h>
 
@@ -15,7 +14,8 @@
 
 namespace {
 
-// Google Benchmark 1.8 gave the member another name and type. Ours skip for errors only.
+// Google Benchmark 1.8 changed the name and type of the member. Our benchmarks skip only after
+// errors.
 template <typename Run>
 bool Failed(const Run& run) {
   if constexpr (requires { run.error_occurred; }) {
@@ -25,10 +25,10 @@ bool Failed(const Run& run) {
   }
 }
 
-// Prints as usual, and remembers what the table needs.
+// Prints as usual, and records what the table needs.
 class TableReporter : public benchmark::ConsoleReporter {
  public:
-  // Colours are for eyes only.
+  // Colours are for terminals only.
   TableReporter() : ConsoleReporter(isatty(STDOUT_FILENO) == 1 ? OO_Color : OO_None) {}
 
   void ReportRuns(const std::vector<Run>& runs) override {
@@ -46,7 +46,7 @@ class TableReporter : public benchmark::ConsoleReporter {
     }
   }
 
-  // True if nothing failed.
+  // Prints the table. Returns true if nothing failed.
   bool PrintTable() const {
     size_t width = 9;
     for (const Row& row : rows_) width = std::max(width, row.name.size());

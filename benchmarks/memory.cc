@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
-// counts them in real steps, beside the formula.
+// The memory of a rank under each strategy, precision and lever: peak bytes by category, as the
+// allocator counts them in real steps, beside the formula's prediction.
 //
 //   bazel run //benchmarks:memory -- [--device=cuda] [preset] [ranks] [strategy] [lever]
 //
-// A strategy's name, or a part of a lever's, prints its rows alone; "all" stands for any. Ranks are
-// threads, which share the device. The last column is what a rank's allocator holds of the machine
-// or the driver, for what it hands out and for what it keeps.
+// A strategy's name, or a part of a lever's name, selects rows; "all" selects every row. Ranks are
+// threads, which share the device. The last column is the memory that a rank's allocator has from
+// the machine or the driver, whether in use or not.
 
 #include <unistd.h>
 
@@ -56,12 +56,12 @@ struct Lever {
   bool sync_every = true;
   bool reshard_after_forward = true;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
-  const char* offload = "";  // letters of "pgo", for parameters, gradients and optimizer
+  const char* offload = "";  // letters of "pgo": parameters, gradients, optimizer
   DType moment_dtype = DType::kFloat32;
   bool keeps_masters = true;
   bool halves_after_forward = false;  // reshards to groups of half the shard group
   bool optimizer_over_world = false;
-  bool sums_in_tree = false;  // micro-batches of a deterministic batch
+  bool sums_in_tree = false;  // sums the micro-batches of a deterministic batch in a tree
 };
 
 constexpr Lever kLevers[] = {
@@ -130,7 +130,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   batch.targets.assign(kBatch * kSeq, 17 + world.rank());
   device->allocator().ResetPeaks();
   const std::vector<Batch> batches(static_cast<size_t>(setup.micro_batches), batch);
-  // The second step prefetches along the order that the first has shown.
+  // The second step prefetches in the order that the first has recorded.
   for (int step = 0; step < 2; ++step) {
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, 1e-4).status());
   }
@@ -140,17 +140,17 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   return absl::OkStatus();
 }
 
-// Room for activations, and for whatever else runs.
+// The rest is for activations and other programs.
 constexpr double kMachineShare = 0.8;
 
 double MachineBytes() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// As many of the ranks as this machine has memory for. What a rank of no_shard has does not depend
-// on how many there are; other strategies are measured with all of them or not at all.
+// Returns the number of ranks for which this machine has memory. The memory of a rank under
+// no_shard does not depend on their number; other strategies run with all ranks or not at all.
 absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOptions& setup) {
-  // Other devices say by themselves when they are full.
+  // Other devices report by themselves that they are full.
   if (absl::GetFlag(FLAGS_device) != "cpu") return setup.world_size;
   ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
   const int fit = static_cast<int>(kMachineShare * MachineBytes() / formula.total());
@@ -201,7 +201,8 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
   return absl::OkStatus();
 }
 
-// Rows of one strategy, or of levers whose names contain a part, or all where these are empty.
+// Prints the rows of strategy `only` and of levers whose names contain `lever_part`; empty selects
+// all.
 absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
                  absl::string_view lever_part) {
   if (!only.empty()) ZEROTH_RETURN_IF_ERROR(StrategyRegistry::Create(only, {}).status());
@@ -239,7 +240,7 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
           setup.precision.master_dtype = dtype;
         }
         const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
-        if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
+        if (!lever.reshard_after_forward && !reshards) continue;  // these keep parameters anyway
         if (lever.halves_after_forward) {
           const int shards = setup.shard_size > 0 ? setup.shard_size : ranks;
           if (!reshards || shards % 2 != 0) continue;

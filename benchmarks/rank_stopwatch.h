@@ -17,15 +17,15 @@
 
 namespace zeroth {
 
-// When each rank of one process began and ended the work that is being timed; shared by all.
+// Times work that all ranks of one process do together; the ranks share one object.
 class RankStopwatch {
  public:
   explicit RankStopwatch(int ranks)
       : begin_(static_cast<size_t>(ranks)), end_(static_cast<size_t>(ranks)) {}
 
-  // Collective: runs `work` on every rank and returns, on all of them, the seconds from the first
-  // rank's beginning to the last one's end. What one rank sees alone would leave out what others
-  // did while it had no core.
+  // Collective: runs `work` on every rank, and returns to all of them the seconds from the first
+  // rank's begin to the last rank's end. The time of one rank alone would leave out work that
+  // others did while it had no core.
   absl::StatusOr<double> Time(Communicator& world, Stream& stream,
                               const std::function<absl::Status()>& work) {
     const auto rank = static_cast<size_t>(world.rank());

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Encoding of English text by one thread, in processor time, beside Python's package "tokenizers"
-// in the same run, which is the floor. --tokenizer=DIRECTORY with a tokenizer.json, --text=FILE;
-// --python=INTERPRETER with the package.
+// Encodes English text on one thread, in processor time. The floor is Python's package "tokenizers"
+// in the same run. --tokenizer=DIRECTORY with a tokenizer.json, --text=FILE; --python=INTERPRETER
+// with the package.
 
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ namespace {
 
 constexpr size_t kTextBytes = size_t{8} << 20;
 
-// The file, or this project's README and licence over and over.
+// Returns the file, or repetitions of this project's README and licence.
 const std::string& Text() {
   static const std::string text = [] {
     std::string all;
@@ -48,7 +48,8 @@ const std::string& Text() {
   return text;
 }
 
-// Processor seconds that Python takes for the text, the best of three; 0 if it has no such package.
+// Returns the processor seconds that Python takes for the text, the best of three, or 0 if it lacks
+// the package.
 double PythonSeconds() {
   static const double seconds = [] {
     std::string python = absl::GetFlag(FLAGS_python);
@@ -100,7 +101,7 @@ void BM_Encode(benchmark::State& state) {
   state.counters["ids"] = static_cast<double>(ids);
   if (python > 0) {
     state.counters["python_MB/s"] = bytes * 1e-6 / python;
-    // Above 1: faster than the other.
+    // Above 1, our tokenizer is faster.
     state.counters["ratio_to_floor"] =
         benchmark::Counter(python, benchmark::Counter::kIsIterationInvariantRate);
   }

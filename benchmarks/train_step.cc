@@ -21,7 +21,7 @@ ABSL_FLAG(int64_t, batch_tokens, 16384, "Tokens of a step of BM_MuonStep, a mult
 namespace zeroth {
 namespace {
 
-// Tokens per second in fp32 by strategy, of this process.
+// The tokens per second in fp32 that this process has measured, by strategy.
 std::map<std::string, double>& Float32Rates() {
   static auto* rates = new std::map<std::string, double>;
   return *rates;
@@ -37,7 +37,7 @@ TrainStepSetup Setup(const std::string& strategy) {
   return setup;
 }
 
-// Sets `counter` to the rate over that in fp32, if that is known.
+// Sets `counter` to the rate divided by that in fp32, if that has been measured.
 void CompareWithFloat32(benchmark::State& state, const std::string& strategy,
                         const TrainStepResult& result, const char* counter) {
   const auto found = Float32Rates().find(strategy);
@@ -57,7 +57,8 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   }
 }
 
-// full_shard on T tensor ranks, with as many tokens in a step of all ranks as without.
+// full_shard with T tensor ranks. A step of all ranks has as many tokens as without tensor
+// parallelism.
 void BM_TensorParallelStep(benchmark::State& state, bool sequence_parallel) {
   TrainStepSetup setup = Setup("full_shard");
   setup.tensor_ranks = static_cast<int>(state.range(0));
@@ -69,15 +70,8 @@ void BM_TensorParallelStep(benchmark::State& state, bool sequence_parallel) {
   CompareWithFloat32(state, setup.strategy, *result, "ratio_to_T1");
 }
 
-#define ZEROTH_TENSOR_PARALLEL_STEP(name, sequence_parallel)          \
-  BENCHMARK_CAPTURE(BM_TensorParallelStep, name, (sequence_parallel)) \
-      ->Arg(2)                                                        \
-      ->UseManualTime()                                               \
-      ->Iterations(5)                                                 \
-      ->Unit(benchmark::kMillisecond)
-
-// full_shard, with gradients reduced once. What Muon adds is the same for any batch, so that the
-// ratio falls with --batch_tokens.
+// full_shard, with gradients reduced once in a step. Muon's additional work does not depend on the
+// batch, so that the ratio falls with --batch_tokens.
 void BM_MuonStep(benchmark::State& state) {
   TrainStepSetup setup = Setup("full_shard");
   const int64_t micro_batch = setup.ranks * setup.batch * setup.seq;
@@ -91,9 +85,7 @@ void BM_MuonStep(benchmark::State& state) {
   RunMuonBesideAdamW(state, setup);
 }
 
-BENCHMARK(BM_MuonStep)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
-
-// full_shard with state in files, against the same in memory.
+// full_shard with state in files, compared with state in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
   TrainStepSetup setup = Setup("full_shard");
   setup.offload = std::move(offload);
@@ -112,33 +104,28 @@ OffloadOptions Offloading(bool parameters, bool gradients, bool optimizer) {
   return options;
 }
 
-#define ZEROTH_OFFLOADED_STEP(name, ...)                             \
-  BENCHMARK_CAPTURE(BM_OffloadedStep, name, Offloading(__VA_ARGS__)) \
-      ->UseManualTime()                                              \
-      ->Iterations(5)                                                \
-      ->Unit(benchmark::kMillisecond)
+void FiveSteps(benchmark::internal::Benchmark* benchmark) {
+  benchmark->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
+}
 
-#define ZEROTH_TRAIN_STEP(strategy)                                             \
-  BENCHMARK_CAPTURE(BM_TrainStep, strategy##_fp32, #strategy, DType::kFloat32)  \
-      ->UseManualTime()                                                         \
-      ->Iterations(5)                                                           \
-      ->Unit(benchmark::kMillisecond);                                          \
-  BENCHMARK_CAPTURE(BM_TrainStep, strategy##_bf16, #strategy, DType::kBFloat16) \
-      ->UseManualTime()                                                         \
-      ->Iterations(5)                                                           \
-      ->Unit(benchmark::kMillisecond)
+#define ZEROTH_TRAIN_STEP(strategy)                                                               \
+  BENCHMARK_CAPTURE(BM_TrainStep, strategy##_fp32, #strategy, DType::kFloat32)->Apply(FiveSteps); \
+  BENCHMARK_CAPTURE(BM_TrainStep, strategy##_bf16, #strategy, DType::kBFloat16)->Apply(FiveSteps)
 
 ZEROTH_TRAIN_STEP(no_shard);
 ZEROTH_TRAIN_STEP(shard_grad_op);
 ZEROTH_TRAIN_STEP(full_shard);
 ZEROTH_TRAIN_STEP(hybrid_shard);
 
-ZEROTH_TENSOR_PARALLEL_STEP(plain, false);
-ZEROTH_TENSOR_PARALLEL_STEP(sequence_parallel, true);
+BENCHMARK_CAPTURE(BM_TensorParallelStep, plain, false)->Arg(2)->Apply(FiveSteps);
+BENCHMARK_CAPTURE(BM_TensorParallelStep, sequence_parallel, true)->Arg(2)->Apply(FiveSteps);
 
-ZEROTH_OFFLOADED_STEP(optimizer, false, false, true);
-ZEROTH_OFFLOADED_STEP(optimizer_gradients, false, true, true);
-ZEROTH_OFFLOADED_STEP(all, true, true, true);
+BENCHMARK_CAPTURE(BM_OffloadedStep, optimizer, Offloading(false, false, true))->Apply(FiveSteps);
+BENCHMARK_CAPTURE(BM_OffloadedStep, optimizer_gradients, Offloading(false, true, true))
+    ->Apply(FiveSteps);
+BENCHMARK_CAPTURE(BM_OffloadedStep, all, Offloading(true, true, true))->Apply(FiveSteps);
+
+BENCHMARK(BM_MuonStep)->Apply(FiveSteps);
 
 }  // namespace
 }  // namespace zeroth

@@ -30,7 +30,7 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   state.counters["peak_GiB"] = static_cast<double>(result->peak_bytes) / (1 << 30);
 }
 
-// In graphs, a step is recorded once and played from then on.
+// With graphs, a step is recorded once and then launched again for every further step.
 #define ZEROTH_TRAIN_STEP_CUDA(name, model, batch, seq, strategy, ranks, graphs)        \
   BENCHMARK_CAPTURE(BM_TrainStepCuda, name, model, batch, seq, strategy, ranks, graphs) \
       ->UseManualTime()                                                                 \
@@ -41,13 +41,13 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   ZEROTH_TRAIN_STEP_CUDA(name##_full_shard_1_graphs, model, batch, seq, "full_shard", 1, true)
 
 ZEROTH_FULL_SHARD_CUDA(gpt2_124m, "gpt2_124m", 64, 1024);
-// Short steps, of which enqueueing is more.
+// Short steps, in which enqueueing takes a larger share.
 ZEROTH_FULL_SHARD_CUDA(gpt2_124m_batch_4, "gpt2_124m", 4, 1024);
 ZEROTH_FULL_SHARD_CUDA(gpt2_1558m, "gpt2_1558m", 16, 1024);
 ZEROTH_FULL_SHARD_CUDA(llama_1b, "llama_1b", 16, 2048);
 ZEROTH_FULL_SHARD_CUDA(llama3_8b_of_4_layers, "llama3_8b", 1, 8192);
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_no_shard_1, "gpt2_124m", 64, 1024, "no_shard", 1, false);
-// Several ranks share one GPU: what sharding itself costs, without a network.
+// Several ranks share one GPU. This shows the cost of sharding itself, without a network.
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_full_shard_4, "gpt2_124m", 64, 1024, "full_shard", 4, false);
 
 }  // namespace

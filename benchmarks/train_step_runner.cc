@@ -30,8 +30,8 @@ Batch MakeBatch(const TrainStepSetup& setup, int64_t vocab, int rank) {
   batch.batch = setup.batch;
   batch.seq = setup.seq;
   for (int64_t i = 0; i < setup.batch * setup.seq; ++i) {
-    // Any tokens do: the arithmetic does not depend on them. Spread out, so that the embedding is
-    // not served by a cache.
+    // The arithmetic does not depend on the tokens. They are spread out, so that the embedding does
+    // not stay in a cache.
     batch.inputs.push_back(static_cast<int32_t>((i * 7919 + rank * 104729) % vocab));
     batch.targets.push_back(static_cast<int32_t>((i * 7919 + rank * 104729 + 1) % vocab));
   }
@@ -62,8 +62,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   return trainer;
 }
 
-// Operations of a step's products: for each matrix 5 times two products with it, and one of
-// squares, of which the symmetric ones are computed by five eighths.
+// Returns the operations of the products in a step. For each matrix and each of 5 iterations there
+// are two products with it and one of squares; of symmetric results five eighths are computed.
 double MuonFlops(const LanguageModel& model) {
   double flops = 0;
   for (const Parameter* parameter : model.Parameters()) {
@@ -76,7 +76,7 @@ double MuonFlops(const LanguageModel& model) {
   return flops;
 }
 
-// Of a step of all ranks.
+// Returns the tokens of a step of all ranks.
 int64_t TokensOf(const TrainStepSetup& setup) {
   return setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
 }
@@ -90,7 +90,7 @@ double Median(std::vector<double> values) {
 // One rank's side of a benchmark.
 class BenchRank {
  public:
-  // After a step that touches all memory for the first time and learns the order of units.
+  // Runs a first step, which touches all memory and records the order of units.
   static absl::StatusOr<std::unique_ptr<BenchRank>> Create(const TrainStepSetup& setup,
                                                            Communicator& world, Device& device) {
     auto rank = std::make_unique<BenchRank>();
@@ -116,7 +116,7 @@ class BenchRank {
   std::vector<Batch> batch_;
 };
 
-// Takes in `rate` the rate of products now, if that is more.
+// Raises `rate` to the present rate of products, if that is higher.
 absl::Status MeasureRate(const TrainStepSetup& setup, Communicator& world, Device& device,
                          Trainer& trainer, double& rate) {
   ZEROTH_ASSIGN_OR_RETURN(const double now,
@@ -163,7 +163,7 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
   return result;
 }
 
-// What a rank measures of both optimizers.
+// The measurements of a rank with both optimizers.
 struct Pairs {
   TrainStepResult muon;
   double muon_seconds = 0;
@@ -188,7 +188,7 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator
   std::vector<double> muon_seconds;
   std::vector<double> ratios;
   for (int64_t i = 0; i < steps; ++i) {
-    // The one that comes first takes turns.
+    // The optimizers alternate in which one comes first.
     const bool muon_first = i % 2 == 1;
     ZEROTH_ASSIGN_OR_RETURN(const double first, (muon_first ? muon : adamw)->Step());
     ZEROTH_ASSIGN_OR_RETURN(const double second, (muon_first ? adamw : muon)->Step());
@@ -205,7 +205,7 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator
   return pairs;
 }
 
-// What `run` returns to rank 0 of as many threads as the setup has ranks.
+// Runs `run` on `ranks` threads and returns the result of rank 0.
 template <typename Result>
 absl::StatusOr<Result> OnRanks(
     int ranks, const std::function<absl::StatusOr<Result>(Communicator& world)>& run) {

@@ -1,12 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What it costs to watch a run: steps of the trainer's default run with everything on that is on by
-// default (waits and late ranks, metrics.jsonl, TensorBoard), each beside a step of the same
-// training with all of that off. ratio_to_floor is the step without over the step with it.
+// The cost of watching a run. Steps of the trainer's default run, which watches waits and late
+// ranks and writes metrics.jsonl and TensorBoard files, alternate with steps of the same training
+// without all of that. ratio_to_floor is the time of a step without watching divided by that of a
+// step with it.
 //
-// Two things have no off. The flight recorder keeps the latest calls of each communicator: the time
-// of its calls alone is set against the step. Replicas are compared before checkpoints and not in a
-// step: what one comparison takes is set against a step.
+// Two features cannot be switched off. The flight recorder keeps the latest calls of each
+// communicator; its time for the calls of a step is compared with the step. Replicas are compared
+// before checkpoints; the time of one comparison is compared with a step.
 
 #include <algorithm>
 #include <chrono>
@@ -49,7 +50,7 @@ constexpr int kChecks = 9;
 
 struct Seconds {
   double wall = 0;
-  double processor = 0;  // of rank 0's own thread, which other load does not lengthen much
+  double processor = 0;  // of rank 0's own thread, on which other load has little effect
 };
 
 struct Pair {
@@ -57,13 +58,13 @@ struct Pair {
   Seconds without;
 };
 
-// What the ranks share; filled by rank 0.
+// The state that all ranks share; rank 0 fills it.
 struct Run {
   const Job& job;
   RankStopwatch stopwatch{kRanks};
   std::vector<Pair> pairs = {};
   std::vector<double> checks = {};   // seconds of a comparison of replicas
-  std::vector<double> reports = {};  // of processor time: what rank 0 writes and says of a step
+  std::vector<double> reports = {};  // processor time in which rank 0 reports a step
   double calls = 0;                  // of communicators, in a step of one rank
 };
 
@@ -99,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Job& job, Communicato
   return trainer;
 }
 
-// A rank's training that is watched as a run of the trainer is.
+// A rank's training, watched as the trainer does it.
 class Watched {
  public:
   Watched(Run& run, Trainer& trainer, std::unique_ptr<Reporter> reporter)
@@ -171,7 +172,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
                             run.stopwatch.Time(world, device->compute_stream(), timed));
     return seconds;
   };
-  // The first steps touch all memory for the first time, and learn the order of units.
+  // The first steps touch all memory and record the order of units.
   for (int i = 0; i < 3; ++i) {
     ZEROTH_RETURN_IF_ERROR(step_with());
     ZEROTH_RETURN_IF_ERROR(step_without());
@@ -179,7 +180,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
   const double calls_before = CallsOf(*with);
   for (int i = 0; i < kPairs; ++i) {
     Pair pair;
-    // Each is the first of every other pair.
+    // The two alternate in which one comes first.
     for (const bool is_watched : {i % 2 == 0, i % 2 != 0}) {
       Seconds& seconds = is_watched ? pair.with : pair.without;
       ZEROTH_ASSIGN_OR_RETURN(seconds, time(is_watched ? step_with : step_without));
@@ -199,7 +200,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
   return absl::OkStatus();
 }
 
-// Of one call that a communicator keeps for the flight recorder.
+// Returns the seconds that the flight recorder takes for one call of a communicator.
 double SecondsOfACall() {
   constexpr int kCalls = 20000;
   CommStats stats;
@@ -211,7 +212,7 @@ double SecondsOfACall() {
   return taken.count() / kCalls;
 }
 
-// The run that train makes without other flags, in a folder of its own.
+// Returns the run that the trainer makes without further flags, in a directory of its own.
 absl::StatusOr<std::unique_ptr<Job>> DefaultJob(const TemporaryDirectory& directory) {
   TrainOptions options;
   std::string text;
@@ -222,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Job>> DefaultJob(const TemporaryDirectory& direct
   options.world_size = kRanks;
   options.threads_per_rank = 1;
   options.steps = 1000;
-  // Lines on a terminal are no part of what is compared.
+  // Lines on a terminal are not part of the comparison.
   options.log_every = options.steps;
   return OpenJob(options);
 }

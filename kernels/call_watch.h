@@ -10,18 +10,18 @@
 
 namespace zeroth {
 
-// What a call of an operation reads or writes, by the name that its arguments give it.
+// A tensor that a call of an operation reads or writes, with the name of its field.
 struct CallField {
   const char* name;
   Matrix values;
 };
 
-// Sees every call of the kernels that it is set for (Kernels::set_watch), to find out which of them
-// made something: for searches, since nothing else is as slow.
+// Observes every call of the kernels that it is set for (Kernels::set_watch), to find out which
+// call produced a value. It is slow, and meant for debugging only.
 class CallWatch {
  public:
   virtual ~CallWatch() = default;
-  // `operation` has just been enqueued. An error is that of the call.
+  // Called after `operation` has been enqueued. The call returns its error.
   virtual absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) = 0;
 };
 

@@ -1,22 +1,24 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of training, without saying where it runs. Each operation has a folder beside this
-// file: `norm/norm.h` declares its arguments and a function on Kernels, and its other files
-// implement it for each device, as a plain reference, and in a suite that every device passes.
+// The arithmetic of training, independent of the device. Each operation has a folder beside this
+// file. For example, `norm/norm.h` declares the arguments and a function that takes Kernels. The
+// other files of the folder are an implementation for each device, a plain reference, and a suite
+// of tests that every device passes.
 //
-// What all operations have in common. They are enqueued on the kernels' stream and return at once;
-// on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
-// passed.
+// The rules below hold for all operations. An operation is enqueued on the kernels' stream and
+// returns at once; on the CPU's compute stream it is done on return. Its tensors are kept alive
+// until the stream has passed it.
 //
 // Element types, unless a field says otherwise: the activations and parameters of one call share
-// one dtype, fp32, bf16 or fp16; gradients of parameters (dgamma, dbeta, dbias, dtable, dpositions,
-// dweight) share one of their own, and so does a product's c: fp32, or 16 bits of the call's one
-// kind; statistics (mean, rstd, lse) and losses are fp32. Arithmetic is fp32 throughout, products
-// add up in fp32, and each result is rounded once, to nearest even, also when it is added to what
-// is there.
+// one dtype, fp32, bf16 or fp16. The gradients of parameters (dgamma, dbeta, dbias, dtable,
+// dpositions, dweight) share another dtype, and a product's c has one: fp32, or the 16-bit type of
+// the call. Statistics (mean, rstd, lse) and losses are fp32. All arithmetic is fp32, and products
+// are summed in fp32. Each result is rounded once, to nearest even, also when it is added to an old
+// value.
 //
-// A wrong shape, dtype or device is InvalidArgument naming operation and field. Zero-sized tensors
-// are legal everywhere. Results are the same bits from run to run.
+// A wrong shape, dtype or device is InvalidArgument, which names the operation and the field.
+// Zero-sized tensors are legal everywhere. Every operation is deterministic: its results have the
+// same bits in every run.
 
 #ifndef ZEROTH_KERNELS_KERNELS_H_
 #define ZEROTH_KERNELS_KERNELS_H_
@@ -42,7 +44,7 @@ namespace zeroth {
 
 class CallWatch;  // call_watch.h
 
-// What products of fp32 operands are made in; the words are those of PyTorch's
+// The precision in which fp32 operands are multiplied. The names are those of PyTorch's
 // torch.backends.cuda.matmul.fp32_precision.
 enum class Fp32Precision : uint8_t {
   kIeee,  // fp32
@@ -50,9 +52,9 @@ enum class Fp32Precision : uint8_t {
           // fp32. Gemm and LinearCrossEntropy; attention stays as it is.
 };
 
-// What computes attention where a device has a choice.
+// The implementation of attention, where a device has several.
 enum class AttentionBackend : uint8_t {
-  kAuto,   // cuDNN where it is found and has an engine for the shape, else kFlash
+  kAuto,   // cuDNN if it is found and has an engine for the shape, else kFlash
   kCudnn,  // or an error
   kFlash,  // our own kernels, after FlashAttention
 };
@@ -60,13 +62,14 @@ enum class AttentionBackend : uint8_t {
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
-  // A large product that the device's library has no algorithm for goes to a plain kernel of ours,
-  // about a hundred times slower, and is one of SlowProducts(). Otherwise it is Unimplemented.
+  // If the device's library has no algorithm for a large product, a plain kernel of ours computes
+  // it, about a hundred times slower, and SlowProducts() lists it. If false, such a product is
+  // Unimplemented.
   bool allow_slow_kernels = false;
 };
 
-// Where operations run: a device, one of its streams, and what the device's operations keep from
-// call to call. Not thread-safe: one per rank and stream.
+// The place where operations run: a device, one of its streams, and the state that operations keep
+// from call to call. Not thread-safe: each rank has one for each of its streams.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -77,16 +80,16 @@ class Kernels {
   Stream& stream() const { return stream_; }
   const KernelOptions& options() const { return options_; }
 
-  // In words, for people: the products that KernelOptions::allow_slow_kernels has let pass so far,
-  // each once.
+  // Describes the products that slow kernels have computed so far because of
+  // KernelOptions::allow_slow_kernels, each once.
   virtual std::vector<std::string> SlowProducts() const { return {}; }
 
-  // Is told of every call from now on, until it is nullptr again.
+  // Sets an observer of every later call; nullptr removes it.
   void set_watch(CallWatch* watch) { watch_ = watch; }
   CallWatch* watch() const { return watch_; }
 
-  // What an operation keeps from call to call (a table, a library's handle), made from `args` at
-  // the first call. For the device's part of an operation.
+  // Returns the state of this type that a device's implementation keeps from call to call, such as
+  // a table or a library's handle. The first call constructs it from `args`.
   template <typename State, typename... Args>
   State& Kept(Args&&... args) {
     std::shared_ptr<void>& state = kept_[&kKeyOf<State>];
@@ -101,36 +104,36 @@ class Kernels {
   template <typename Call>
   friend class KernelTable;
 
-  // Its address tells one kind of state from another.
+  // The address identifies a type of state.
   template <typename State>
   static inline const char kKeyOf = 0;
 
   Device& device_;
   Stream& stream_;
   const KernelOptions options_;
-  const int device_type_;  // the tables' number of it
+  const int device_type_;  // DeviceTypeNumber of the device's type
   CallWatch* watch_ = nullptr;
   std::map<const void*, std::shared_ptr<void>> kept_;
 };
 
-// The tables' number of a device type, the same from its first use on.
+// Returns the index of a device type in kernel tables. The first call for a type assigns it.
 inline constexpr int kMostDeviceTypes = 8;
 int DeviceTypeNumber(absl::string_view device_type);
 
 // The tensors that a call reads or writes.
 using CallTensors = absl::Span<const Tensor* const>;
 
-// For authors of operations: the devices' functions for one operation, whose checked arguments are
-// a `Call`, a struct of numbers and pointers. Looking one up costs an array access.
+// For authors of operations: the devices' implementations of one operation. `Call`, a struct of
+// numbers and pointers, holds its checked arguments. A look-up is one array access.
 template <typename Call>
 class KernelTable {
  public:
-  // Enqueues the operation on the stream of `kernels` and keeps `tensors` until it has passed; the
-  // devices' OnCpu and OnCuda make one of a function that computes.
+  // Enqueues the operation on the stream of `kernels` and keeps `tensors` alive until the stream
+  // has passed it. OnCpu and OnCuda make such a function of one that computes.
   using Function = absl::Status (*)(Kernels& kernels, const Call& call, CallTensors tensors);
 
-  // Put one at namespace scope, in a target with alwayslink. A second function for a device type
-  // aborts.
+  // Registers `function` for a device type. Define one at namespace scope, in a target with
+  // alwayslink. A second registration for a device type aborts.
   struct Registration {
     Registration(absl::string_view device_type, Function function) {
       Function& entry = functions_[DeviceTypeNumber(device_type)];
@@ -139,18 +142,18 @@ class KernelTable {
     }
   };
 
-  // Null if the device has none.
+  // Returns the device's function, or null if it has none.
   static Function Find(const Kernels& kernels) { return functions_[kernels.device_type_]; }
 
  private:
   static inline Function functions_[kMostDeviceTypes] = {};
 };
 
-// What the kernels of a device type have beyond the common.
+// Optional features that the kernels of a device type have.
 struct KernelSupport {
   bool tf32 = false;
   bool cudnn = false;
-  bool slow_kernels = false;  // to which products may go
+  bool slow_kernels = false;  // for products that the library has no algorithm for
 };
 
 // Kernels by device type. Thread-safe.
@@ -160,18 +163,18 @@ class KernelRegistry {
                                                                          const KernelOptions&)>;
   static void Register(absl::string_view device_type, Factory factory,
                        const KernelSupport& support = {});
-  // Whether kernels of this type can be made with these options, as far as is known without a
-  // device. NotFound lists the device types linked in; Unimplemented names the option.
+  // Checks whether kernels of this type support the options, as far as that is known without a
+  // device. NotFound lists the device types that are linked in; Unimplemented names the option.
   static absl::Status Check(absl::string_view device_type, const KernelOptions& options);
-  // The kernels of `device` on `stream`, which both must outlive them. The errors of Check, and
-  // Unimplemented if this very device is too old for an option.
+  // Creates the kernels of `device` on `stream`; both must outlive them. Fails as Check does, and
+  // with Unimplemented if this device is too old for an option.
   static absl::StatusOr<std::unique_ptr<Kernels>> Create(Device& device, Stream& stream,
                                                          const KernelOptions& options = {});
-  // The device types linked in, in order.
+  // Returns the device types that are linked in, sorted.
   static std::vector<std::string> DeviceTypes();
 };
 
-// Put one at namespace scope in the implementation's .cc, in a target with alwayslink.
+// Define one at namespace scope in the implementation's .cc, in a target with alwayslink.
 struct KernelRegistration {
   KernelRegistration(absl::string_view device_type, KernelRegistry::Factory factory,
                      const KernelSupport& support = {}) {

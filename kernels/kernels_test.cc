@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A device of a type that nobody has kernels for.
+// A device of a type without kernels.
 class StrangeDevice final : public Device {
  public:
   absl::string_view type() const override { return "abacus"; }

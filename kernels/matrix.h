@@ -10,9 +10,8 @@
 
 namespace zeroth {
 
-// A row-major matrix inside a tensor: rows may be further apart than they are wide, so that several
-// products can write side by side into one packed tensor. Shares the tensor's storage. A value
-// type.
+// A row-major view of a tensor as a matrix. Its rows may be further apart than they are wide, so
+// that several products can write side by side into one packed tensor. Shares the tensor's storage.
 struct Matrix {
   Tensor tensor;
   int64_t offset = 0;  // elements from the tensor's first
@@ -21,14 +20,14 @@ struct Matrix {
   int64_t stride = 0;  // elements from one row to the next
 
   Matrix() = default;
-  // The whole tensor: its last dimension are the columns, all others together the rows. A tensor of
-  // rank 1 is one row.
+  // The whole tensor: its last dimension becomes the columns, and all others together become the
+  // rows. A tensor of rank 1 is one row.
   Matrix(const Tensor& tensor);  // NOLINT: a tensor is a matrix
 
-  // Columns [begin, begin + count) of the same rows.
+  // Returns columns [begin, begin + count) of the same rows.
   Matrix Columns(int64_t begin, int64_t count) const;
 
-  // First element.
+  // Return the address of the first element.
   template <typename T>
   T* data() const {
     return tensor.data<T>() + offset;

@@ -70,7 +70,7 @@ bool Operation::Inside(const char* field, const Matrix& matrix, SharedType& type
   const bool sane = matrix.rows >= 0 && matrix.cols >= 0 && matrix.offset >= 0 &&
                     (matrix.rows <= 1 || matrix.stride >= matrix.cols);
   const int64_t end = matrix.rows == 0 || matrix.cols == 0
-                          ? 0  // touches nothing, wherever it lies
+                          ? 0  // an empty matrix may lie anywhere
                           : matrix.offset + (matrix.rows - 1) * matrix.stride + matrix.cols;
   if (sane && end <= matrix.tensor.numel()) {
     if (kernels_.watch() != nullptr) fields_.back().values = matrix;
@@ -115,7 +115,7 @@ bool Operation::HasCount(const char* field, const Tensor& tensor, int64_t count)
               absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
 }
 
-// A call has one 16-bit type, if any: no device pairs the two.
+// A call may not mix bf16 and fp16, since no device has kernels for both at once.
 bool Operation::IsOneHalf(const char* field, DType dtype) {
   if (dtype == DType::kFloat32) return true;
   if (half_.leader == nullptr) half_ = {field, dtype};

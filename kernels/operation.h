@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For authors of operations: what the function of one does with its arguments, on every device. It
-// checks them, so that all devices refuse the same calls in the same words ("Gemm: c is [2, 3],
-// expected [2, 4]"), makes the call, a struct of numbers and pointers, and runs it.
+// For authors of operations: the helper with which an operation's function checks its arguments and
+// runs the device's implementation. Since the check is shared, all devices refuse the same calls
+// with the same message ("Gemm: c is [2, 3], expected [2, 4]").
 
 #ifndef ZEROTH_KERNELS_OPERATION_H_
 #define ZEROTH_KERNELS_OPERATION_H_
@@ -24,14 +24,14 @@
 
 namespace zeroth {
 
-// The element type that fields of one call share: fp32, bf16 or fp16, whichever the first of them
-// has.
+// The element type that several fields of a call share: fp32, bf16 or fp16. The first field that is
+// checked sets it.
 struct SharedType {
-  const char* leader = nullptr;  // that first field, once there is one
+  const char* leader = nullptr;  // the field that has set it, or null
   DType dtype = DType::kFloat32;
 };
 
-// Null for a tensor that is not given.
+// Return the tensor's data, or null if it is undefined.
 inline void* RawDataOrNull(const Tensor& tensor) {
   return tensor.defined() ? tensor.raw_data() : nullptr;
 }
@@ -40,20 +40,20 @@ T* DataOrNull(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;
 }
 
-// One call of an operation. It checks the call's fields and remembers the first that is wrong;
-// every tensor that it has seen is one that the call uses. Values of tokens and targets lie on the
-// device and are left to the device's function.
+// One call of an operation. It checks the call's fields, remembers the first wrong one, and
+// collects the tensors that the call uses. It cannot check the values of tokens and targets, which
+// lie on the device; the device's function does.
 class Operation {
  public:
   // `name` and the tensors that are checked must outlive the object.
   Operation(const char* name, Kernels& kernels) : name_(name), kernels_(kernels) {}
 
-  // InvalidArgument naming the operation and the first wrong field, or OK.
+  // Returns InvalidArgument that names the operation and the first wrong field, or OK.
   const absl::Status& status() const { return status_; }
   bool ok() const { return status_.ok(); }
 
-  // The call's error if a field was wrong; Unimplemented if the device has no function for it;
-  // otherwise what that function returns, which enqueues.
+  // Calls the device's function, which enqueues the operation, and returns its status. Returns the
+  // error of the check if a field was wrong, and Unimplemented if the device has no function.
   template <typename Call>
   absl::Status Run(const Call& call) {
     if (!ok()) return status_;
@@ -64,14 +64,16 @@ class Operation {
     return kernels_.watch()->AfterCall(name_, fields_);
   }
 
-  // Each of these is false if the field is wrong, or another one was.
+  // Each check below returns false if its field is wrong, or if an earlier check failed.
 
-  // `tensor` is defined and on the kernels' device.
+  // Checks that `tensor` is defined and on the kernels' device.
   bool Place(const char* field, const Tensor& tensor);
-  // The same, and of this dtype; or of the shared type, which it decides if it is the first.
+  // Also checks the dtype. With a SharedType, the first field that is checked sets the dtype of the
+  // others.
   bool Kind(const char* field, const Tensor& tensor, DType dtype);
   bool Kind(const char* field, const Tensor& tensor, SharedType& type);
-  // The same of a tensor that the optimizer keeps: fp32 or bf16, whatever gradients are.
+  // Checks a tensor that the optimizer keeps: it is fp32 or bf16, independently of the gradients'
+  // dtype.
   bool Kept(const char* field, const Tensor& tensor, const Shape& shape);
   bool MinRank(const char* field, const Tensor& tensor, int rank);
 
@@ -79,7 +81,7 @@ class Operation {
   bool Exactly(const char* field, const Tensor& tensor, const Shape& shape, Type&& type) {
     return Kind(field, tensor, type) && HasShape(field, tensor, shape);
   }
-  // [rows, cols] once the leading dimensions are flattened.
+  // Checks that the shape is [rows, cols] after the leading dimensions are flattened.
   template <typename Type>
   bool Rows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols, Type&& type) {
     return Kind(field, tensor, type) && HasRows(field, tensor, rows, cols);
@@ -89,15 +91,15 @@ class Operation {
     return Kind(field, tensor, type) && HasCount(field, tensor, count);
   }
 
-  // `matrix` lies inside its tensor, and is [rows, cols].
+  // Inside checks that `matrix` lies inside its tensor; Sized also checks that it is [rows, cols].
   bool Inside(const char* field, const Matrix& matrix, SharedType& type);
   bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols, SharedType& type);
 
-  // From here on fields may have the other 16-bit type: those of another tensor, or range, of many
-  // in one call.
+  // Lets the fields that follow have the other 16-bit type. For calls with many tensors or ranges,
+  // whose types may differ.
   void NextFields() { half_ = {}; }
 
-  // `problem` says what `field` is and what was expected.
+  // Fails unless `condition` holds. `problem` says what `field` is and what was expected.
   bool Require(bool condition, const char* field, absl::string_view problem);
 
  private:
@@ -110,9 +112,9 @@ class Operation {
 
   const char* name_;
   Kernels& kernels_;
-  SharedType half_;  // the first field of a 16-bit type
+  SharedType half_;  // set by the first field of a 16-bit type
   absl::InlinedVector<const Tensor*, 8> tensors_;
-  std::vector<CallField> fields_;  // for a watch, if there is one
+  std::vector<CallField> fields_;  // filled only if there is a CallWatch
   absl::Status status_;
 };
 

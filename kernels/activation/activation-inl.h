@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// GELU, its derivative and SiLU, and the logistic function they stand on.
+// GELU, its derivative, SiLU, and the logistic function that they are made of, in vectors.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_ACTIVATION_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,31 +19,31 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The larger; NaN in v stays, since no comparison with it is true (what Max makes of NaN differs
-// between instruction sets).
+// Returns the larger of `lowest` and v. NaN in v stays NaN, since no comparison with NaN is true.
+// Max treats NaN differently on different instruction sets.
 template <class D, class V>
 HWY_INLINE V AtLeast(D d, float lowest, V v) {
   const V low = hn::Set(d, lowest);
   return hn::IfThenElse(hn::Lt(v, low), low, v);
 }
 
-// The smaller, NaN likewise.
+// Returns the smaller of `highest` and v, with the same treatment of NaN.
 template <class D, class V>
 HWY_INLINE V AtMost(D d, float highest, V v) {
   const V high = hn::Set(d, highest);
   return hn::IfThenElse(hn::Gt(v, high), high, v);
 }
 
-// e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal. What NaN gives is left
-// open: z is NaN only where a factor of the result is.
+// Returns e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal. Unspecified for
+// NaN: where z is NaN, so is a factor of the result.
 template <class D, class V>
 HWY_INLINE V ExpOfNegated(D d, V z) {
   const V bound = hn::Set(d, 87.0f);
   return ExpInRange(d, hn::Max(hn::Neg(bound), hn::Min(bound, hn::Neg(z))));
 }
 
-// 1 / a within an ulp or two, for a in [1, 2^126]. One step of Newton's iteration on the
-// processor's estimate of at least 12 bits; a division would take longer than everything else in an
+// Returns 1 / a within two ulp, for a in [1, 2^126], by one step of Newton's iteration on the
+// processor's estimate of at least 12 bits. A division would take longer than the rest of an
 // activation.
 template <class D, class V>
 HWY_INLINE V Reciprocal(D d, V a) {
@@ -56,13 +56,13 @@ HWY_INLINE V Reciprocal(D d, V a) {
 #endif
 }
 
-// 1 / (1 + e^-z) * x.
+// Returns x / (1 + e^-z).
 template <class D, class V>
 HWY_INLINE V TimesLogistic(D d, V x, V z) {
   return hn::Mul(x, Reciprocal(d, hn::Add(hn::Set(d, 1.0f), ExpOfNegated(d, z))));
 }
 
-// s = 1 / (1 + e^-z) and 1 - s, the latter without cancellation for large z.
+// Computes s = 1 / (1 + e^-z) and 1 - s, the latter without cancellation for large z.
 template <class D, class V>
 HWY_INLINE void LogisticAndComplement(D d, V z, V& s, V& complement) {
   const V e = ExpOfNegated(d, z);
@@ -75,8 +75,8 @@ HWY_INLINE void LogisticAndComplement(D d, V z, V& s, V& complement) {
 constexpr float kGeluLinear = 1.5957691216057308f;
 constexpr float kGeluCubic = 0.07135481627260025f;
 
-// Below these, SiLU and GELU and their derivatives are zero to float precision; inputs are raised
-// to there, so that no product of something huge and something tiny shows.
+// Below these, SiLU, GELU and their derivatives are zero in float precision. Smaller inputs are
+// raised to these values, so that no huge number is multiplied by a tiny one.
 constexpr float kSiluLowest = -120.0f;
 constexpr float kGeluLowest = -16.0f;
 
@@ -90,7 +90,7 @@ HWY_INLINE V GeluOf(D d, V x) {
 // gelu'(x). With s = logistic(z(x)): s + x s (1 - s) z'(x) = s (1 + x z'(x) (1 - s)).
 template <class D, class V>
 HWY_INLINE V GeluSlope(D d, V x) {
-  // From -kGeluLowest up the derivative is one.
+  // The derivative is one from -kGeluLowest upwards.
   const V v = AtLeast(d, kGeluLowest, AtMost(d, -kGeluLowest, x));
   const V cubic = hn::Mul(hn::Mul(v, v), hn::Set(d, kGeluCubic));
   const V z = hn::Mul(v, hn::Add(cubic, hn::Set(d, kGeluLinear)));

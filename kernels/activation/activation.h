@@ -14,20 +14,22 @@
 namespace zeroth {
 namespace kernels {
 
-// y = gelu(x), tanh approximation; x and y may be the same tensor. NaN stays NaN.
+// y = gelu(x) in the tanh approximation (Hendrycks and Gimpel, 2016), elementwise. x and y have one
+// shape and may be the same tensor. NaN stays NaN.
 absl::Status Gelu(Kernels& kernels, const Tensor& x, const Tensor& y);
-// dx = dy * gelu'(x); dx may be dy.
+// dx = dy * gelu'(x), elementwise; dx may be dy.
 absl::Status GeluBackward(Kernels& kernels, const Tensor& x, const Tensor& dy, const Tensor& dx);
-// out = silu(gate) * up, where gate_up [rows, 2 * hidden] holds gate, then up, in each row; out
-// [rows, hidden].
+// out [rows, hidden] = silu(gate) * up (Shazeer, "GLU variants improve transformer", 2020). Each
+// row of gate_up [rows, 2 * hidden] holds gate, then up.
 absl::Status SwiGlu(Kernels& kernels, const Tensor& gate_up, const Tensor& out);
-// dgate_up may be gate_up.
+// Writes the gradients of gate and up to dgate_up, laid out as gate_up, given the gradient dout of
+// out. dgate_up may be gate_up.
 absl::Status SwiGluBackward(Kernels& kernels, const Tensor& gate_up, const Tensor& dout,
                             const Tensor& dgate_up);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct GeluCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;

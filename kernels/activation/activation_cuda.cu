@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// Three packs at work and the derivatives of their activation take more registers than most.
+// Three packs and the derivatives of their activation take more registers than most kernels need.
 constexpr int kSwiGluGradientBlocks = 5;
 
 template <int N, typename T>

@@ -32,7 +32,7 @@ __device__ __forceinline__ float GeluOf(float x) {
 __device__ __forceinline__ float GeluSlope(float x) {
   const LogisticValue s = LogisticWithSlope(x * __fmaf_rn(kGeluCubic, x * x, kGeluLinear));
   const float dz = __fmaf_rn(3.0f * kGeluCubic, x * x, kGeluLinear);
-  // Far out x * x may be infinite where the slope is zero.
+  // For large |x|, x * x may be infinite where the slope is zero.
   return s.slope == 0.0f ? s.value : __fmaf_rn(x * dz, s.slope, s.value);
 }
 

@@ -30,7 +30,7 @@ AdamWCoefficients DeriveAdamWCoefficients(const AdamWArgs& args) {
 namespace kernels {
 namespace {
 
-// The moments and, if they are codes, their blocks' scales.
+// Checks the moments and, if they are codes, the scales of their blocks.
 void CheckMoments(Operation& op, const AdamWArgs& args) {
   const bool is_coded = args.m.defined() && args.m.dtype() == DType::kUInt8;
   if (is_coded) {

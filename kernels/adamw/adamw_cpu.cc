@@ -37,8 +37,8 @@ HWY_INLINE V ZeroIfSubnormal(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(hn::Abs(x), hn::Set(d, 1.17549435e-38f)), x);
 }
 
-// Decay and step are subtracted from the parameter together: a factor 1 - decay would be rounded to
-// a multiple of 2^-24, which for small learning rates is a visible error in the decay.
+// Subtracts decay and step from the parameter together. A factor 1 - decay would be rounded to a
+// multiple of 2^-24, which is a visible error in the decay if the learning rate is small.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad, V m, V v) {
   const V g = hn::Mul(grad, hn::Set(d, c.grad_scale));
@@ -52,7 +52,7 @@ HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad
   return {hn::Sub(param, change), m, v};
 }
 
-// Where a vector's elements lie: `count` lanes from lane `skip` on.
+// The lanes of a vector that hold elements: `count` lanes from lane `skip` on.
 struct Lanes {
   size_t skip = 0;
   size_t count = 0;
@@ -78,7 +78,8 @@ HWY_INLINE V UpperHalves(D, V draws) {
   return hn::ShiftRight<16>(draws);
 }
 
-// Elements [begin, end) of a call. P, G and M are the types of parameters, gradients and moments.
+// Updates elements [begin, end) of a call. P, G and M are the types of parameters, gradients and
+// moments.
 template <typename P, typename G, typename M>
 HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
   constexpr bool kRounds = std::is_same_v<P, BFloat16> || std::is_same_v<M, BFloat16>;
@@ -90,7 +91,7 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
   const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
   M* HWY_RESTRICT m = static_cast<M*>(call.m) + begin;
   M* HWY_RESTRICT v = static_cast<M*>(call.v) + begin;
-  // In the parameter, of lane 0.
+  // Draws for a vector whose lane 0 has index `first` in the parameter.
   const auto draw = [&](int64_t first) HWY_ATTR {
     if constexpr (kRounds) return Draw(d32, c.rounding, call.stream, first);
     return DrawVectors<hn::Vec<decltype(d32)>>{hn::Zero(d32), hn::Zero(d32)};
@@ -122,8 +123,8 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
   if (i < n) partial(i, {0, n - i}, first + static_cast<int64_t>(i));
 }
 
-// One block of 8-bit moments. Scales need all of the new moments, which stay in the nearest cache
-// until they are known. Lanes past `n` are zeros and change no scale.
+// Updates one block with 8-bit moments. The scales depend on all new moments, which stay in the
+// first-level cache until the scales are known. Lanes past `n` are zeros and change no scale.
 template <typename P, typename G>
 HWY_INLINE void UpdateBlock(const AdamWRangeCall& call, int64_t begin, size_t n) {
   const hn::ScalableTag<float> d;
@@ -223,7 +224,7 @@ HWY_INLINE void UpdateFrom(const AdamWRangeCall& call, int64_t begin, int64_t en
   }
 }
 
-// HWY_EXPORT takes the name of a function.
+// A function that is no template, for HWY_EXPORT.
 void AdamWPiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
   if (call.param_dtype == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
   UpdateFrom<float>(call, begin, end);
@@ -240,7 +241,7 @@ namespace {
 
 HWY_EXPORT(AdamWPiece);
 
-// What counts now, the factor on the device included.
+// Returns the coefficients that apply now, including the factor on the device.
 AdamWCoefficients CurrentCoefficients(const AdamWRangeCall& range) {
   AdamWCoefficients coefficients =
       range.on_device != nullptr ? *range.on_device : range.coefficients;
@@ -248,14 +249,13 @@ AdamWCoefficients CurrentCoefficients(const AdamWRangeCall& range) {
   return coefficients;
 }
 
-// In one pass over memory and one parallel loop, whose pieces are of one size however ranges differ
-// in theirs.
+// One pass over memory in one parallel loop. Its pieces have one size even if the ranges do not.
 absl::Status AdamW(const AdamWCall& call, CpuKernels&) {
   std::vector<AdamWRangeCall> ranges;
   std::vector<int64_t> lengths;
   ranges.reserve(call.ranges.size());
   lengths.reserve(call.ranges.size());
-  // In whole blocks, so that a cut of all ranges cuts none of their blocks.
+  // Lengths are rounded up to whole blocks, so that no piece ends inside a block.
   static_assert(kElementGrain % kMomentBlock == 0);
   for (AdamWRangeCall range : call.ranges) {
     range.coefficients = CurrentCoefficients(range);

@@ -13,8 +13,8 @@
 namespace zeroth::cuda {
 namespace {
 
-// Every operation is spelled out: what the compiler fuses in a vector body and not in its tail
-// would make an element's result depend on its place.
+// Every operation is spelled out. If the compiler fused operations in a vector body and not in its
+// tail, an element's result would depend on its place.
 __device__ __forceinline__ void Update(const AdamWCoefficients& c, float scale, float grad,
                                        float& param, float& m, float& v) {
   constexpr float kSmallestNormal = 1.17549435e-38f;
@@ -28,8 +28,8 @@ __device__ __forceinline__ void Update(const AdamWCoefficients& c, float scale, 
   param = __fsub_rn(param, change);
 }
 
-// A range with its types. What is wanted of it is read from the table every time: kept, it would
-// take the registers of a third of the threads.
+// A range with its types. Addresses are read from the table at every use. Kept in registers, they
+// would leave registers for only two thirds of the threads.
 template <typename P, typename G, typename M>
 struct Arrays {
   const AdamWRange& range;
@@ -49,8 +49,8 @@ __device__ __forceinline__ float GradScale(const AdamWCoefficients& c, const Ada
   return table.grad_factor == nullptr ? c.grad_scale : __fmul_rn(c.grad_scale, *table.grad_factor);
 }
 
-// update(coefficients, scale, arrays, tile) for the tiles of this thread block among those of all
-// ranges, laid end to end: a range's scalars are read once, however many of its tiles there are.
+// Calls update(coefficients, scale, arrays, tile) for this thread block's tiles of all ranges,
+// which are laid end to end. A range's scalars are read once for all of its tiles.
 template <typename P, typename G, typename M, typename UpdateTile>
 __device__ __forceinline__ void ForTiles(const AdamWTable& table, const UpdateTile& update) {
   int64_t tile = blockIdx.x;
@@ -69,7 +69,7 @@ __device__ __forceinline__ void ForTiles(const AdamWTable& table, const UpdateTi
   }
 }
 
-// Of N elements from `first` on, which is even unless N is 1.
+// Draws for N elements from `first` on, which is even unless N is 1.
 template <int N>
 __device__ __forceinline__ void DrawElements(const AdamWCoefficients& c, uint64_t stream,
                                              int64_t first, uint32_t (&moments)[N],
@@ -91,7 +91,7 @@ __device__ __forceinline__ void DrawElements(const AdamWCoefficients& c, uint64_
   }
 }
 
-// `shift` selects the half of each draw.
+// Rounds by draws and stores. `shift`, 0 or 16, selects a half of each draw.
 template <int N, typename T>
 __device__ __forceinline__ void StoreRounded(const float (&from)[N], const uint32_t (&draws)[N],
                                              int shift, T* to) {
@@ -101,7 +101,7 @@ __device__ __forceinline__ void StoreRounded(const float (&from)[N], const uint3
   StorePack<N>(rounded, to);
 }
 
-// Elements [at, at + N).
+// Updates elements [at, at + N).
 template <int N, typename P, typename G, typename M>
 __device__ __forceinline__ void UpdateElements(const AdamWCoefficients& c, float scale,
                                                const Arrays<P, G, M>& arrays, int64_t at) {
@@ -152,13 +152,13 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
                        int64_t tile) { UpdateTile(c, scale, arrays, tile); });
 }
 
-// Elements that a lane has of a block of 8-bit moments, which is a warp's work: its maxima are
-// then a few shuffles away from registers.
+// Number of elements of a block of 8-bit moments that a lane has. A warp processes a block, so that
+// a few shuffles give the block's maxima.
 constexpr int kBlockWidth = static_cast<int>(kMomentBlock) / 32;
 
-// What a lane has of a block: all kBlockWidth elements, in packs, or `left` of them, one by one.
-// Which of the two is the same for a whole warp and known where code is made, or packs would fall
-// apart into elements.
+// Loads a lane's elements of a block: all kBlockWidth as a pack, or `left` of them one by one.
+// Which of the two is the same for the whole warp and known at compile time, because the compiler
+// would otherwise split the packs.
 template <bool kWhole, typename T>
 __device__ __forceinline__ void LoadUpTo(const T* from, int left, float (&to)[kBlockWidth]) {
   if constexpr (kWhole) {
@@ -195,7 +195,7 @@ __device__ __forceinline__ void StoreUpTo(const float (&from)[kBlockWidth], int 
   }
 }
 
-// The same of codes.
+// The same for codes.
 template <bool kWhole>
 __device__ __forceinline__ void StoreUpTo(const Pack<uint8_t, kBlockWidth>& codes, int left,
                                           uint8_t* to) {
@@ -209,7 +209,7 @@ __device__ __forceinline__ void StoreUpTo(const Pack<uint8_t, kBlockWidth>& code
   }
 }
 
-// The scale of the warp's block, on every lane.
+// Returns the scale of the warp's block to every lane.
 template <typename Code>
 __device__ __forceinline__ float BlockScale(const float (&values)[kBlockWidth]) {
   uint32_t largest = 0;
@@ -233,13 +233,13 @@ __device__ __forceinline__ Pack<uint8_t, kBlockWidth> EncodeBlock(
   return codes;
 }
 
-// A warp's block, which begins at element `begin`.
+// Updates the warp's block `block` of the range.
 template <bool kWhole, typename P, typename G>
 __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float grad_scale,
                                             const Arrays<P, G, uint8_t>& arrays, int64_t block) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int64_t at = block * kMomentBlock + lane * kBlockWidth;
-  // Of this lane's elements, at most all.
+  // The number of elements that this lane has.
   const int64_t rest = arrays.range.count - at;
   const int left = kWhole || rest > kBlockWidth ? kBlockWidth : static_cast<int>(rest);
   float grad[kBlockWidth];
@@ -252,7 +252,7 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
   DecodeUpTo<kWhole, SecondMomentCode>(arrays.v() + at, left, arrays.range.v_scale[block], v);
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) Update(c, grad_scale, grad[i], param[i], m[i], v[i]);
-    // Past the end, where scales that are NaN must not spread from.
+    // Lanes past the end are zeros, so that a scale that is NaN does not spread from them.
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) {
     m[i] = i < left ? m[i] : 0.0f;
@@ -260,7 +260,7 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
   }
   const float m_scale = BlockScale<FirstMomentCode>(m);
   const float v_scale = BlockScale<SecondMomentCode>(v);
-  __syncwarp();  // every lane has read the old scales; shuffles order no memory
+  __syncwarp();  // every lane has read the old scales; shuffles do not order memory
   if (lane == 0) {
     arrays.range.m_scale[block] = m_scale;
     arrays.range.v_scale[block] = v_scale;
@@ -269,7 +269,8 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
   const float v_inverse = __fdiv_rn(1.0f, v_scale);
   uint32_t moments[kBlockWidth];
   uint32_t params[kBlockWidth];
-  // A parameter that no draw rounds goes before there are any: fewer values at a time.
+  // A parameter that is not rounded is stored before the draws exist, which keeps fewer values in
+  // registers.
   if constexpr (std::is_same_v<P, float>) StoreUpTo<kWhole>(param, left, arrays.param() + at);
   DrawElements<kBlockWidth>(c, arrays.range.stream, arrays.range.first_element + at, moments,
                             params);
@@ -283,7 +284,7 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
                     arrays.v() + at);
 }
 
-// Each warp has one block of the tile's.
+// Each warp has one block of the tile.
 template <typename P, typename G>
 __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, float grad_scale,
                                                   const Arrays<P, G, uint8_t>& arrays,
@@ -298,7 +299,7 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
   }
 }
 
-// Blocks to a multiprocessor: of bf16 parameters what 64 registers allow. fp32 ones take up to 80.
+// Blocks on a multiprocessor: 64 registers suffice for bf16 parameters, fp32 ones take up to 80.
 template <typename P>
 constexpr int kEightBitBlocks = std::is_same_v<P, float> ? 3 : 4;
 
@@ -323,7 +324,7 @@ absl::Status Launch(const AdamWLaunch& launch, const LaunchTarget& target) {
   }
 }
 
-// function(TypeTag<T>()) for what the optimizer keeps: fp32 or bf16.
+// Calls function(TypeTag<T>()) for a type that the optimizer keeps: fp32 or bf16.
 template <typename Function>
 absl::Status DispatchKept(DType dtype, const Function& function) {
   return dtype == DType::kBFloat16 ? function(TypeTag<bf16>()) : function(TypeTag<float>());
@@ -342,8 +343,8 @@ absl::Status LaunchAny(const AdamWLaunch& launch, const LaunchTarget& target) {
   });
 }
 
-// In the launches of PlanAdamW, in one pass over the memory: 28 bytes an element in fp32, 14 in
-// bf16 and 10.1 with 8-bit moments of bf16 parameters and gradients.
+// Launches the plan of PlanAdamW: one pass over memory, 28 bytes for an element in fp32, 14 in
+// bf16, and 10.1 with 8-bit moments of bf16 parameters and gradients.
 absl::Status AdamW(const AdamWCall& call, CudaKernels& kernels) {
   for (const AdamWLaunch& launch : PlanAdamW(call.ranges)) {
     ZEROTH_RETURN_IF_ERROR(LaunchAny(launch, kernels.target()));

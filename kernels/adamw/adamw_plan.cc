@@ -22,8 +22,8 @@ AdamWLaunch EmptyLaunch(const AdamWRangeCall& call) {
   return launch;
 }
 
-// Where the table has the call's coefficients, or is to have them; by their bits, as NaN is a legal
-// scale. kAdamWSets if there is no room.
+// Returns the index of the call's coefficients in the table, or the next free index, or kAdamWSets
+// if there is no room. Compares bits, because NaN is a legal scale.
 int SetOf(const AdamWTable& table, const AdamWRangeCall& call) {
   int set = 0;
   while (set < table.sets && std::memcmp(&table.coefficients[set], &call.coefficients,

@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Into which launches a step of many ranges is cut: the table that a launch of NVIDIA's Apex or of
-// PyTorch's foreach optimizers works through, here as a pure value.
+// Plans the launches of a step with many ranges. Each launch works through a table of ranges, as
+// those of NVIDIA's Apex and of PyTorch's foreach optimizers do.
 //
-// A table is passed by value, as the kernel's parameter. One in device memory could be of any
-// length and would make every step one launch, but takes a copy from page-locked memory before each
-// launch and that memory's life until the copy is done, at every replay too where the step is
-// recorded. A parameter is copied when it is enqueued or recorded, and read through the constant
-// cache. Its 4 KiB hold kAdamWRanges ranges: all of GPT-2's 148 parameters take four launches.
+// A table is the kernel's parameter, passed by value. It is copied when the kernel is enqueued or
+// recorded, and read through the constant cache. Its 4 KiB hold kAdamWRanges ranges, so that
+// GPT-2's 148 parameters take four launches. A table in device memory would need only one launch.
+// But each launch, and each replay of a recorded step, would need a copy from page-locked memory,
+// which would have to live until the copy is done.
 
 #ifndef ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_
 #define ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_
@@ -37,20 +37,20 @@ struct AdamWRange {
   int64_t first_element = 0;
   const AdamWCoefficients* on_device = nullptr;  // or null: coefficients[set] of the table
   int32_t set = 0;
-  // Elements may be loaded in packs of four from every multiple of four on, and draws come in pairs
-  // from there.
+  // True if packs of four elements are aligned at every multiple of four, and pairs of draws begin
+  // there.
   bool packed = false;
 };
 
-// Sets of scalars that come from the host. The optimizer's lie on the device; who calls with
-// scalars has one set for parameters that decay and one for the rest.
+// Number of sets of scalars from the host in a table. The optimizer's scalars lie on the device.
+// Other callers usually have one set for parameters that decay, and one for the others.
 inline constexpr int kAdamWSets = 4;
 inline constexpr int kAdamWRanges =
     static_cast<int>((kKernelParameterBytes - kAdamWSets * sizeof(AdamWCoefficients) -
                       sizeof(const float*) - sizeof(int64_t)) /
                      sizeof(AdamWRange));
 
-// What a launch is told.
+// The parameter of a launch.
 struct AdamWTable {
   AdamWCoefficients coefficients[kAdamWSets] = {};
   const float* grad_factor = nullptr;
@@ -60,9 +60,9 @@ struct AdamWTable {
 };
 static_assert(sizeof(AdamWTable) <= kKernelParameterBytes);
 
-// Elements of a range that a thread block takes at a time, the range's last ones excepted: four for
-// a thread, whose loads together hide the memory's latency (more cost registers), and as many
-// warps' blocks of 8-bit moments.
+// Number of elements of a range that a thread block takes at a time, except at the range's end:
+// four for a thread, whose loads together hide the memory's latency (more would cost registers).
+// With 8-bit moments it is one block for each warp.
 inline constexpr int kAdamWWidth = 4;
 inline constexpr int64_t kAdamWTile = int64_t{kMapThreads} * kAdamWWidth;
 
@@ -74,8 +74,8 @@ struct AdamWLaunch {
   AdamWTable table;
 };
 
-// Every call in the first launch of its types and grad_factor that has room for it; empty ones in
-// none. Calls must not depend on one another's results, as the ranges of a step do not.
+// Puts every call into the first launch of its types and grad_factor that has room for it, and
+// drops empty calls. Calls must not depend on one another's results.
 std::vector<AdamWLaunch> PlanAdamW(absl::Span<const AdamWRangeCall> calls);
 
 }  // namespace zeroth::cuda

@@ -130,7 +130,7 @@ TEST(AdamWPlanTest, PacksNeedEveryArrayAlignedAndWholePairsOfDraws) {
   EXPECT_FALSE(packed(call));
 }
 
-// What a launch does with its row `i`.
+// Returns the work of a launch on its row `i`.
 AdamWRangeCall CallOf(const AdamWLaunch& launch, int i) {
   const AdamWRange& range = launch.table.ranges[i];
   AdamWRangeCall call;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A call of many ranges against a call for each of them, which AdamWSuite and
+// One call with many ranges, compared with a call for each of them, which AdamWSuite and
 // LowPrecisionAdamWSuite hold against the references.
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace zeroth::testing {
 
-// Where a range lies in tensors that it shares with others, and what it is updated with.
+// The place of a range in tensors that it shares with others, and the scalars of its update.
 struct AdamWPiece {
   int64_t begin = 0;
   int64_t count = 0;

@@ -143,8 +143,8 @@ TEST_P(AdamWSuite, AFactorThatIsNoNumberChangesNothing) {
   for (const Tensor& tensor : {args.param, args.m, args.v}) EXPECT_EQ(Download(tensor), values);
 }
 
-// What is read from the device's memory when the step runs does what the host's scalars do, to the
-// last bit, and nothing else counts.
+// Scalars that are read from device memory when the step runs have the effect of the host's
+// scalars, to the last bit, and nothing else counts.
 TEST_P(AdamWSuite, CoefficientsOnTheDeviceAreTheScalars) {
   for (int i = 0; i < 12; ++i) {
     const int64_t count = RandomSize(0, 300);

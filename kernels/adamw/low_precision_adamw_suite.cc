@@ -38,7 +38,7 @@ std::vector<float> RoundToBFloat16(const std::vector<float>& values,
   return rounded;
 }
 
-// What an fp32 step has left, stored as `types` say, each element by its own draws.
+// Stores the result of an fp32 step in the given types, each element rounded by its own draws.
 void RoundBy(const Types& types, const std::vector<RoundingBits>& draws, State& state) {
   std::vector<uint16_t> m, v, param;
   for (const RoundingBits& bits : draws) {
@@ -106,7 +106,7 @@ TEST_P(LowPrecisionAdamWSuite, StartsFromZeroMoments) {
   }
 }
 
-// A parameter that is cut over ranks, wherever blocks allow it.
+// A parameter that is sharded over ranks, at any place where a block begins.
 TEST_P(LowPrecisionAdamWSuite, CutsDoNotShow) {
   for (const Types& types : AllAdamWTypes()) {
     SCOPED_TRACE(types.ToString());
@@ -239,7 +239,7 @@ TEST_P(LowPrecisionAdamWSuite, CoefficientsOnTheDeviceBringTheDraws) {
   EXPECT_NE(Step(types, start, next).m, Step(types, start, scalars).m);
 }
 
-// A moment that is not finite spoils its block for the next step to see, and no other block.
+// A moment that is not finite makes its block NaN, which the next step sees, and no other block.
 TEST_P(LowPrecisionAdamWSuite, WhatIsNotFiniteShowsInItsBlock) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 3e38f}) {

@@ -48,8 +48,8 @@ __device__ __forceinline__ PairDraws DrawPair(const RoundingKey& key, uint64_t s
   return {{c0, c1}, {c2, c3}};
 }
 
-// The T that `x` is rounded to, as a float; the lower half of `draw` decides which way. fp32 is
-// not. Without a branch, round which packs would be stored element by element.
+// Returns `x` rounded to T, as a float. The lower half of `draw` decides the direction. fp32 is not
+// rounded. There is no branch, because the compiler would store packs element by element around it.
 template <typename T>
 __device__ __forceinline__ float RoundBy(float x, uint32_t draw) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
@@ -78,7 +78,7 @@ __device__ __forceinline__ float DecodeMoment(uint8_t code, float scale) {
   return __fmul_rn(__uint_as_float(__float_as_uint(value) | sign), scale);
 }
 
-// Of a block whose magnitudes, as bits of floats, have this maximum.
+// Returns the scale of a block. `largest` is the maximum of its magnitudes, as bits of floats.
 template <typename Code>
 __device__ __forceinline__ float MomentScale(uint32_t largest) {
   const int exponent = static_cast<int>((largest + ((1u << Code::kDroppedBits) - 1)) >> 23);

@@ -50,7 +50,7 @@ HWY_INLINE hn::Vec<D> DecodeMoments(D d, const uint8_t* from, float scale) {
   return hn::Mul(value, hn::Set(d, scale));
 }
 
-// Of a block whose magnitudes, as bits of floats, have this maximum.
+// Returns the scale of a block. `largest` is the maximum of its magnitudes, as bits of floats.
 template <class Code>
 HWY_INLINE float MomentScale(int32_t largest) {
   const int exponent =

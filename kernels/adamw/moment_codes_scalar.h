@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The codes of moment_codes.h one element at a time on the host, for those who convert a stored
-// state and have no kernels of a device at hand. Rounds to nearest, where the optimizer rounds by
-// draws.
+// The codes of moment_codes.h for single elements on the host, to convert a stored state without a
+// device's kernels. Rounds to nearest, while the optimizer rounds stochastically.
 
 #ifndef ZEROTH_KERNELS_ADAMW_MOMENT_CODES_SCALAR_H_
 #define ZEROTH_KERNELS_ADAMW_MOMENT_CODES_SCALAR_H_
@@ -30,7 +29,7 @@ float DecodeMoment(uint8_t code, float scale) {
   return (Code::kSigned && code >= 0x80 ? -value : value) * scale;
 }
 
-// The scale of a block of these values: a power of two; NaN if one is not finite or too large.
+// Returns the scale of a block: a power of two, or NaN if a value is not finite or too large.
 template <class Code>
 float MomentScaleOf(absl::Span<const float> block) {
   uint32_t largest = 0;
@@ -44,8 +43,9 @@ float MomentScaleOf(absl::Span<const float> block) {
   return std::bit_cast<float>(std::max(exponent, static_cast<uint32_t>(Code::kLeastScale)) << 23);
 }
 
-// The code whose value under `scale`, that of its block, is nearest. Of a second moment above zero
-// never zero: it divides. Any code under NaN.
+// Returns the code whose value is nearest, given the scale of its block. A second moment above zero
+// never gets the code of zero, because it is a divisor. If the scale is NaN, any code may be
+// returned.
 template <class Code>
 uint8_t EncodeMoment(float value, float scale) {
   if (std::isnan(scale)) return 0;

@@ -23,7 +23,7 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of each lane's element.
+// The draws of each lane's element.
 template <class V>
 struct DrawVectors {
   V moments;  // lower half: first moment; upper half: second
@@ -32,7 +32,7 @@ struct DrawVectors {
 
 #if HWY_TARGET == HWY_SCALAR
 
-// Of element `first`. One lane cannot hold two words.
+// Returns the draws of element `first`. One lane cannot hold two words.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first) {
   const RoundingBits bits = RoundingBitsOf(key, stream, first);
@@ -42,9 +42,9 @@ HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int
 
 #else
 
-// Of elements [first, first + lanes) of a stream; `first` is even. A 64-bit lane makes the Philox
-// block of two neighbours; of its words only the lower halves of lanes count, and products leave
-// something in the upper ones.
+// Returns the draws of elements [first, first + lanes) of a stream; `first` is even. A 64-bit lane
+// computes the Philox block of two neighbours. Only the lower halves of lanes are words; products
+// leave other bits in the upper halves.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int64_t first) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53u;
@@ -82,7 +82,7 @@ HWY_INLINE DrawVectors<V> Draw(D d, const RoundingKey& key, uint64_t stream, int
 
 #endif  // HWY_SCALAR
 
-// The lower halves of `draws` decide which way v's lanes are rounded. fp32 is not rounded.
+// Rounds v and stores it. The lower halves of `draws` decide the direction. fp32 is not rounded.
 template <class D>
 HWY_INLINE void StoreRounded(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>>, float* to) {
   hn::StoreU(v, d, to);
@@ -97,7 +97,7 @@ HWY_INLINE void StoreRounded(D, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>> d
   const auto bits = hn::BitCast(d32, v);
   const auto rounded =
       hn::ShiftRight<16>(hn::Add(bits, hn::And(draws, hn::Set(d32, uint32_t{0xffffu}))));
-  // A carry could take a NaN's payload into the sign: truncate and make it quiet.
+  // A carry could move a NaN's payload into the sign, so a NaN is truncated and made quiet.
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, uint32_t{0x40u}));
   const auto half = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), quiet, rounded);
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, half)), d16, reinterpret_cast<uint16_t*>(to));

@@ -7,7 +7,8 @@
 namespace zeroth {
 namespace {
 
-// A window that hides nothing is none, so that whoever has no windows computes it.
+// Removes a window that hides nothing, so that implementations without windows can compute the
+// call.
 AttentionShape WithoutIdleWindow(AttentionShape shape) {
   if (shape.window >= shape.seq) shape.window = 0;
   return shape;

@@ -1,8 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Causal grouped-query attention, tile by tile, so that no [seq, seq] tensor exists (Dao et al.,
-// "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Of the tiles that a window or the
-// beginning of a document hides as a whole none is read.
+// Causal grouped-query attention, computed in tiles so that no [seq, seq] tensor exists (Dao et
+// al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Tiles that a window or the beginning
+// of a document hides entirely are not read. Sums have a fixed order, so that both passes are
+// deterministic.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_H_
@@ -22,48 +23,47 @@
 
 namespace zeroth {
 
-// Causal softmax(q k^T / sqrt(head_dim)) v, tile by tile with a running maximum (Dao et al.,
-// "FlashAttention", 2022): no [seq, seq] tensor exists.
+// out = causal softmax(q k^T / sqrt(head_dim)) v, for each head.
 struct AttentionArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
-  // Of documents that are packed into sequences, [batch, seq], int32: where in the sequence the
-  // document of each token begins (DocumentStarts). Tokens attend within their document only.
-  // Undefined: each sequence is one document.
+  // For documents that are packed into sequences: [batch, seq], int32, where in the sequence the
+  // document of each token begins (DocumentStarts). Tokens then attend within their document only.
+  // Undefined if each sequence is one document.
   Tensor starts;
   Tensor out;  // [batch, seq, heads * head_dim]
-  Tensor lse;  // [batch, heads, seq], fp32: log of each row's sum of exponentials, for backward;
-               // undefined if unwanted
+  Tensor lse;  // [batch, heads, seq], fp32: the log of each row's sum of exponentials, for
+               // backward; may be undefined
 };
 
 struct AttentionBackwardArgs {
   AttentionShape shape;
   Tensor dout;    // [batch, seq, heads * head_dim]
   Tensor qkv;     // [batch, seq, packed_dim]
-  Tensor starts;  // as forward had it
+  Tensor starts;  // as in forward
   Tensor out;     // [batch, seq, heads * head_dim]
   Tensor lse;     // [batch, heads, seq]
   Tensor dqkv;    // [batch, seq, packed_dim], overwritten
 };
 
-// AttentionArgs::starts from a number for each token of `sequences` sequences, which changes where
-// another document begins; the numbers count for nothing else.
+// Returns AttentionArgs::starts for `sequences` sequences. `ids` has a number for each token, which
+// changes where another document begins; its value has no other meaning.
 std::vector<int32_t> DocumentStarts(absl::Span<const int32_t> ids, int64_t sequences);
 
 namespace kernels {
 
 absl::Status Attention(Kernels& kernels, const AttentionArgs& args);
-// Scores are computed again from qkv and lse, so that forward keeps nothing else.
+// Recomputes the scores from qkv and lse, so that forward need not keep them.
 absl::Status AttentionBackward(Kernels& kernels, const AttentionBackwardArgs& args);
-// In words, for people: what would compute attention of this shape and type, forward and backward,
-// and why not cuDNN where it does not; empty where there is one way only. Unimplemented if
-// KernelOptions::attention asks for what there is not.
+// Describes in words which implementation would compute attention of this shape and type, forward
+// and backward, and why cuDNN would not. Empty if the device has only one. Unimplemented if the
+// device lacks the one that KernelOptions::attention asks for.
 absl::StatusOr<std::string> DescribeAttention(Kernels& kernels, const AttentionShape& shape,
                                               DType dtype, bool packed_documents = false);
 
 }  // namespace kernels
 
-// What devices compute. Empty shapes are legal.
+// The checked arguments. Shapes may be empty.
 struct AttentionCall {
   AttentionShape shape;
   DType dtype = DType::kFloat32;  // of qkv and out
@@ -82,7 +82,7 @@ struct AttentionBackwardCall {
   const float* lse = nullptr;
   void* dqkv = nullptr;  // all of it is overwritten
 };
-// Of devices that have a choice.
+// Only devices with several implementations register this.
 struct DescribeAttentionCall {
   AttentionShape shape;
   DType dtype = DType::kFloat32;

@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// delta[r] = dout[r] . out[r], both with rows `stride` apart.
+// delta[r] = dout[r] . out[r]. The rows of both are `stride` elements apart.
 template <typename T>
 void RowDots(const T* dout, const T* out, int64_t stride, int64_t rows, int64_t dim, float* delta) {
   const hn::ScalableTag<float> d;
@@ -41,8 +41,8 @@ void RowDots(const T* dout, const T* out, int64_t stride, int64_t rows, int64_t 
   }
 }
 
-// p: scores in, probabilities out. ds: gradients of the probabilities in, of the scores out.
-// Entries from `valid` on become zeros, up to kKeyTile.
+// Replaces the scores in `p` with probabilities, and the gradients of probabilities in `ds` with
+// those of scores. Entries in [valid, kKeyTile) become zeros.
 template <class D>
 HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta,
                                    float* HWY_RESTRICT p, float* HWY_RESTRICT ds) {
@@ -67,8 +67,8 @@ HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta,
   }
 }
 
-// The tile of keys [key, key + keys) against query rows [begin, begin + rows): adds to dq, dk and
-// dv of those rows.
+// Processes the tile of keys [key, key + keys) and query rows [begin, begin + rows): adds to their
+// dq, dk and dv.
 void BackwardTile(const AttentionLayout& layout, const FirstKeys& first_keys,
                   const BackwardScratch& at, int64_t key, int64_t keys, int64_t begin, int64_t rows,
                   const float* lse) {
@@ -101,7 +101,7 @@ void BackwardTile(const AttentionLayout& layout, const FirstKeys& first_keys,
   for (int64_t c = 0; c < keys; c += kMicroRows) {
     const int64_t count = std::min<int64_t>(kMicroRows, keys - c);
     const int64_t first =
-        std::max<int64_t>(0, key + c - begin);  // earlier rows do not see these keys
+        std::max<int64_t>(0, key + c - begin);  // earlier rows see none of these keys
     if (first >= rows) break;
     MicroGemm(d, count, {at.p + first * kKeyTile + c, 1, kKeyTile},
               at.dout + (begin + first) * width, width, rows - first, kAdd,
@@ -111,8 +111,8 @@ void BackwardTile(const AttentionLayout& layout, const FirstKeys& first_keys,
   }
 }
 
-// Every query head that reads key head `kv`, in order, so that their sums into dk and dv have one
-// order.
+// Processes all query heads that read key head `kv`, in order, so that the sums in dk and dv have a
+// fixed order.
 template <typename T>
 void BackwardGroup(const AttentionBackwardCall& call, int64_t batch, int64_t kv, float* scratch) {
   const AttentionShape& shape = call.shape;

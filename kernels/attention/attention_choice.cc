@@ -2,27 +2,118 @@
 
 #include "zeroth/kernels/attention/attention_choice.h"
 
-#include <cstdint>
-#include <utility>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/attention/attention_arguments.h"
 
 namespace zeroth::cuda {
+namespace {
 
-absl::StatusOr<size_t> AttentionChoice::Ask(const CudnnAttentionKey& key) {
+CudnnAttentionKey WithBatch(CudnnAttentionKey key, int64_t batch) {
+  key.shape.batch = batch;
+  return key;
+}
+
+// `kv_heads` key heads of one sequence, and the query heads that read them.
+CudnnAttentionKey SomeHeads(CudnnAttentionKey key, int64_t kv_heads) {
+  key.shape.batch = 1;
+  key.shape.heads = key.shape.heads / key.shape.kv_heads * kv_heads;
+  key.shape.kv_heads = kv_heads;
+  return key;
+}
+
+// The largest divisor of `kv_heads` for which so many of a sequence's `bytes` of workspace fit into
+// the limit; 0 if the share of one head does not.
+int64_t HeadsThatFit(int64_t kv_heads, size_t bytes) {
+  int64_t some = kv_heads;
+  while (some > 0 && (kv_heads % some != 0 ||
+                      bytes / static_cast<size_t>(kv_heads) * static_cast<size_t>(some) >
+                          AttentionChoice::kMostWorkspaceBytes)) {
+    --some;
+  }
+  return some;
+}
+
+// Moves the addresses on by `sequences` sequences. Arrays that a pass does not have stay null.
+CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttentionPointers& from,
+                                int64_t sequences) {
+  const AttentionShape& shape = key.shape;
+  const int64_t tokens = sequences * shape.seq;
+  const auto element = static_cast<int64_t>(SizeOf(key.dtype));
+  const int64_t packed = tokens * shape.packed_dim() * element;
+  const int64_t out = tokens * shape.heads * shape.head_dim * element;
+  const auto advance = [](auto* pointer, int64_t bytes) {
+    return pointer == nullptr ? nullptr : pointer + bytes;
+  };
+  CudnnAttentionPointers to;
+  to.qkv = advance(static_cast<const char*>(from.qkv), packed);
+  to.out = advance(static_cast<char*>(from.out), out);
+  to.lse = advance(from.lse, tokens * shape.heads);
+  to.dout = advance(static_cast<const char*>(from.dout), out);
+  to.dqkv = advance(static_cast<char*>(from.dqkv), packed);
+  return to;
+}
+
+}  // namespace
+
+AttentionChoice::Made AttentionChoice::Make(const CudnnAttentionKey& key) {
+  Parts parts;
+  parts.sequences = key.shape.batch;
+  parts.kv_heads = key.shape.kv_heads;
+  ZEROTH_ASSIGN_OR_RETURN(parts.plan, cudnn_->MakePlan(key));
+  const size_t whole = parts.plan->workspace_bytes();
+  if (whole > kMostWorkspaceBytes) {
+    // The workspace is proportional to the batch.
+    const size_t each = (whole + key.shape.batch - 1) / key.shape.batch;
+    parts.sequences = std::max<int64_t>(static_cast<int64_t>(kMostWorkspaceBytes / each), 1);
+    parts.kv_heads = HeadsThatFit(key.shape.kv_heads, each);
+    if (parts.kv_heads == 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("cuDNN: attention over ", key.shape.seq, " tokens in ", key.shape.heads,
+                       " heads needs ", each / static_cast<size_t>(key.shape.kv_heads) >> 20,
+                       " MiB of workspace for one of a sequence's ", key.shape.kv_heads,
+                       " heads of keys, expected at most ", kMostWorkspaceBytes >> 20));
+    }
+    const bool some_heads = parts.kv_heads < key.shape.kv_heads;
+    ZEROTH_ASSIGN_OR_RETURN(parts.plan,
+                            cudnn_->MakePlan(some_heads ? SomeHeads(key, parts.kv_heads)
+                                                        : WithBatch(key, parts.sequences)));
+    if (const int64_t rest = key.shape.batch % parts.sequences; rest != 0) {
+      ZEROTH_ASSIGN_OR_RETURN(parts.rest, cudnn_->MakePlan(WithBatch(key, rest)));
+    }
+  }
+  parts.workspace_bytes =
+      std::max(parts.plan->workspace_bytes(),
+               parts.rest == nullptr ? size_t{0} : parts.rest->workspace_bytes());
+  return parts;
+}
+
+absl::StatusOr<const AttentionChoice::Parts*> AttentionChoice::Find(const CudnnAttentionKey& key) {
   // Before the library is loaded, which takes a while.
   ZEROTH_RETURN_IF_ERROR(CheckCudnnKey(key));
-  if (!made_) {
-    absl::StatusOr<std::unique_ptr<Cudnn>> made = make_cudnn_();
-    made_ = true;
-    no_cudnn_ = made.status();
-    if (made.ok()) cudnn_ = std::make_unique<CudnnAttention>(*std::move(made));
+  if (!asked_) {
+    asked_ = true;
+    absl::StatusOr<std::unique_ptr<Cudnn>> cudnn = make_cudnn_();
+    no_cudnn_ = cudnn.status();
+    if (cudnn.ok()) cudnn_ = *std::move(cudnn);
   }
   ZEROTH_RETURN_IF_ERROR(no_cudnn_);
-  return cudnn_->WorkspaceBytes(key);
+  const auto found = made_.find(key);
+  if (found != made_.end()) {
+    recent_.splice(recent_.begin(), recent_, found->second);
+  } else {
+    recent_.emplace_front(key, Make(key));
+    made_[key] = recent_.begin();
+    if (recent_.size() > kMostKeys) {
+      made_.erase(recent_.back().first);
+      recent_.pop_back();
+    }
+  }
+  const Made& made = recent_.front().second;
+  ZEROTH_RETURN_IF_ERROR(made.status());
+  return &*made;
 }
 
 absl::StatusOr<std::optional<size_t>> AttentionChoice::CudnnWorkspace(
@@ -34,18 +125,28 @@ absl::StatusOr<std::optional<size_t>> AttentionChoice::CudnnWorkspace(
         "cuDNN: attention on memory that is not aligned to 16 bytes, which it needs; expected "
         "other memory, or attention = auto or flash");
   }
-  const absl::StatusOr<size_t> workspace = Ask(key);
-  if (workspace.ok()) return *workspace;
-  if (wanted_ == AttentionBackend::kAuto && absl::IsUnimplemented(workspace.status())) {
+  const absl::StatusOr<const Parts*> parts = Find(key);
+  if (parts.ok()) return (*parts)->workspace_bytes;
+  if (wanted_ == AttentionBackend::kAuto && absl::IsUnimplemented(parts.status())) {
     return std::nullopt;
   }
-  return workspace.status();
+  return parts.status();
 }
 
 absl::Status AttentionChoice::EnqueueCudnn(const CudnnAttentionKey& key,
                                            const CudnnAttentionPointers& pointers,
                                            void* workspace) {
-  return cudnn_->Enqueue(key, pointers, workspace);
+  ZEROTH_ASSIGN_OR_RETURN(const Parts* parts, Find(key));
+  int64_t done = 0;
+  for (; done + parts->sequences <= key.shape.batch; done += parts->sequences) {
+    CudnnAttentionPointers part = Advanced(key, pointers, done);
+    for (; part.first_kv_head < key.shape.kv_heads; part.first_kv_head += parts->kv_heads) {
+      part.first_head = part.first_kv_head * (key.shape.heads / key.shape.kv_heads);
+      ZEROTH_RETURN_IF_ERROR(parts->plan->Enqueue(part, workspace));
+    }
+  }
+  if (parts->rest == nullptr) return absl::OkStatus();
+  return parts->rest->Enqueue(Advanced(key, pointers, done), workspace);
 }
 
 absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shape, DType dtype,
@@ -54,20 +155,20 @@ absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shap
   if (wanted_ == AttentionBackend::kFlash) return kOwn;
   const CudnnAttentionKey forward_key = {shape, dtype, AttentionPass::kForward, packed_documents};
   const CudnnAttentionKey backward_key = {shape, dtype, AttentionPass::kBackward, packed_documents};
-  const absl::StatusOr<size_t> forward = Ask(forward_key);
-  const absl::StatusOr<size_t> backward = forward.ok() ? Ask(backward_key) : forward;
+  const absl::StatusOr<const Parts*> forward = Find(forward_key);
+  const absl::StatusOr<const Parts*> backward = forward.ok() ? Find(backward_key) : forward;
   for (const absl::Status& status : {forward.status(), backward.status()}) {
     if (!status.ok() && (wanted_ == AttentionBackend::kCudnn || !absl::IsUnimplemented(status))) {
       return status;
     }
   }
   if (!forward.ok()) return absl::StrCat(kOwn, " (", forward.status().message(), ")");
-  const std::string library = absl::StrCat("cuDNN ", cudnn_->cudnn().version());
+  const std::string library = absl::StrCat("cuDNN ", cudnn_->version());
   if (!backward.ok()) {
     return absl::StrCat(library, " forward, ", kOwn, " backward (", backward.status().message(),
                         ")");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const CudnnAttention::Part part, cudnn_->PartAtOnce(backward_key));
+  const Parts& part = **backward;
   if (part.kv_heads < shape.kv_heads) {
     return absl::StrCat(library, ", backward of ", part.kv_heads, " of ", shape.kv_heads,
                         " heads of keys at a time");

@@ -1,17 +1,24 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which kernels compute attention: cuDNN's or our own.
+// Decides whether cuDNN or our own kernels compute attention, and runs cuDNN in bounded memory.
+//
+// On Hopper the library's deterministic backward keeps the gradients of all scores, [batch, heads,
+// seq, seq], in its workspace. If the workspace of a whole batch would pass a limit, the batch is
+// computed in parts: as many sequences at a time as fit, or some heads of one sequence at a time.
+// If not even one key head fits, our own kernels compute the call.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_CHOICE_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_CHOICE_H_
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,40 +26,69 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/attention/cudnn.h"
-#include "zeroth/kernels/attention/cudnn_attention.h"
 
 namespace zeroth::cuda {
 
-// One stream's. The choice depends on shape, type, device and library alone, so that the same call
-// is computed the same way under every strategy. Not thread-safe.
+// True if every address is a multiple of 16 bytes, as asynchronous copies and cuDNN require.
+template <typename... Pointers>
+bool AreAligned(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// The choice and cuDNN's plans for one stream. The choice depends on shape, type, device and
+// library alone, so that every strategy computes the same call in the same way. Not thread-safe.
 class AttentionChoice {
  public:
   using MakeCudnn = std::function<absl::StatusOr<std::unique_ptr<Cudnn>>()>;
 
-  // `make_cudnn` is called at the first call that cuDNN might compute.
+  // The most workspace that cuDNN gets for one call. At 2 bytes a score it holds 26 sequences of
+  // gpt2_124m, one of 4096 tokens in 16 heads, or 8192 tokens in 4 heads.
+  static constexpr size_t kMostWorkspaceBytes = size_t{640} << 20;
+  // Plans are kept for so many keys; the key that was used least recently is dropped first.
+  static constexpr size_t kMostKeys = 64;
+
+  // Calls `make_cudnn` once, at the first call that cuDNN might compute.
   AttentionChoice(AttentionBackend wanted, MakeCudnn make_cudnn)
       : wanted_(wanted), make_cudnn_(std::move(make_cudnn)) {}
 
-  // The workspace that cuDNN computes the call in, or nothing if our own kernels do. Unimplemented
-  // if cuDNN was asked for by name and cannot.
+  // Returns the size of the workspace in which cuDNN computes the call, at most
+  // kMostWorkspaceBytes, or nothing if our own kernels compute it. Unimplemented says why cuDNN
+  // cannot, if it was asked for by name.
   absl::StatusOr<std::optional<size_t>> CudnnWorkspace(const CudnnAttentionKey& key,
                                                        const CudnnAttentionPointers& pointers);
-  // Of a call that CudnnWorkspace gave a workspace for.
+  // Enqueues a call for which CudnnWorkspace has returned a size. `workspace` has that many bytes
+  // until the stream has passed the call.
   absl::Status EnqueueCudnn(const CudnnAttentionKey& key, const CudnnAttentionPointers& pointers,
                             void* workspace);
-  // kernels::DescribeAttention.
+  // Implements kernels::DescribeAttention.
   absl::StatusOr<std::string> Describe(const AttentionShape& shape, DType dtype,
                                        bool packed_documents = false);
 
  private:
-  // OK if cuDNN computes it; Unimplemented says why it does not.
-  absl::StatusOr<size_t> Ask(const CudnnAttentionKey& key);
+  // How cuDNN computes the calls of one key.
+  struct Parts {
+    int64_t sequences = 0;  // of `plan`
+    int64_t kv_heads = 0;   // of `plan`; divides the call's
+    std::unique_ptr<CudnnAttentionPlan> plan;
+    std::unique_ptr<CudnnAttentionPlan> rest;  // null if `sequences` divides the batch
+    size_t workspace_bytes = 0;
+  };
+  using Made = absl::StatusOr<Parts>;
+  // The most recently used key comes first.
+  using Recent = std::list<std::pair<CudnnAttentionKey, Made>>;
+
+  // Returns the parts of a call that cuDNN computes. Unimplemented says why it does not; that
+  // answer is kept too.
+  absl::StatusOr<const Parts*> Find(const CudnnAttentionKey& key);
+  Made Make(const CudnnAttentionKey& key);
 
   const AttentionBackend wanted_;
   const MakeCudnn make_cudnn_;
-  bool made_ = false;
-  std::unique_ptr<CudnnAttention> cudnn_;  // null if there is none, for the reason in no_cudnn_
+  bool asked_ = false;            // make_cudnn_ has been called
+  std::unique_ptr<Cudnn> cudnn_;  // null if there is none, for the reason in no_cudnn_
   absl::Status no_cudnn_;
+  Recent recent_;
+  std::map<CudnnAttentionKey, Recent::iterator> made_;
 };
 
 }  // namespace zeroth::cuda

@@ -23,12 +23,11 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/attention/cudnn.h"
-#include "zeroth/kernels/attention/cudnn_attention.h"
 
 namespace zeroth::cuda {
 namespace {
 
-// What has been asked of a library, and what it answers.
+// Records the requests to a library, and holds its answers.
 struct Library {
   size_t backward_bytes_of_score = 2;
   absl::Status backward;
@@ -251,7 +250,7 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
     const auto workspace = choice.CudnnWorkspace(key, pointers);
     ASSERT_TRUE(workspace.ok()) << workspace.status();
     if (!workspace->has_value()) continue;  // one head is too long
-    EXPECT_LE(**workspace, CudnnAttention::kMostWorkspaceBytes);
+    EXPECT_LE(**workspace, AttentionChoice::kMostWorkspaceBytes);
     ASSERT_EQ(choice.EnqueueCudnn(key, pointers, nullptr), absl::OkStatus());
     int64_t sequence = 0;
     int64_t kv_head = 0;
@@ -297,15 +296,15 @@ TEST(AttentionChoiceTest, PlansAreForgottenInOrder) {
     shape.seq = seq;
     ASSERT_TRUE(choice.CudnnWorkspace(Key(shape, AttentionPass::kForward), {}).ok());
   };
-  const auto most = static_cast<int64_t>(CudnnAttention::kMostKeys);
+  const auto most = static_cast<int64_t>(AttentionChoice::kMostKeys);
   for (int64_t seq = 1; seq <= most; ++seq) ask(seq);
   ask(1);         // the oldest becomes the latest
   ask(most + 1);  // and 2 goes
-  EXPECT_EQ(library.planned.size(), CudnnAttention::kMostKeys + 1);
+  EXPECT_EQ(library.planned.size(), AttentionChoice::kMostKeys + 1);
   ask(1);
-  EXPECT_EQ(library.planned.size(), CudnnAttention::kMostKeys + 1);
+  EXPECT_EQ(library.planned.size(), AttentionChoice::kMostKeys + 1);
   ask(2);
-  EXPECT_EQ(library.planned.size(), CudnnAttention::kMostKeys + 2);
+  EXPECT_EQ(library.planned.size(), AttentionChoice::kMostKeys + 2);
 }
 
 }  // namespace

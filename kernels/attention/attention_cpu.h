@@ -12,12 +12,12 @@
 
 namespace zeroth::cpu {
 
-// InvalidArgument, naming the place, for starts that are none: they are read where nobody checks
-// them any more.
+// Checks the values of `starts`, since the inner loops do not. InvalidArgument names the first
+// invalid token.
 absl::Status CheckStarts(const AttentionShape& shape, const int32_t* starts);
 
-// Both fail only when the workspace is refused, or for starts that are none. The result does not
-// depend on the number of threads.
+// Both fail only if the workspace cannot be allocated, or if `starts` are invalid. The result does
+// not depend on the number of threads.
 absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace);
 absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace);
 

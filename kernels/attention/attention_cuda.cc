@@ -17,7 +17,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// Between the arrays of one scratch buffer.
+// Alignment of the arrays in a scratch buffer.
 constexpr size_t kScratchAlignment = 256;
 
 AttentionChoice& ChoiceOf(CudaKernels& kernels) {
@@ -26,14 +26,15 @@ AttentionChoice& ChoiceOf(CudaKernels& kernels) {
   });
 }
 
-// Enqueues attention by cuDNN and returns true, or returns false if our own kernels compute it.
+// Enqueues attention by cuDNN and returns true, or returns false if our own kernels shall compute
+// it.
 absl::StatusOr<bool> AttendByCudnn(const CudnnAttentionKey& key, CudnnAttentionPointers pointers,
                                    CudaKernels& kernels) {
   AttentionChoice& choice = ChoiceOf(kernels);
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<size_t> workspace,
                           choice.CudnnWorkspace(key, pointers));
   if (!workspace.has_value()) return false;
-  // cuDNN's forward always has somewhere to write its statistics.
+  // cuDNN's forward always writes lse, so it needs memory for it even if the caller wants none.
   const AttentionShape& shape = key.shape;
   const size_t lse_bytes =
       pointers.lse != nullptr

@@ -9,8 +9,8 @@
 namespace zeroth::cuda {
 namespace {
 
-// A head's row is short, and rows lie back to back: eight lanes to each keep a warp's accesses
-// together.
+// A head's row is short, and rows are contiguous. With eight lanes for each row, a warp's accesses
+// are contiguous, too.
 constexpr int kLanesPerRow = 8;
 
 template <int N, typename T>

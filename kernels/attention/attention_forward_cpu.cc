@@ -27,16 +27,16 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// Running state of one query row: the softmax so far is exp(score - max) / (sum over lanes of
-// sums).
+// The running state of one query row. Its softmax so far is exp(score - max) / (the sum over the
+// lanes of `sums`).
 struct RowState {
   HWY_ALIGN float sums[kWidthMultiple];
   float max;
 };
 
-// Turns one row of scores into exponentials below the new running maximum; entries from `valid` on
-// become zeros, up to `vectors` whole vectors. Returns the factor by which what was accumulated
-// before shrinks.
+// Replaces one row of scores with exponentials relative to the new running maximum. Entries from
+// `valid` on become zeros, up to `vectors` whole vectors. Returns the factor by which earlier sums
+// must be multiplied.
 template <class D>
 HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int64_t vectors,
                             RowState& state) {
@@ -67,8 +67,7 @@ HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int6
   return hn::GetLane(shrink);
 }
 
-// Turns one row of scores of the keys from `key` on into exponentials, as SoftmaxRow does; the row
-// sees keys [first, end).
+// Does the same for a row that sees only keys [first, end); its scores begin with key `key`.
 template <class D>
 HWY_INLINE float MaskedSoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t key, int64_t first,
                                   int64_t end, int64_t seen, RowState& state) {
@@ -76,7 +75,7 @@ HWY_INLINE float MaskedSoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t key, 
   const int64_t vectors = (seen + lanes - 1) / lanes;
   const int64_t hidden = std::clamp<int64_t>(first - key, 0, kKeyTile);
   const int64_t valid = std::min(std::clamp<int64_t>(end - key, 0, kKeyTile), seen);
-  if (hidden >= valid) {  // there may be no maximum yet to compare with
+  if (hidden >= valid) {  // there may be no maximum yet
     std::fill_n(scores, vectors * lanes, 0.0f);
     return 1.0f;
   }
@@ -84,8 +83,8 @@ HWY_INLINE float MaskedSoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t key, 
   return SoftmaxRow(d, scores, valid, vectors, state);
 }
 
-// One block of query rows [begin, begin + rows) of one head against every key it may see. `q` and
-// `o` hold [kQueryTile, width]; `q` is scaled.
+// Computes query rows [begin, begin + rows) of one head against every key that they see. `q` and
+// `o` are [kQueryTile, width]; `q` is scaled.
 void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, int64_t begin,
                   int64_t rows, const float* q, const float* k_t, const float* v, float* o,
                   RowState* states) {
@@ -102,8 +101,7 @@ void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, in
     const float* v_tile = v + key * layout.width;
     for (int64_t r = 0; r < rows; r += kMicroRows) {
       const int64_t count = std::min<int64_t>(kMicroRows, rows - r);
-      const int64_t seen =
-          std::min(kKeyTile, begin + r + count - key);  // by the last of these rows
+      const int64_t seen = std::min(kKeyTile, begin + r + count - key);  // by the last of the rows
       if (seen <= 0 || first_keys.Of(begin + r) >= key + kKeyTile) continue;
       const int64_t vectors = (seen + lanes - 1) / lanes;
       MicroGemm(d, count, {q + r * layout.width, layout.width, 1}, k_tile, kKeyTile, layout.dim,
@@ -119,7 +117,7 @@ void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, in
   }
 }
 
-// `pack_keys` is false when `scratch` still holds this key head from the call before.
+// `pack_keys` is false if `scratch` still holds this key head from the previous call.
 template <typename T>
 void ForwardHead(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
                  float* scratch) {
@@ -201,7 +199,7 @@ absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace) {
   team.Run([&](int thread, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t head = item % shape.heads;
-      // Neighbouring heads of one group share what is packed.
+      // Neighbouring heads of a group share the packed keys and values.
       const bool pack_keys = item == begin || head % group == 0;
       forward(call, item / shape.heads, head, pack_keys, scratch + thread * floats);
     }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The launches behind attention.h, one function for each kernel family; the plan must be of the
-// same path.
+// Launches of the attention kernels: one function for each kernel family, whose path must be that
+// of the plan.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_
@@ -17,20 +17,20 @@
 
 namespace zeroth::cuda {
 
-// Where heads lie in qkv and out, in elements.
+// The layout of heads in qkv and out, in elements.
 struct HeadLayout {
   int seq = 0;
   int heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  int64_t packed = 0;           // from token to token in qkv
-  int64_t out_token = 0;        // and in out
+  int64_t packed = 0;           // from one token to the next in qkv
+  int64_t out_token = 0;        // from one token to the next in out
   float scale = 0;              // of the scores
-  bool in_packs = false;        // every head's row can be read four elements at a time
+  bool in_packs = false;        // the rows of heads can be read four elements at a time
   int window = 0;               // of AttentionShape
   const int* starts = nullptr;  // of AttentionArgs, or null
 
-  // Whether anything but causality hides keys.
+  // Returns true if a window or documents hide keys.
   __host__ __device__ bool is_bounded() const { return window > 0 || starts != nullptr; }
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int64_t Query(int64_t batch, int head) const {
@@ -45,9 +45,9 @@ struct HeadLayout {
   __host__ __device__ int64_t Out(int64_t batch, int head) const {
     return batch * seq * out_token + int64_t{head} * head_dim;
   }
-  // The first key that a query sees. It never decreases from a query to the next, so that what a
-  // tile of queries sees begins where its first query's does. A query sees itself whatever `starts`
-  // hold; one beyond the sequence sees what the last one does.
+  // Returns the first key that a query sees. It never decreases from a query to the next, so that
+  // the first key of a tile of queries is that of its first query. A query sees itself whatever
+  // `starts` holds; a query beyond the sequence sees what the last one sees.
   __host__ __device__ int FirstKey(int64_t batch, int query) const {
     if (!is_bounded()) return 0;
     if (query >= seq) query = seq - 1;
@@ -56,15 +56,15 @@ struct HeadLayout {
     const int first = start > from ? start : from;
     return first < query ? first : query;
   }
-  // Of tiles of kStep queries from `query` on: where the first one begins that sees no key before
-  // `key`, or the sequence ends.
+  // Returns the begin of the first tile of kStep queries, from `query` on, that sees no key before
+  // `key`, or the end of the sequence.
   template <int kStep>
   __device__ __forceinline__ int EndOfQueries(int64_t batch, int query, int key) const {
     if (!is_bounded()) return seq;
     while (query < seq && FirstKey(batch, query) < key) query += kStep;
     return query < seq ? query : seq;
   }
-  // In lse and delta.
+  // Returns the offset of a head in lse and delta.
   __host__ __device__ int64_t Statistic(int64_t batch, int head) const {
     return (batch * heads + head) * seq;
   }
@@ -95,8 +95,8 @@ absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream);
 
-// delta[batch, heads, seq] = dout . out of each row of a head. `aligned`: dout and out are, to 16
-// bytes.
+// delta[batch, heads, seq] = dout . out of each row of a head. `aligned` tells that dout and out
+// are aligned to 16 bytes.
 absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dtype, bool aligned,
                                   const void* dout, const void* out, float* delta,
                                   cudaStream_t stream);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention cuts its work into tiles, where a thread's scratch holds them, and how threads
-// share heads. The same for every instruction set.
+// How attention on CPUs divides its work into tiles and among threads, and the layout of a thread's
+// scratch memory. The same for every instruction set.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_LAYOUT_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_LAYOUT_H_
@@ -16,12 +16,13 @@
 
 namespace zeroth::cpu {
 
-// 64 keys of a 64-wide head are 16 KiB: the key tile, the value tile and the scores of a few rows
-// share a first-level cache of 48 KiB. 64 is also a multiple of every vector length up to 512 bits.
+// 64 keys of a head of width 64 take 16 KiB, so that the key tile, the value tile and the scores of
+// a few rows fit into a first-level cache of 48 KiB. 64 is also a multiple of every vector length
+// up to 512 bits.
 inline constexpr int64_t kKeyTile = 64;
 inline constexpr int64_t kQueryTile = 64;
-// Widths are padded to the longest vector, so that inner loops have no tails and every row is
-// aligned.
+// Widths are padded to a multiple of the longest vector, so that inner loops have no tails and rows
+// are aligned.
 inline constexpr int64_t kWidthMultiple = 16;
 
 struct AttentionLayout {
@@ -35,7 +36,7 @@ struct AttentionLayout {
         values_begin((shape.heads + shape.kv_heads) * shape.head_dim),
         scale(1.0f / std::sqrt(static_cast<float>(shape.head_dim))) {}
 
-  // First column of a head in a packed row; a query head's is head * dim.
+  // Return the first column of a head in a packed row. A query head's is head * dim.
   int64_t KeyColumn(int64_t kv_head) const { return keys_begin + kv_head * dim; }
   int64_t ValueColumn(int64_t kv_head) const { return values_begin + kv_head * dim; }
 
@@ -49,9 +50,9 @@ struct AttentionLayout {
   float scale;
 };
 
-// The first key that a query sees, by the window and by where its document begins. It never
-// decreases from one query of a sequence to the next, so that what a tile of queries sees begins
-// where its first query's does.
+// The first key that each query sees, because of the window and of where its document begins. It
+// never decreases from a query to the next, so that the first key of a tile of queries is that of
+// its first query.
 class FirstKeys {
  public:
   FirstKeys(const AttentionShape& shape, const int32_t* starts, int64_t batch)
@@ -67,8 +68,8 @@ class FirstKeys {
   const int32_t* const starts_;
 };
 
-// One thread's scratch in forward. "_t" is transposed tile by tile: tile j is [width, kKeyTile] at
-// j * kKeyTile * width.
+// One thread's scratch memory in forward. Arrays named "_t" are transposed tile by tile: tile j is
+// [width, kKeyTile] at j * kKeyTile * width.
 struct ForwardScratch {
   ForwardScratch(const AttentionLayout& layout, float* base)
       : k_t(base),
@@ -85,10 +86,10 @@ struct ForwardScratch {
   float* v;     // [padded_seq, width]
   float* tile;  // [kKeyTile, width]
   float* q;     // [kQueryTile, width], times the scale
-  float* o;     // [kQueryTile, width], not yet divided by the row sums
+  float* o;     // [kQueryTile, width], before the division by the row sums
 };
 
-// One thread's scratch in backward: everything of one key head and one of its query heads,
+// One thread's scratch memory in backward: the arrays of one key head and one of its query heads,
 // [padded_seq, width] each.
 struct BackwardScratch {
   BackwardScratch(const AttentionLayout& layout, float* base)
@@ -116,7 +117,7 @@ struct BackwardScratch {
   float* dq;
   float* dk;
   float* dv;
-  float* p;      // [kQueryTile, kKeyTile]; also holds a [kKeyTile, width] tile while packing
+  float* p;      // [kQueryTile, kKeyTile]; holds a [kKeyTile, width] tile while packing
   float* ds;     // [kQueryTile, kKeyTile]
   float* delta;  // [padded_seq]: dout . out of each row
 
@@ -127,7 +128,8 @@ struct BackwardScratch {
   }
 };
 
-// The threads that share the heads of a batch: an even, contiguous cut, the same in every run.
+// Divides the heads of a batch among threads: evenly, contiguously, and in the same way in every
+// run.
 class AttentionTeam {
  public:
   AttentionTeam(const AttentionShape& shape, int64_t heads)
@@ -136,8 +138,8 @@ class AttentionTeam {
 
   int threads() const { return threads_; }
 
-  // body(thread, begin, end) on every thread: items [begin, end) are its own, an item being
-  // batch * heads + head.
+  // Calls body(thread, begin, end) on every thread. Its items are [begin, end); an item is batch *
+  // heads + head.
   template <typename Body>
   void Run(const Body& body) const {
     if (threads_ == 1) return body(0, int64_t{0}, items_);

@@ -1,9 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Of a tile of scores S = q k^T, with P the probabilities and dP = dout v^T:
+// For a tile of scores S = q k^T, with the probabilities P and dP = dout v^T:
 //   dS = P (dP - delta);  dv += P^T dout;  dk += dS^T q scale;  dq += dS k scale
-// The first kernel computes the transposes, so that a warp's accumulators are the operands of its
-// next product as they stand; the second computes them upright.
+// The first kernel, for dk and dv, computes the transposes of S and dP, so that a warp's
+// accumulators are the operands of its next product. The second kernel, for dq, computes S and dP
+// themselves.
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -13,7 +14,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// Shared memory of a block: what stays, and what passes in two stages.
+// A block's shared memory: the rows that stay, and the rows that pass in two stages.
 template <typename T, int kDim>
 struct BackwardShared {
   using Tile = MmaBackwardTile<kDim>;
@@ -25,13 +26,14 @@ struct BackwardShared {
         steps(rows + 2 * kRowElements),
         statistics(reinterpret_cast<float*>(steps + 2 * Tile::kStages * kStepElements)) {}
 
-  // [2][kRows, kDim]: keys and values, or queries and dout.
+  // [2][kRows, kDim]: keys and values in the first kernel, queries and dout in the second.
   __device__ __forceinline__ T* Rows(int which) const { return rows + which * kRowElements; }
-  // [kStages][2][kSteps, kDim]: the others of the four.
+  // [kStages][2][kSteps, kDim]: queries and dout in the first kernel, keys and values in the
+  // second.
   __device__ __forceinline__ T* Steps(int stage, int which) const {
     return steps + (2 * stage + which) * kStepElements;
   }
-  // [kStages][2][kSteps]: lse and delta of passing queries.
+  // [kStages][2][kSteps]: lse and delta of the passing queries.
   __device__ __forceinline__ float* Statistics(int stage, int which) const {
     return statistics + (2 * stage + which) * Tile::kSteps;
   }
@@ -48,14 +50,14 @@ struct Softened {
 };
 __device__ __forceinline__ Softened SoftmaxBackward(float score, float gradient, float scale,
                                                     float lse, float delta, bool visible) {
-  // What is hidden must not show even if it is not finite.
+  // A hidden score must have no effect even if it is not finite.
   if (!visible) return {0.0f, 0.0f};
   const float p = FastExp2(__fmaf_rn(score, scale, -lse));
   return {p, p * (gradient - delta)};
 }
 
-// Begins to copy queries from `first` on, and what belongs to them. Beyond the sequence everything
-// is zero, and with dout and delta all that comes of it.
+// Begins to copy queries from `first` on, with their dout, lse and delta. All of these are zero
+// beyond the sequence, so that such queries contribute nothing.
 template <typename T, int kDim>
 __device__ __forceinline__ void BeginQueries(const AttentionBackwardParams& params, int64_t batch,
                                              int head, int first, int stage,
@@ -76,8 +78,8 @@ __device__ __forceinline__ void BeginQueries(const AttentionBackwardParams& para
   CommitCopies();
 }
 
-// dk and dv: a block has kRows keys of one key head, and meets the queries of its group, head after
-// head.
+// Computes dk and dv. A block owns kRows keys of one key head, and loops over the queries of its
+// group, head after head.
 template <typename T, int kDim>
 __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackwardParams params) {
   using Tile = MmaBackwardTile<kDim>;
@@ -166,7 +168,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
       AddWeighted<T, kDim, kSteps>(p, dout, dv);
       AddWeighted<T, kDim, kSteps>(ds, queries, dk);
     }
-    __syncthreads();  // nobody reads this stage any more
+    __syncthreads();  // no warp reads this stage any more
     head = next_head;
     query = next_query;
   }
@@ -199,7 +201,7 @@ __device__ __forceinline__ void BeginKeys(const HeadLayout& at, const TileCopier
   CommitCopies();
 }
 
-// dq: a block has kRows queries of one head, and meets the keys that they see.
+// Computes dq. A block owns kRows queries of one head, and loops over the keys that they see.
 template <typename T, int kDim>
 __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackwardParams params) {
   using Tile = MmaBackwardTile<kDim>;

@@ -10,16 +10,16 @@
 namespace zeroth::cuda {
 namespace {
 
-// What a lane knows of its rows while keys pass by: the softmax so far is 2^((score - max) * scale)
-// / the sum over the row's four lanes of `sum`.
+// The running state of a lane's rows. The softmax so far is 2^((score - max) * scale) / (the sum
+// over the row's four lanes of `sum`).
 template <int kRowTiles>
 struct RowStates {
   float max[kRowTiles][2];
   float sum[kRowTiles][2];
 };
 
-// Hides keys that come after their query. The warp's first query is `query`, the tile's first key
-// `key`.
+// Hides keys that come after their query. `query` is the warp's first query, `key` the tile's first
+// key.
 template <int kRowTiles, int kTiles>
 __device__ __forceinline__ void MaskLaterKeys(float (&scores)[kRowTiles][kTiles][4], int query,
                                               int key) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void MaskLaterKeys(float (&scores)[kRowTiles][kTiles]
   }
 }
 
-// The same of keys that come before the first that their query sees.
+// Hides keys that come before the first key that their query sees.
 template <int kRowTiles, int kTiles>
 __device__ __forceinline__ void MaskEarlierKeys(const HeadLayout& at, int64_t batch,
                                                 float (&scores)[kRowTiles][kTiles][4], int query,
@@ -58,8 +58,8 @@ __device__ __forceinline__ void MaskEarlierKeys(const HeadLayout& at, int64_t ba
   }
 }
 
-// Turns scores into weights below the new maximum; what was added up under the old one shrinks.
-// `scale` is that of the scores, times log2(e).
+// Turns scores into weights relative to the new maximum, and rescales the sums that are relative to
+// the old one. `scale` is that of the scores, times log2(e).
 template <typename T, int kRowTiles, int kTiles, int kOutTiles>
 __device__ __forceinline__ void OnlineSoftmax(float scale,
                                               const float (&scores)[kRowTiles][kTiles][4],
@@ -77,7 +77,7 @@ __device__ __forceinline__ void OnlineSoftmax(float scale,
       }
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-      // A row that has seen no key yet has nothing that could shrink.
+      // A row that has seen no key yet has no sums to rescale.
       const float below = max == -INFINITY ? 0.0f : max;
       const float shrink = FastExp2((rows.max[m][half] - below) * scale);
       const float offset = below * scale;
@@ -100,7 +100,8 @@ __device__ __forceinline__ void OnlineSoftmax(float scale,
   }
 }
 
-// kBounded: there are windows or documents. What that takes registers for, others keep queries in.
+// kBounded: there are windows or documents. They take registers in which other instances hold
+// queries.
 template <typename T, int kDim, bool kBounded>
 __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams params) {
   using Tile = MmaForwardTile<kDim>;
@@ -111,8 +112,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
   T* const keys = queries + Tile::kRows * kMmaStride<kDim>;
   T* const values = keys + kKeys * kMmaStride<kDim>;
 
-  // A head's blocks are neighbours, which share its keys in the cache; the longest begin first, so
-  // that none is left to run alone.
+  // The blocks of a head are neighbours, and share its keys in the cache. The longest ones begin
+  // first, so that none runs alone at the end.
   const HeadLayout& at = params.at;
   const int tiles = (at.seq + Tile::kRows - 1) / Tile::kRows;
   const int first = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * Tile::kRows;
@@ -148,9 +149,9 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
   }
 
   const int end =
-      std::min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
+      std::min(first + Tile::kRows, at.seq);  // end of the keys that the block's queries see
   for (int key = first_tile; key < end; key += kKeys) {
-    // Keys have arrived. Values: nobody reads the last tile's any more.
+    // The keys have arrived, and no warp reads the previous tile's values any more.
     kv_head.template Begin<kKeys>(key, values, at.packed, at.seq, at.head_dim, values_beside);
     CommitCopies();
     bool sees_some = key < query + 16 * kRowTiles;
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
       }
     }
     WaitForCopies<0>();
-    __syncthreads();  // values have arrived, and nobody reads keys any more
+    __syncthreads();  // the values have arrived, and no warp reads the keys any more
     if (key + kKeys < end) {
       kv_head.template Begin<kKeys>(key + kKeys, keys, at.packed, at.seq, at.head_dim);
       CommitCopies();

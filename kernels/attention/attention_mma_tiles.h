@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The steps that attention on tensor cores consists of: tiles of a head in shared memory, products
-// of a warp's rows with them, and the causal mask. Device code.
+// Building blocks of attention on tensor cores: tiles of a head in shared memory, products of a
+// warp's rows with them, and stores. Device code.
 //
-// Tiles are [rows, kDim] with kMmaStride between rows; which row and column an accumulator is, says
-// mma.h.
+// Tiles are [rows, kDim] with kMmaStride elements from row to row. mma.h says which row and column
+// an accumulator holds.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
@@ -20,8 +20,8 @@
 
 namespace zeroth::cuda {
 
-// function(TypeTag<T>(), an integral constant) for the type, bf16 or fp16, and the width of a
-// plan's tiles.
+// Calls function(TypeTag<T>(), width) for the type, bf16 or fp16, and the width of the plan's
+// tiles, an integral constant.
 template <typename Function>
 absl::Status DispatchTiles(const AttentionPlan& plan, DType dtype, const Function& function) {
   const auto of_type = [&](auto tag) {
@@ -45,19 +45,19 @@ __device__ __forceinline__ float FastExp2(float x) {
 #endif
 }
 
-// Copies a head's rows to shared memory, a tile at a time. Eight threads share a row, or four where
-// that many packs of 16 bytes do not divide it, so that each goes down its columns with one
-// addition a row and none decides whether it has work. Nothing is kept from tile to tile but where
-// the head is: registers are what the kernels are short of.
+// Copies a head's rows to shared memory, a tile at a time. Eight threads share a row, or four if
+// eight packs of 16 bytes do not divide it. So each thread steps down its columns with one addition
+// for each row, and none has to check whether it has work. Between tiles it keeps only the address
+// of the head, because the kernels are short of registers.
 template <typename T, int kDim>
 class TileCopier {
  public:
-  // Of the head at `head`, whose tokens are `stride` elements apart.
+  // For the head at `head`, whose tokens are `stride` elements apart.
   __device__ __forceinline__ TileCopier(const T* head, int64_t stride)
       : from_(head + ThreadRow() * stride + ThreadColumn()) {}
 
   // Begins to copy rows [first, first + kRows) of the head that lies `beside` elements from this
-  // one; zeros beyond the sequence and beyond head_dim. All threads of the block call it.
+  // one, with zeros beyond the sequence and beyond head_dim. All threads of the block must call it.
   template <int kRows>
   __device__ __forceinline__ void Begin(int first, T* tile, int64_t stride, int seq, int head_dim,
                                         int beside = 0) const {
@@ -92,24 +92,24 @@ class TileCopier {
   const T* from_;
 };
 
-// Where this lane points LoadTiles for the 16 x 16 elements at `corner`, as an operand ...
-// ... A from [rows, k];
+// Return the address that this lane passes to LoadTiles for the 16 x 16 elements at `corner`, as an
+// operand ... ... A from [rows, k];
 template <int kDim, typename T>
 __device__ __forceinline__ const T* RowsForLane(const T* corner) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return corner + lane % 16 * kMmaStride<kDim> + lane / 16 * 8;
 }
-// ... B, two tiles of it, from [columns, k]: the product with the transpose.
+// ... B (two tiles of it) from [columns, k]: the product with the transpose.
 template <int kDim, typename T>
 __device__ __forceinline__ const T* ColumnsForLane(const T* corner) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return corner + (lane / 16 * 8 + lane % 8) * kMmaStride<kDim> + lane / 8 % 2 * 8;
 }
-// B from [k, columns], through LoadTilesTransposed, is RowsForLane again: tiles 0 and 1 are then
-// the upper and lower half of k in the first 8 columns, 2 and 3 in the next.
+// For B from [k, columns] through LoadTilesTransposed, RowsForLane is right again. Tiles 0 and 1
+// then are the upper and lower half of k in the first 8 columns, and tiles 2 and 3 in the next 8.
 
-// A warp's rows of [kRowTiles * 16, kDim] as A operands: loaded for every step of the product, or
-// once and held.
+// A warp's rows, [kRowTiles * 16, kDim], as A operands. They are loaded for every step of a
+// product, or loaded once and held in registers.
 template <typename T, int kDim, int kRowTiles, bool kHold>
 class RowOperand {
  public:
@@ -158,7 +158,8 @@ __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles
     }
   }
   const T* const columns = ColumnsForLane<kDim>(tile);
-// All of it unrolled, a wide head's loads would be moved so far ahead that registers ran out.
+// If it were unrolled fully, the compiler would move a wide head's loads so far ahead that
+// registers ran out.
 #pragma unroll(kHold ? kDim / 16 : 2)
   for (int step = 0; step < kDim / 16; ++step) {
     uint32_t a[kRowTiles][4];
@@ -178,8 +179,8 @@ __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles
   }
 }
 
-// sums[16 kRowTiles, kDim] += weights[.., kInner] tile[kInner, kDim]. `weights` are accumulators,
-// rounded: of each the pair in its upper row and the pair in its lower one.
+// sums[16 kRowTiles, kDim] += weights[.., kInner] tile[kInner, kDim]. `weights` are rounded
+// accumulators: each has the pair in its upper row and the pair in its lower row.
 template <typename T, int kDim, int kInner, int kRowTiles>
 __device__ __forceinline__ void AddWeighted(const uint32_t (&weights)[kRowTiles][kInner / 8][2],
                                             const T* tile, float (&sums)[kRowTiles][kDim / 8][4]) {
@@ -203,7 +204,7 @@ __device__ __forceinline__ void AddWeighted(const uint32_t (&weights)[kRowTiles]
   }
 }
 
-// Row of the warp's tile, and column, that element i of accumulator [m][n] is.
+// Return the row and the column in the warp's tile of element i of accumulator [m][n].
 __device__ __forceinline__ int AccumulatorRow(int m, int i) {
   return m * 16 + static_cast<int>(threadIdx.x) % 32 / 4 + i / 2 * 8;
 }
@@ -211,9 +212,9 @@ __device__ __forceinline__ int AccumulatorColumn(int n, int i) {
   return n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
 }
 
-// Stores a warp's sums, each row times its factor[m][half], through its own part of shared memory,
-// so that rows go out 16 bytes at a time. `staging` has the warp's 16 kRowTiles rows, which nobody
-// else uses; `first` is the sequence's place of the first of them.
+// Stores a warp's sums, each row times its factor[m][half]. They pass through shared memory, so
+// that rows are stored 16 bytes at a time. `staging` has 16 kRowTiles rows that only this warp
+// uses; `first` is the place in the sequence of the first row.
 template <typename T, int kDim, int kRowTiles>
 __device__ __forceinline__ void StoreRows(const float (&sums)[kRowTiles][kDim / 8][4],
                                           const float (&factor)[kRowTiles][2], T* staging, T* head,

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Attention in fp32 arithmetic for every shape and type. A block owns 64 rows and kWidth columns of
-// a result; where heads are wider than that, several blocks compute the same scores, tile of
-// columns by tile of columns.
+// a result. If heads are wider than kWidth, several blocks compute the same scores, each for its
+// own columns.
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// Which rows of which head a block owns, among `heads`; tiles of a head are neighbours.
+// The rows and the head that a block owns. The tiles of a head are neighbours.
 struct PlainBlock {
   __device__ __forceinline__ PlainBlock(int seq, int heads, int width)
       : tiles((seq + kPlainTile - 1) / kPlainTile),
@@ -32,7 +32,7 @@ struct PlainBlock {
   int column;
 };
 
-// What scores are products of: rows of a head from `first` on, `stride` elements apart.
+// An operand of the scores: rows of a head from `first` on, `stride` elements apart.
 template <typename T>
 struct Operand {
   const T* head;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void ComputeScores(const HeadLayout& at, const Operan
   }
 }
 
-// The largest, and the sum, over the 16 threads of a row, in an order that is always the same.
+// Return the maximum and the sum over the 16 threads of a row, in a fixed order.
 __device__ __forceinline__ float RowMax(float x) {
 #pragma unroll
   for (int mask = 8; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, mask));
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
       }
       largest = RowMax(largest);
       max[r] = largest == -INFINITY ? max[r] : largest;
-      // A row that has seen no key yet has nothing that could shrink.
+      // A row that has seen no key yet has no sums to rescale.
       if (largest == -INFINITY) largest = 0.0f;
       const float shrink = expf(before - largest);
       sum[r] *= shrink;
@@ -149,13 +149,13 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
   }
 }
 
-// Blocks of the backward kernels that a multiprocessor has room for, in shared memory and in
-// registers; of those that know windows and documents (kBounded), one.
+// The number of blocks of the backward kernels that fit on a multiprocessor, in shared memory and
+// registers. Kernels with windows and documents (kBounded) have one.
 template <int kWidth>
 constexpr int kPlainBackwardBlocks = kWidth <= 64 ? 2 : 1;
 
-// P and dS of the tile of queries from `query` on and keys from `key` on, of one head. The tiles
-// end up free to be written, and the results visible to this thread only.
+// Computes P and dS for the tile of queries from `query` on and keys from `key` on, of one head. On
+// return the tiles may be overwritten, and the results are visible to this thread only.
 template <int kWidth, bool kBounded, typename T>
 __device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& params,
                                                  int64_t batch, int head, int query, int key,
@@ -192,7 +192,8 @@ __device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& 
   }
 }
 
-// dk and dv, of 64 keys of a key head; meets the queries of its group, head after head.
+// Computes dk and dv of 64 keys of a key head. Loops over the queries of its group, head after
+// head.
 template <typename T, int kWidth, bool kBounded>
 __global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBlocks<kWidth>)
     PlainBackwardKeys(AttentionBackwardParams params) {
@@ -235,7 +236,7 @@ __global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBl
   }
 }
 
-// dq, of 64 queries of a head.
+// Computes dq of 64 queries of a head.
 template <typename T, int kWidth, bool kBounded>
 __global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBlocks<kWidth>)
     PlainBackwardQueries(AttentionBackwardParams params) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The steps that attention without tensor cores consists of, in fp32 whatever the tensors hold.
-// Device code of blocks of kPlainThreads threads: thread (x, y) of 16 x 16 owns four rows and four
+// Building blocks of attention without tensor cores, in fp32 whatever the tensors' type. Device
+// code for blocks of kPlainThreads threads: thread (x, y) of 16 x 16 owns four rows and four
 // columns of a [64, 64] tile of scores.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAIN_TILES_H_
@@ -20,8 +20,8 @@ namespace zeroth::cuda {
 __device__ __forceinline__ int ThreadX() { return static_cast<int>(threadIdx.x) % 16; }
 __device__ __forceinline__ int ThreadY() { return static_cast<int>(threadIdx.x) / 16; }
 
-// The rows and columns of scores that are a thread's: neighbouring threads read neighbouring rows
-// of the operands, which start in different banks.
+// Return the rows and columns of scores that a thread owns. Neighbouring threads read neighbouring
+// rows of the operands, which start in different banks.
 __device__ __forceinline__ int ScoreRow(int r) { return ThreadY() + 16 * r; }
 __device__ __forceinline__ int ScoreColumn(int c) { return ThreadX() + 16 * c; }
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ void LoadPlainTile(const HeadLayout& at, float* tile,
                                               int64_t stride, int first, int column) {
   if (at.in_packs) {
     constexpr int kPacks = kWidth / 4;
-    // Four loads under way together: they are what the block waits for.
+    // Issues four loads together, since the block waits for them.
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < kPlainTile * kPacks; i += kPlainThreads) {
       const int row = i / kPacks;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void LoadPlainTile(const HeadLayout& at, float* tile,
   }
 }
 
-// Columns of a tile that hold anything, in whole packs of four.
+// Returns the number of columns of a tile that hold data, rounded up to packs of four.
 template <int kWidth>
 __device__ __forceinline__ int UsedWidth(int column, int head_dim) {
   return (std::min(kWidth, head_dim - column) + 3) / 4 * 4;
@@ -87,8 +87,8 @@ __device__ __forceinline__ void AddScores(const float* a, const float* b, int wi
   }
 }
 
-// A thread's part of a result [64, kWidth]: four rows, and of each the columns from 4 x + 64 pack
-// on.
+// A thread's part of a result [64, kWidth]: four rows, and in each the four columns from 4 x + 64
+// pack on.
 template <int kWidth>
 using PlainSums = float[4][kWidth / 64][4];
 

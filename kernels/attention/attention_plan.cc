@@ -11,7 +11,7 @@ namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Positions are ints in device code, the ends of the last tile included.
+// Positions are ints in device code, including the end of the last tile.
 constexpr int64_t kLongest = int64_t{1} << 30;
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
@@ -58,7 +58,7 @@ absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligne
                                                    " tokens; at most ", kLongest,
                                                    " are possible on CUDA"));
   }
-  const int64_t tiles = CeilDiv(shape.seq, kPlainTile);  // of the smallest tile there is
+  const int64_t tiles = CeilDiv(shape.seq, kPlainTile);  // of the smallest tile
   if (shape.batch > kMostBlocks / shape.heads / tiles) {
     return absl::InvalidArgumentError(
         absl::StrCat("attention: batch ", shape.batch, " x ", shape.heads, " heads x ", tiles,

@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention is cut into blocks, and what a block needs; plain numbers, tested on the host.
+// How attention is divided into blocks, and what a block needs. Plain numbers, tested on the host.
 //
-// Every tile fits 99 KiB, the least that a block may have on any device from compute capability 8.0
-// on, so that one table serves all; most leave room for two blocks or more on a multiprocessor,
-// which hide each other's waits.
+// Every tile fits into 99 KiB, which a block may have on any device from compute capability 8.0 on,
+// so that one table serves all. Most leave room for two or more blocks on a multiprocessor, which
+// hide each other's latencies.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAN_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAN_H_
@@ -20,11 +20,11 @@
 
 namespace zeroth::cuda {
 
-// Least shared memory that a block may ask for, over all supported devices.
+// Shared memory that a block may have on every supported device.
 inline constexpr size_t kAttentionSharedLimit = size_t{99} << 10;
 
-// Shared tiles of 16-bit elements have rows of kDim elements and 16 bytes between them: the eight
-// rows that one ldmatrix reads start in different banks.
+// In shared tiles of 16-bit elements, 16 unused bytes follow each row of kDim elements, so that the
+// eight rows that one ldmatrix reads start in different banks.
 template <int kDim>
 inline constexpr int kMmaStride = kDim + 8;
 template <int kDim>
@@ -33,26 +33,27 @@ inline constexpr size_t kMmaRowBytes = kMmaStride<kDim> * 2;
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * 32;
 
-// One block: kRows queries, 16 * kRowTiles for each warp, against kKeys keys at a time. A block's
-// queries stay; keys and values arrive alternately, each while the other is in use.
+// A block computes kRows queries, 16 * kRowTiles for each warp, against kKeys keys at a time. The
+// queries stay in shared memory. Keys and values arrive alternately, each while the other is in
+// use.
 template <int kDim>
 struct MmaForwardTile {
-  // Each fragment of keys and values that a warp loads is used for two tiles of queries: one would
-  // leave tensor cores waiting for shared memory.
+  // A warp uses each fragment of keys and values for two tiles of queries. With one tile, tensor
+  // cores would wait for shared memory.
   static constexpr int kRowTiles = 2;
   static constexpr int kRows = kMmaWarps * 16 * kRowTiles;
-  // Of wide heads the sums take so many registers that no more scores fit beside them.
+  // The sums of wide heads take so many registers that no more scores fit.
   static constexpr int kKeys = kDim <= 64 ? 64 : 32;
-  // Narrow queries stay in registers.
+  // The queries of narrow heads are held in registers.
   static constexpr bool kHoldQueries = kDim <= 64;
   static constexpr size_t kSharedBytes = (kRows + 2 * kKeys) * kMmaRowBytes<kDim>;
 };
 
-// One block: kRows rows that own the result (keys for dk and dv, queries for dq) against kSteps of
-// the other kind at a time, the next of which arrive meanwhile.
+// A block owns kRows rows of a result (keys for dk and dv, queries for dq), and processes kSteps
+// rows of the other kind at a time, while the next ones arrive.
 template <int kDim>
 struct MmaBackwardTile {
-  // dk and dv of two tiles, wider than this, do not fit a thread's registers.
+  // The dk and dv of two tiles of wider heads do not fit into a thread's registers.
   static constexpr int kRowTiles = kDim <= 64 ? 2 : 1;
   static constexpr int kRows = kMmaWarps * 16 * kRowTiles;
   static constexpr int kSteps = 32;
@@ -74,7 +75,8 @@ template <int kWidth>
 inline constexpr size_t kPlainForwardBytes = (2 * kPlainTile * kPlainStride<kWidth> +
                                               kPlainTile * kPlainScoreStride) *
                                              sizeof(float);
-// Two arrays of scores, unpadded for the sake of the limit: only their writing has conflicts.
+// There are two arrays of scores, not padded because of the limit. Only writes to them have bank
+// conflicts.
 template <int kWidth>
 inline constexpr size_t kPlainBackwardBytes = (2 * kPlainTile * kPlainStride<kWidth> +
                                                2 * kPlainTile * kPlainTile) *
@@ -82,18 +84,20 @@ inline constexpr size_t kPlainBackwardBytes = (2 * kPlainTile * kPlainStride<kWi
 
 enum class AttentionPath : uint8_t { kMma, kPlain };
 
-// What decides the kernels of a call. `aligned`: all pointers are, to 16 bytes.
+// The kernels of a call and their launch shapes.
 struct AttentionPlan {
   AttentionPath path = AttentionPath::kPlain;
-  // Columns of a tile. kMma: head_dim, rounded up to an instance. kPlain: of one block's share of
-  // the result; wider heads are cut into several blocks, each of which computes the scores.
+  // The number of columns of a tile. kMma: head_dim, rounded up to that of an instance. kPlain: the
+  // columns of the result that a block computes; wider heads have several blocks, each of which
+  // computes the scores.
   int width = 0;
   LaunchShape forward;
   LaunchShape backward_keys;
   LaunchShape backward_queries;
 };
 
-// The shape is not empty. InvalidArgument if it has more blocks or places than a launch can count.
+// Plans a call whose shape is not empty. `aligned` tells that all pointers are aligned to 16 bytes.
+// InvalidArgument if the shape has more blocks or positions than a launch can count.
 absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligned,
                            AttentionPlan& plan);
 

@@ -57,12 +57,11 @@ std::string ToString(const AttentionShape& shape) {
                       shape.kv_heads, ", head_dim ", shape.head_dim, ", window ", shape.window);
 }
 
-// What the arithmetic may be off by, of the largest element. fp32: rounding of a product of
-// head_dim terms, of the exponential's argument and of sums over the sequence; measured errors are
-// below 1e-6. bf16: forward may round the probabilities before it multiplies the values by them
-// (half an ulp, 2^-9 of a probability on average), backward those and the scores' gradients too,
-// and it reads an output that was rounded.
-// fp16 rounds eight times finer.
+// The allowed error, relative to the largest element. fp32: rounding of a product of head_dim
+// terms, of the exponential's argument and of sums over the sequence; measured errors are below
+// 1e-6. bf16: forward may round the probabilities before it multiplies the values by them (half an
+// ulp, 2^-9 of a probability on average), backward those and the scores' gradients too, and it
+// reads an output that was rounded. fp16 rounds eight times finer.
 double ForwardTolerance(DType dtype) {
   return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kFloat16 ? 5e-4 : 4e-3;
 }
@@ -180,7 +179,7 @@ TEST_P(AttentionSuite, WindowsAndDocumentsAroundTileEdges) {
   }
 }
 
-// What is packed behind another document is computed as it is alone.
+// A document that is packed after another one has the same result as alone.
 TEST_P(AttentionSuite, DocumentsDoNotSeeEachOther) {
   const AttentionShape shape{1, 130, 2, 1, 16};
   std::vector<int32_t> ids(130, 7);
@@ -343,7 +342,7 @@ TEST(AttentionReference, BackwardIsTheGradientOfForward) {
 
 namespace {
 
-// Where a library may compute attention, our own kernels as well.
+// If a library may compute attention, our own kernels are tested as well.
 std::vector<std::string> TestedAttention() {
   std::vector<std::string> tested;
   for (const std::string& device : TestedDevices()) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention moves heads in and out of the tiles that it works on.
+// Copies heads into and out of the tiles that attention works on.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_ATTENTION_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -44,7 +44,7 @@ void CopyRows(const T* HWY_RESTRICT src, int64_t src_stride, int64_t rows, int64
   }
 }
 
-// The inverse: dst[rows, dim] = src[rows, width] * factor[row * factor_stride].
+// The inverse of CopyRows: dst[rows, dim] = src[rows, width] * factor[row * factor_stride].
 template <typename T>
 void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64_t dim,
                const float* factor, int64_t factor_stride, T* HWY_RESTRICT dst,
@@ -63,7 +63,7 @@ void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64
   }
 }
 
-// dst[width][kKeyTile] = the transpose of src[kKeyTile][width], four by four where there are
+// dst[width][kKeyTile] = the transpose of src[kKeyTile][width], in blocks of 4 x 4 where there are
 // vectors.
 inline void TransposeTile(const float* HWY_RESTRICT src, int64_t width, float* HWY_RESTRICT dst) {
 #if HWY_TARGET == HWY_SCALAR

@@ -27,7 +27,7 @@ absl::Status CachedAttention(Kernels& kernels, const CachedAttentionArgs& args) 
   op.Rows("out", args.out, shape.seq, shape.heads * shape.head_dim, type);
   if (!op.ok()) return op.status();
   AttentionShape useful = shape;
-  // A window that hides nothing is none, as in Attention.
+  // Removes a window that hides nothing, as Attention does.
   if (useful.window >= args.past + shape.seq) useful.window = 0;
   return op.Run(CachedAttentionCall{useful, args.qkv.dtype(), args.qkv.raw_data(),
                                     args.cache.raw_data(), args.past, args.out.raw_data()});

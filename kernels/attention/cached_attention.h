@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Attention of tokens that follow others whose keys and values are kept: generation, a few tokens
-// at a time.
+// Attention with a key/value cache, for generation: a few new tokens attend to earlier ones whose
+// keys and values are kept. Deterministic.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_CACHED_ATTENTION_H_
 #define ZEROTH_KERNELS_ATTENTION_CACHED_ATTENTION_H_
@@ -17,12 +17,13 @@
 
 namespace zeroth {
 
-// What Attention computes for the last `shape.seq` tokens of one sequence of `past + shape.seq`.
+// Computes what Attention computes for the last `shape.seq` tokens of one sequence of `past +
+// shape.seq` tokens.
 struct CachedAttentionArgs {
   AttentionShape shape;  // of the new tokens; batch is 1
   Tensor qkv;            // [1, seq, packed_dim]
-  // [capacity, 2 * kv_heads * head_dim]: of each token its keys, then its values. Rows [0, past)
-  // are read; rows [past, past + seq) are written, from qkv.
+  // [capacity, 2 * kv_heads * head_dim]: each row holds the keys of a token, then its values. Rows
+  // [0, past) are read; rows [past, past + seq) are written, from qkv.
   Tensor cache;
   int64_t past = 0;
   Tensor out;  // [1, seq, heads * head_dim]
@@ -34,7 +35,7 @@ absl::Status CachedAttention(Kernels& kernels, const CachedAttentionArgs& args);
 
 }  // namespace kernels
 
-// What devices compute. Empty shapes are legal.
+// The checked arguments. Shapes may be empty.
 struct CachedAttentionCall {
   AttentionShape shape;
   DType dtype = DType::kFloat32;  // of all

@@ -27,8 +27,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// One query against keys [first, end) of its head, and their values: all that is read is read once,
-// in the order in which it lies. `scores` has room for end - first floats, `sum` for `dim`.
+// Computes one query against `count` keys of its head and their values, each of which is read once,
+// in memory order. `scores` has room for `count` floats, `sum` for `dim`.
 template <typename T>
 void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T* values,
               int64_t stride, int64_t count, float* scores, float* sum, T* out) {
@@ -60,7 +60,7 @@ void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T*
       sum);
 }
 
-// All new queries of one head.
+// Computes all new queries of one head.
 void QueriesOfHead(const CachedAttentionCall& call, int64_t head, float* scratch) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
@@ -103,7 +103,7 @@ absl::Status Run(const CachedAttentionCall& call, CpuKernels& kernels) {
         static_cast<const char*>(call.qkv) + (token * layout.packed + layout.keys_begin) * bytes,
         static_cast<size_t>(row));
   }
-  // A prompt attends to itself alone, which goes tile by tile.
+  // A prompt attends only to itself, which the tiled kernel of training computes faster.
   if (call.past == 0) {
     return AttentionForward({shape, call.dtype, call.qkv, nullptr, call.out, nullptr},
                             kernels.workspace());

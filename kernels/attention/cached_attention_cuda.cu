@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A block is one query of one head, which fits the one token of a step of generation. Prompts go to
-// the kernels of training.
+// A block computes one query of one head, which suits generation with one new token at a time. The
+// kernels of training compute prompts.
 
 #include <algorithm>
 #include <cmath>
@@ -17,10 +17,11 @@
 namespace zeroth::cuda {
 namespace {
 
-// Keys of a tile, each a thread's.
+// Number of keys in a tile; each thread computes the score of one.
 constexpr int kThreads = 128;
 
-// The new tokens' keys and values, which lie side by side in qkv as they do in the cache.
+// Copies the new tokens' keys and values to the cache. They lie side by side in qkv, as they do
+// there.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Append(CachedAttentionCall call, int64_t row) {
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) Attend(CachedAttentionCall call, float scale) {
-  ZEROTH_DYNAMIC_SHARED(float, query);  // [head_dim], and as many sums of values behind it
+  ZEROTH_DYNAMIC_SHARED(float, query);  // [head_dim], followed by as many sums of values
   ZEROTH_SHARED(float, weights, [kThreads]);
   ZEROTH_SHARED(float, scratch, [kThreads / 32]);
   const int64_t heads = call.shape.heads;

@@ -43,7 +43,8 @@ absl::Status CheckCudnnKey(const CudnnAttentionKey& key) {
 #include "zeroth/core/base/status_macros.h"
 
 namespace cudnn_frontend {
-// Where cudnn-frontend looks up the library's functions: declared by it, defined by its user.
+// The handle with which cudnn-frontend looks up the library's functions. It declares this variable,
+// and its user defines it.
 void* cudnn_dlhandle = nullptr;
 }  // namespace cudnn_frontend
 
@@ -52,7 +53,7 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-// Names of the graph's inputs and outputs, which Enqueue gives addresses to.
+// Identifiers of the graph's inputs and outputs, to which Enqueue assigns addresses.
 enum Uid : int64_t {
   kQuery = 1,
   kKey,
@@ -66,7 +67,8 @@ enum Uid : int64_t {
 };
 
 absl::Status Unsupported(absl::string_view what, absl::string_view words) {
-  // cuDNN's words are many, about every engine it tried; the first say the most.
+  // cuDNN's message is long, since it mentions every engine that it tried. The beginning says the
+  // most.
   constexpr size_t kMostWords = 300;
   std::string line = absl::StrReplaceAll(absl::StripAsciiWhitespace(words), {{"\n", " "}});
   if (line.size() > kMostWords) line = absl::StrCat(line.substr(0, kMostWords), " ...");
@@ -96,12 +98,12 @@ const absl::Status& Load() {
   return *loaded;
 }
 
-// [batch, heads, seq, head_dim] as it lies among `width` elements of each token.
+// Returns the strides of [batch, heads, seq, head_dim] if each token has `width` elements.
 std::vector<int64_t> Strides(const AttentionShape& shape, int64_t width) {
   return {shape.seq * width, shape.head_dim, width, 1};
 }
 
-// The graph of one pass. Follows the layouts of AttentionArgs and AttentionBackwardArgs.
+// Builds the graph of one pass, with the layouts of AttentionArgs and AttentionBackwardArgs.
 class GraphBuilder {
  public:
   GraphBuilder(const CudnnAttentionKey& key, fe::graph::Graph& graph)
@@ -131,8 +133,8 @@ class GraphBuilder {
                        .set_deterministic_algorithm(true)
                        .set_attn_scale(scale());
     SetCausal(options);
-    // Packed, as versions before 9.26 want it: a part of the heads is of one sequence, where the
-    // stride of the batch is nothing.
+    // Versions before 9.26 need a packed lse. It is packed even for some of the heads, because
+    // these belong to one sequence, so that the batch stride has no meaning.
     const auto lse = graph_.tensor(fe::graph::Tensor_attributes()
                                        .set_name("lse")
                                        .set_uid(kLse)
@@ -183,7 +185,7 @@ class GraphBuilder {
 
 class Plan : public CudnnAttentionPlan {
  public:
-  // `handle` is null for a described device.
+  // `handle` is null if the device is only described.
   Plan(const CudnnAttentionKey& key, std::shared_ptr<fe::graph::Graph> graph, cudnnHandle_t handle,
        size_t workspace_bytes, std::string engine)
       : key_(key),
@@ -203,7 +205,7 @@ class Plan : public CudnnAttentionPlan {
     std::unordered_map<int64_t, void*> pack;
     pack[kOut] = Head(pointers.out, pointers.first_head);
     pack[kLse] = pointers.lse + pointers.first_head * key_.shape.seq;
-    // The library's packs hold what it only reads by the same type.
+    // The library takes pointers to its inputs as non-const, too.
     AddHeads(kQuery, const_cast<void*>(pointers.qkv), pointers, pack);
     if (key_.pass == AttentionPass::kBackward) {
       pack[kDout] = Head(const_cast<void*>(pointers.dout), pointers.first_head);
@@ -223,7 +225,7 @@ class Plan : public CudnnAttentionPlan {
     return static_cast<char*>(heads) +
            head * key_.shape.head_dim * static_cast<int64_t>(SizeOf(key_.dtype));
   }
-  // Queries, keys and values lie side by side in a token; `first` is the queries' name.
+  // Queries, keys and values lie side by side in a token. `first` is the identifier of the queries.
   void AddHeads(int64_t first, void* packed, const CudnnAttentionPointers& pointers,
                 std::unordered_map<int64_t, void*>& pack) const {
     const int64_t key = key_.all_heads + pointers.first_kv_head;
@@ -301,7 +303,8 @@ class LoadedCudnn : public Cudnn {
 absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::Create(cudaStream_t stream, int compute_capability) {
   ZEROTH_RETURN_IF_ERROR(Load());
   try {
-    // cudnn-frontend clears some workspaces with the runtime, which it loads for itself.
+    // cudnn-frontend clears some workspaces with the CUDA runtime, which it loads itself; this
+    // loads it now.
     (void)fe::detail::get_cuda_symbol(fe::detail::CudaLibrary::CUDART, "cudaMemsetAsync");
     cudnnHandle_t handle = nullptr;
     if (const cudnnStatus_t status = fe::detail::create_handle(&handle);

@@ -22,8 +22,8 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/attention/attention_choice.h"
 #include "zeroth/kernels/attention/attention_shape.h"
-#include "zeroth/kernels/attention/cudnn_attention.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -130,15 +130,15 @@ TEST_P(CudnnTest, PlansOfADescriptionAreNotRun) {
 
 // The workspace that bounds the parts is cuDNN's own number.
 TEST_P(CudnnTest, BackwardStaysWithinTheWorkspace) {
-  CudnnAttention attention(std::move(cudnn_));
+  AttentionChoice choice(AttentionBackend::kCudnn, [this] { return std::move(cudnn_); });
   for (const AttentionShape& shape :
        {AttentionShape{64, 1024, 12, 12, 64}, AttentionShape{16, 2048, 32, 4, 64},
         AttentionShape{13, 1531, 9, 3, 80}, AttentionShape{2, 8192, 32, 8, 128}}) {
     const CudnnAttentionKey key = {shape, DType::kBFloat16, AttentionPass::kBackward};
-    const auto workspace = attention.WorkspaceBytes(key);
+    const auto workspace = choice.CudnnWorkspace(key, {});
     ASSERT_TRUE(workspace.ok()) << workspace.status();
-    EXPECT_LE(*workspace, CudnnAttention::kMostWorkspaceBytes);
-    EXPECT_GE(attention.PartAtOnce(key).value().kv_heads, 1);
+    ASSERT_TRUE(workspace->has_value());
+    EXPECT_LE(**workspace, AttentionChoice::kMostWorkspaceBytes);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/attention/attention_arguments.h"
+#include "zeroth/kernels/attention/attention_choice.h"
 #include "zeroth/kernels/attention/attention_kernels.h"
 #include "zeroth/kernels/attention/attention_plan.h"
 

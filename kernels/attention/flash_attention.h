@@ -1,11 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Attention by our own kernels, after FlashAttention-2.
+// Attention by our own kernels, which follow FlashAttention-2.
 //
-// 16-bit elements whose heads are up to 128 wide, in multiples of 8, go through tensor cores. There
-// probabilities and their gradients are rounded to the element type before they multiply values,
-// keys and queries, which is all that tensor cores take; sums, exponentials and statistics are
-// fp32. Everything else is fp32 arithmetic throughout.
+// Tensor cores compute attention with 16-bit elements if the head width is a multiple of 8 and at
+// most 128. Probabilities and their gradients are then rounded to the element type before they
+// multiply values, keys and queries, because tensor cores require it; sums, exponentials and
+// statistics are fp32. All other calls use fp32 arithmetic throughout.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_FLASH_ATTENTION_H_
 #define ZEROTH_KERNELS_ATTENTION_FLASH_ATTENTION_H_
@@ -19,21 +19,22 @@
 
 namespace zeroth::cuda {
 
-// Pointers of calls are device memory, aligned to their elements; tensor cores need 16 bytes, and
-// what is not so aligned takes the slower way.
+// Pointers are device memory, aligned to their elements. Tensor cores need 16 bytes; calls that are
+// not so aligned take the slower kernels.
 //
-// Enqueues. The same bits from run to run, and on every size of device. Fails where a launch is
-// refused, for another dtype (Internal), and for more rows than CUDA can count (InvalidArgument).
+// Enqueues forward. Its bits are the same in every run and on devices of every size. Fails if a
+// launch is refused, with Internal for another dtype, and with InvalidArgument for more rows than
+// CUDA can count.
 absl::Status Attention(const AttentionCall& call, const LaunchTarget& target);
 
-// Linear in the sequence.
+// Returns the number of scratch elements for AttentionBackward; linear in the sequence length.
 int64_t AttentionBackwardScratch(const AttentionShape& shape);
 
-// Scores are computed again from `qkv` and `lse`, so that forward keeps nothing else: once for the
-// gradients of keys and values and once for those of queries. A single pass would save two products
-// of seven, and would have to add up one of these gradients across blocks, in whatever order they
-// run.
-// `scratch`: AttentionBackwardScratch(shape) elements, until the stream has passed.
+// Enqueues backward. It recomputes the scores from `qkv` and `lse`, so that forward need not keep
+// them: once for the gradients of keys and values, and once for those of queries. A single pass
+// would save two products of seven, but would have to add one of these gradients across blocks in
+// an undefined order. `scratch`: AttentionBackwardScratch(shape) elements, until the stream has
+// passed.
 absl::Status AttentionBackward(const AttentionBackwardCall& call, float* scratch,
                                const LaunchTarget& target);
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the shared suite cannot ask for: every way through the kernels, at the edges of their tiles.
+// Cases that the shared suite cannot select: every path through the kernels, at the edges of their
+// tiles.
 
 #include "zeroth/kernels/attention/flash_attention.h"
 
@@ -301,7 +302,7 @@ TEST_F(AttentionTest, SameBitsEveryTime) {
   EXPECT_EQ(again.dqkv, first.dqkv);
 }
 
-// A head's numbers are its own, whichever heads lie beside it.
+// A head's result does not depend on the other heads.
 TEST_F(AttentionTest, HeadsDoNotMix) {
   const AttentionShape one{1, 90, 1, 1, 64};
   const AttentionShape three{1, 90, 3, 3, 64};

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Products of tiles that live in the first-level cache, for kernels whose tiles are too small to
-// carry the per-call cost of a library.
+// Products of tiles in the first-level cache, for kernels whose tiles are too small to justify a
+// call of a library.
 
 #if defined(ZEROTH_KERNELS_ATTENTION_MICRO_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZEROTH_KERNELS_ATTENTION_MICRO_GEMM_INL_H_
@@ -19,8 +19,8 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Accumulators fill the register file: 6 x 4 of AVX-512's 32, 6 x 2 of the 16 of older targets,
-// which leaves room for a row of b and a broadcast of a.
+// The accumulators fill the register file: 6 x 4 of AVX-512's 32 registers, 6 x 2 of the 16 of
+// older targets. The rest hold a row of b and a broadcast element of a.
 inline constexpr int kMicroRows = 6;
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kMicroVectors = 4;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Small operations for people who write layers, where no fused kernel exists: element by element,
-// row by row, and means. One call takes any of them, over matrices whose rows may lie apart, so
-// that it also copies into and out of parts of a tensor.
+// Small operations for authors of layers, where no fused kernel exists: elementwise operations,
+// row-wise softmax, and means. One function computes all of them, on matrices whose rows may be
+// further apart than they are wide, so that it can also copy parts of a tensor.
 
 #ifndef ZEROTH_KERNELS_BASIC_BASIC_H_
 #define ZEROTH_KERNELS_BASIC_BASIC_H_
@@ -18,9 +18,9 @@
 
 namespace zeroth {
 
-// What `out` becomes. In a Backward, b is the gradient of the operation's result.
+// The operation that computes `out`. In a Backward, b is the gradient of the operation's result.
 enum class BasicOp : uint8_t {
-  // Element by element; all matrices have one shape, and `out` may be a or b.
+  // Elementwise. All matrices have one shape, and `out` may be a or b.
   kScale,            // scalar * a
   kMultiply,         // a * b
   kRelu,             // the larger of a and 0
@@ -32,8 +32,8 @@ enum class BasicOp : uint8_t {
   kSigmoid,          // 1 / (1 + e^-a)
   kSigmoidBackward,  // b * a * (1 - a), a the operation's result
   kDropout,          // 0 where DropsElement says so, else a / (1 - scalar); its own backward
-  kFill,             // scalar; a is not there
-  // Row by row; all matrices have one shape, and `out` may be a or b.
+  kFill,             // scalar; a is undefined
+  // Row-wise. All matrices have one shape, and `out` may be a or b.
   kSoftmax,          // e^a over the sum of e^a along the row
   kSoftmaxBackward,  // a * (b - sum of a * b along the row), a the operation's result
   // Over `group` neighbouring rows.
@@ -41,18 +41,20 @@ enum class BasicOp : uint8_t {
   kMeanBackward,  // out[r] = a[r / group] / group
 };
 
-// Which elements a dropout drops, as a function of who they are: not of ranks, calls or devices.
+// Decides which elements a dropout drops, as a function of their index and not of ranks, calls or
+// devices.
 struct DropoutDraws {
-  RoundingKey key = {};       // of the seed and the step
-  uint64_t stream = 0;        // names the place in the model, see HashName of philox.h
+  RoundingKey key = {};       // from MakeDropoutKey
+  uint64_t stream = 0;        // identifies the place in the model, see HashName of philox.h
   int64_t first_element = 0;  // index of the matrix's first element; the others follow row by row
 };
-// Independent of every CounterRng of the seed and of stochastic rounding.
+// Returns the key for a seed and step. Its draws are independent of every CounterRng of the seed
+// and of stochastic rounding.
 RoundingKey MakeDropoutKey(uint64_t seed, int64_t step);
-// Element e has word e % 4 of the Philox 4x32-10 block with the counter {e / 4, stream} and this
-// key, and is dropped if the word is below the threshold.
+// Returns whether an element is dropped: element e is, if word e % 4 of the Philox 4x32-10 block
+// with counter {e / 4, stream} and the key of `draws` is below the threshold.
 bool DropsElement(const DropoutDraws& draws, int64_t element, uint32_t threshold);
-// rate * 2^32, rounded down, for a rate in [0, 1).
+// Returns rate * 2^32, rounded down, for a rate in [0, 1).
 uint32_t DropoutThreshold(float rate);
 
 struct BasicArgs {
@@ -72,7 +74,7 @@ absl::Status Basic(Kernels& kernels, const BasicArgs& args);
 
 }  // namespace kernels
 
-// What devices compute. Strides are between rows, in elements.
+// The checked arguments. Strides are distances between rows, in elements.
 struct BasicCall {
   BasicOp op = BasicOp::kScale;
   DType dtype = DType::kFloat32;

@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// One element, for what is written without vectors.
+// Load and store one element, for code without vectors.
 template <typename T>
 HWY_INLINE float Load(const T* from) {
   const hn::CappedTag<float, 1> d;
@@ -35,7 +35,7 @@ HWY_INLINE void Store(float value, T* to) {
   StoreElements(hn::Set(d, value), d, to);
 }
 
-// Where a row's columns from `column` on lie.
+// The addresses of a row's elements from `column` on.
 template <typename T>
 struct Row {
   Row(const BasicCall& call, int64_t row, int64_t column)
@@ -60,8 +60,9 @@ HWY_INLINE void Put(bool accumulate, size_t count, const In* values, Out* out) {
   }
 }
 
-// a[i] = what the operation makes of a[i] and b[i]; `element` is the first one's place in the
-// dropout's stream. In fp32 whatever memory holds, so that there is one copy of each operation.
+// Replaces a[i] with the operation's result for a[i] and b[i]. `element` is the index of the first
+// one in the matrix, for dropout. Works in fp32 whatever the element type, so that there is one
+// instance of each operation.
 void Apply(const BasicCall& call, int64_t element, size_t count, float* a, const float* b) {
   const float scalar = call.scalar;
   const auto map = [&](const auto& f) { Transform(count, a, f, static_cast<const float*>(a), b); };
@@ -116,7 +117,7 @@ void Apply(const BasicCall& call, int64_t element, size_t count, float* a, const
   }
 }
 
-// `count` elements of one row, from `column` on.
+// Computes `count` elements of one row, from `column` on.
 template <typename T>
 HWY_INLINE void ElementsOf(const BasicCall& call, int64_t at_row, int64_t column, int64_t count) {
   constexpr int64_t kAtOnce = 512;
@@ -222,14 +223,14 @@ namespace {
 
 HWY_EXPORT(Piece);
 
-// An element's result depends neither on the team nor on its place.
+// An element's result depends neither on the number of threads nor on its place.
 absl::Status Basic(const BasicCall& call, CpuKernels&) {
   if (call.rows == 0 || call.cols == 0) return absl::OkStatus();
   const auto piece = HWY_DYNAMIC_DISPATCH(Piece);
   const bool by_element = call.op < BasicOp::kSoftmax;
   const bool one_piece =
       call.a_stride == call.cols && call.b_stride == call.cols && call.out_stride == call.cols;
-  if (by_element && one_piece) {  // columns of the first row that go on through all others
+  if (by_element && one_piece) {  // the matrix is treated as one long row
     ParallelFor(call.rows * call.cols, kElementGrain,
                 [&](int64_t, int64_t begin, int64_t end) { piece(call, 0, begin, end - begin); });
     return absl::OkStatus();

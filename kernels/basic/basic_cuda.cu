@@ -12,7 +12,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// What an operation makes of elements of a and b; `element` is their index in the dropout's stream.
+// The operations on elements of a and b. `element` is their index in the dropout's stream.
 struct ScaleOf {
   float scalar;
   __device__ float operator()(float a, float, int64_t) const { return __fmul_rn(scalar, a); }
@@ -57,7 +57,7 @@ struct DropoutOf {
   float kept;
   __device__ float operator()(float a, float, int64_t element) const {
     const PairDraws words = DrawPair(key, stream, static_cast<uint64_t>(element) / 4);
-    // An index that is known only here would put the words into local memory.
+    // Indexing the words at run time would put them into local memory.
     const bool odd = element % 2 != 0;
     const uint32_t low = odd ? words.moments[1] : words.moments[0];
     const uint32_t high = odd ? words.params[1] : words.params[0];
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kRowWarps * 32) SoftmaxRows(BasicCall call) {
     }
     return;
   }
-  float largest = __uint_as_float(0xff800000u);  // the lowest infinity
+  float largest = __uint_as_float(0xff800000u);  // -infinity
   for (int64_t c = lane; c < call.cols; c += 32) largest = fmaxf(largest, ToFloat(a[c]));
   largest = WarpMax(largest);
   float sum = 0.0f;
@@ -119,7 +119,8 @@ __global__ void __launch_bounds__(kRowWarps * 32) SoftmaxRows(BasicCall call) {
   }
 }
 
-// A thread for each element of the result: where neighbours read neighbours.
+// A thread computes an element of the result. For wide matrices, where neighbouring threads read
+// neighbouring elements.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     MeanByThread(BasicCall call) {
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// A block for each element of the result: where a column is narrow, and its group perhaps long.
+// A block computes an element of the result. For narrow matrices, whose groups may be long.
 constexpr int kMeanThreads = 256;
 template <typename T>
 __global__ void __launch_bounds__(kMeanThreads) MeanByBlock(BasicCall call) {

@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// sums[cols] = sum of rows [begin, end) of x. Four rows at a time, because each trip to `sums`
-// costs a load and a store.
+// sums[cols] = sum of rows [begin, end) of x. Adds four rows at a time, because each update of
+// `sums` costs a load and a store.
 template <typename T>
 HWY_INLINE void SumRows(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
                         float* sums) {
@@ -42,8 +42,8 @@ HWY_INLINE void SumRows(int64_t begin, int64_t end, int64_t cols, int64_t stride
   }
 }
 
-// One vector of columns, or its first `count` lanes, held in a register over all rows so that `out`
-// is rounded once.
+// Sums one vector of columns, or its first `count` lanes, in a register over all rows, so that
+// `out` is rounded once.
 template <bool kWhole, class D, typename T>
 HWY_INLINE void AddPartialColumns(D d, int64_t rows, int64_t stride, const float* partial,
                                   bool accumulate, size_t count, T* out) {
@@ -100,7 +100,7 @@ HWY_EXPORT(SumAnyRows);
 HWY_EXPORT(AddAnyPartial);
 
 int64_t BlockRows(int64_t rows) {
-  constexpr int64_t kMostBlocks = 16;  // what more than that many threads could gain is little
+  constexpr int64_t kMostBlocks = 16;  // more threads than that would gain little
   constexpr int64_t kFewestRows = 16;
   return std::max(kFewestRows, (rows + kMostBlocks - 1) / kMostBlocks);
 }

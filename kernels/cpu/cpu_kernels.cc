@@ -14,7 +14,7 @@ CpuKernels::CpuKernels(Device& device, CpuStream& stream, const KernelOptions& o
       gemm_workspace_(device.allocator()) {}
 
 CpuKernels::~CpuKernels() {
-  // An error of the stream has its own reader.
+  // The stream's owner reads its errors.
   stream().Synchronize().IgnoreError();
 }
 

@@ -16,17 +16,17 @@
 
 namespace zeroth::cpu {
 
-// The kernels of the CPU, registered for device type "cpu". The destructor waits for what is
-// enqueued, because it uses this object's workspace.
+// The kernels of the CPU, registered for device type "cpu". The destructor waits for the work that
+// is enqueued, which uses this object's workspace.
 class CpuKernels final : public Kernels {
  public:
   // Both must outlive this object.
   CpuKernels(Device& device, CpuStream& stream, const KernelOptions& options);
   ~CpuKernels() override;
 
-  // Scratch of whatever runs now: work on one stream never overlaps.
+  // Scratch memory of the operation that runs now; operations on one stream never overlap.
   Workspace& workspace() { return workspace_; }
-  // Another one for products, because other operations contain some.
+  // Scratch memory for matrix products, which are parts of other operations, too.
   Workspace& gemm_workspace() { return gemm_workspace_; }
   // DeviceOptions::bits_of_any_team.
   bool any_team() const { return device().options().bits_of_any_team; }
@@ -36,10 +36,11 @@ class CpuKernels final : public Kernels {
   Workspace gemm_workspace_;
 };
 
-// Put one at namespace scope in an operation's .cc for CPUs, in a target with alwayslink:
+// Registers an operation's function for CPUs. Define one at namespace scope, in a target with
+// alwayslink:
 //   absl::Status Run(const NormCall& call, CpuKernels& kernels);
 //   const OnCpu<Run> norm;
-// `kRun` computes, on the stream's thread and the OpenMP team of that thread.
+// `kRun` does the work, on the stream's thread and that thread's OpenMP team.
 template <auto kRun>
 class OnCpu;
 
@@ -52,7 +53,7 @@ class OnCpu<kRun> {
   static absl::Status Enqueue(Kernels& kernels, const Call& call, CallTensors tensors) {
     auto& cpu = static_cast<CpuKernels&>(kernels);
     CpuStream& stream = CpuStream::From(cpu.stream());
-    // The compute stream is done on return.
+    // The compute stream runs this before it returns, so nothing need be kept.
     if (&stream == &cpu.device().compute_stream()) {
       return stream.Enqueue([&call, &cpu] { return kRun(call, cpu); });
     }

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of fp32 in registers, fp32, bf16 or fp16 in memory: a kernel written over the element
-// type of its pointers computes in fp32 and rounds what it stores, once, to nearest even.
+// Loads and stores that convert: registers hold vectors of fp32, and memory holds fp32, bf16 or
+// fp16. A kernel that is a template over the element type computes in fp32 and rounds its results
+// once, to nearest even.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_CPU_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -26,8 +27,8 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// function(T()) for the type of elements that `dtype` names: fp32, bf16 or fp16, which the
-// operation's check has made sure of. For what HWY_EXPORT names, which can be no template.
+// Calls function(T()) for the element type that `dtype` names: fp32, bf16 or fp16, which the
+// operation has checked. For functions that HWY_EXPORT names, which cannot be templates.
 template <class Function>
 HWY_INLINE auto WithElementType(DType dtype, const Function& function) {
   if (dtype == DType::kBFloat16) return function(BFloat16());
@@ -35,8 +36,8 @@ HWY_INLINE auto WithElementType(DType dtype, const Function& function) {
   return function(float());
 }
 
-// function(T(), U()) for the types of a call's operands and of its results, which share their
-// 16-bit type if both have one.
+// Calls function(T(), U()) for the types of a call's operands and results. If both are 16-bit
+// types, they are the same.
 template <class Function>
 HWY_INLINE auto WithElementTypes(DType dtype, DType other, const Function& function) {
   if (dtype == DType::kFloat32) {
@@ -55,9 +56,9 @@ HWY_INLINE auto WithElementTypes(DType dtype, DType other, const Function& funct
 using ::zeroth::HWY_NAMESPACE::LoadElements;
 using ::zeroth::HWY_NAMESPACE::StoreElements;
 
-// The first `count` lanes from memory, zeros in the others; reads nothing beyond. Arrays are
-// aligned because GCC writes them with aligned stores even where the address sanitizer lays out the
-// frame.
+// Loads the first `count` lanes, with zeros in the others, and reads nothing beyond. The array is
+// aligned explicitly because GCC writes it with aligned stores even where the address sanitizer
+// lays out the frame.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> LoadFirstElements(D d, const T* from, size_t count) {
   HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(float)] = {};
@@ -72,8 +73,8 @@ HWY_INLINE void StoreFirstElements(hn::Vec<D> v, D d, T* to, size_t count) {
   std::memcpy(to, lanes, count * sizeof(T));
 }
 
-// The same of what is known to be whole, or not, where code is made; and of what is known when it
-// runs.
+// Load and store a vector, or its first `count` lanes. LoadLanes and StoreLanes know at compile
+// time whether the vector is whole; LoadUpTo and StoreUpTo know it at run time.
 template <bool kWhole, class D, class T>
 HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, size_t count) {
   if constexpr (kWhole) {
@@ -99,11 +100,11 @@ HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, T* to, size_t count) {
   count == hn::Lanes(d) ? StoreElements(v, d, to) : StoreFirstElements(v, d, to, count);
 }
 
-// Loops over arrays. The last, partial vector goes through the same vector operations as the
+// Loops over arrays. The last, partial vector passes through the same vector operations as the
 // others, so that an element's result does not depend on its place.
 
-// out[i] = op(d, in[i]...) for i in [0, n), computed in fp32; arrays are fp32, bf16 or fp16, each
-// its own. `out` may be one of the inputs, but not overlap one otherwise.
+// out[i] = op(d, in[i]...) for i in [0, n), computed in fp32. Each array is fp32, bf16 or fp16.
+// `out` may be one of the inputs, but must not overlap one otherwise.
 template <class Op, typename Out, typename... In>
 HWY_INLINE void Transform(size_t n, Out* out, const Op& op, const In*... in) {
   const hn::ScalableTag<float> d;
@@ -117,8 +118,8 @@ HWY_INLINE void Transform(size_t n, Out* out, const Op& op, const In*... in) {
   }
 }
 
-// acc = op(d, acc, in[i]...) over i in [0, n) in several accumulators that start at zero, then
-// their sum.
+// Computes acc = op(d, acc, in[i]...) over i in [0, n) in several accumulators that start at zero,
+// and returns their sum.
 template <class Op, typename... In>
 HWY_INLINE float Reduce(size_t n, const Op& op, const In*... in) {
   const hn::ScalableTag<float> d;
@@ -142,7 +143,8 @@ HWY_INLINE float Reduce(size_t n, const Op& op, const In*... in) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(acc0, acc1), hn::Add(acc2, acc3))));
 }
 
-// The largest magnitude, as the bits of a float: these order as integers do, with NaN on top.
+// Returns the bits of the largest magnitude as a float. Such bits are ordered as integers are, with
+// NaN above all.
 template <typename T>
 HWY_INLINE uint32_t LargestMagnitude(size_t n, const T* values) {
   const hn::ScalableTag<float> d;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// e^x for softmax. Highway's own Exp turns NaN into zero, which would hide a diverged model behind
-// a finite loss.
+// e^x for softmax and activations. Highway's own Exp turns NaN into zero, which would hide a
+// diverged model behind a finite loss.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_CPU_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -43,11 +43,11 @@ HWY_INLINE V ExpInRange(D d, V x) {
   return hn::MulAdd(p, scale, scale);
 }
 
-// The same for all x <= 88: zero below -87.3, where the result would be subnormal.
+// e^x for all x <= 88. Zero for x below -87.3, where the result would be subnormal.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   const V lowest = hn::Set(d, -87.3f);
-  // "Less than" is false for NaN, so that it stays; what Max makes of NaN differs between
+  // A comparison with NaN is false, so that NaN stays NaN. Max treats NaN differently on different
   // instruction sets.
   const auto underflows = hn::Lt(x, lowest);
   return hn::IfThenZeroElse(underflows, ExpInRange(d, hn::IfThenElse(underflows, lowest, x)));

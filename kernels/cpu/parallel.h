@@ -15,9 +15,10 @@
 
 namespace zeroth::cpu {
 
-// Calls body(piece, begin, end) for [0, count) cut every `grain`, on the calling thread's OpenMP
-// team. Where the cuts lie does not depend on the number of threads, so neither does a sum made per
-// piece. With one thread or one piece no parallel region is entered. `body` must not throw.
+// Divides [0, count) into pieces of `grain` and calls body(piece, begin, end) for each, on the
+// calling thread's OpenMP team. The pieces do not depend on the number of threads, so neither does
+// a sum over each piece. With one thread or one piece no parallel region is entered. `body` must
+// not throw.
 template <typename Body>
 void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   const int64_t pieces = (count + grain - 1) / grain;
@@ -33,9 +34,9 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   }
 }
 
-// The same over ranges of such lengths, laid end to end, so that pieces are of one size however the
-// ranges differ in theirs: body(range, begin, end) for each part of a range, in [0,
-// lengths[range]), that a piece has.
+// The same over several ranges of these lengths, laid end to end, so that pieces have one size even
+// if the ranges do not. Calls body(range, begin, end) for each part of a range that a piece
+// contains; begin and end count from the start of the range.
 template <typename Body>
 void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const Body& body) {
   std::vector<int64_t> ends;
@@ -54,11 +55,11 @@ void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const B
   });
 }
 
-// Elements per piece of elementwise work: small enough to divide a layer's activations over a few
-// threads, large enough to repay handing a piece to another core.
+// Elements in a piece of elementwise work: few enough to divide a layer's activations among some
+// threads, and enough to be worth handing to another core.
 inline constexpr int64_t kElementGrain = 32 * 1024;
 
-// piece(call, begin, end) for all pieces of an elementwise call.
+// Calls piece(call, begin, end) for all pieces of an elementwise call.
 template <typename Call>
 absl::Status ForPieces(const Call& call, void (*piece)(const Call&, int64_t, int64_t)) {
   ParallelFor(call.count, kElementGrain,
@@ -66,12 +67,13 @@ absl::Status ForPieces(const Call& call, void (*piece)(const Call&, int64_t, int
   return absl::OkStatus();
 }
 
-// Rows per piece of about kElementGrain elements.
+// Returns the number of rows in a piece of about kElementGrain elements.
 inline int64_t RowGrain(int64_t row_elements) {
   return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, row_elements));
 }
 
-// rows_of(call, begin, end) for pieces of `rows` rows of about `row_elements` elements.
+// Calls rows_of(call, begin, end) for all pieces of `rows` rows, each of about `row_elements`
+// elements.
 template <typename Call>
 absl::Status ForRows(int64_t rows, int64_t row_elements, const Call& call,
                      void (*rows_of)(const Call&, int64_t, int64_t)) {

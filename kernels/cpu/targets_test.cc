@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Every instruction set that this machine has computes the same: the other tests see only the best
+// Every instruction set of this machine computes the same results. Other tests see only the best
 // one.
 
 #include <cmath>
@@ -23,7 +23,6 @@
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/gemm/testing/gemm_reference.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
@@ -67,8 +66,8 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
   std::unique_ptr<Workspace> gemm_workspace_;
 };
 
-// What arithmetic in fp32 may be off by, of the largest element, and what is allowed on top where
-// 16-bit intermediates are read again.
+// The allowed error of fp32 arithmetic, relative to the largest element, and the further error
+// allowed where 16-bit intermediates are read again.
 double Tolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -7); }
 
 // Memory of any element type.
@@ -169,14 +168,15 @@ TEST_P(TargetsTest, FinishProduct) {
     Elements bias(dtype, RandomNormal(kCols));
     Elements input(dtype, RandomNormal(kRows * kCols));
     const std::vector<float> old = RoundTo(dtype, RandomNormal(kRows * kCols));
-    const auto check = [&](GemmEpilogue epilogue, const auto& definition) {
+    const auto check = [&](GemmCall call, const auto& definition) {
       Elements c(dtype, old);
-      epilogue.bias_dtype = dtype;
-      epilogue.c_dtype = dtype;
-      epilogue.c = c.data();
-      epilogue.ldc = kCols;
-      epilogue.saved_ld = kCols;
-      FinishProduct(kRows, kCols, product.data(), kCols, epilogue);
+      call.m = kRows;
+      call.n = kCols;
+      call.dtype = dtype;
+      call.c_dtype = dtype;
+      call.c = c.data();
+      call.ldc = kCols;
+      FinishProduct(call, product.data(), kCols);
       std::vector<double> expected;
       for (size_t i = 0; i < kCount; ++i) expected.push_back(definition(i));
       ExpectCloseIn(dtype, c.values(), expected, 4e-7, 0.0, "c");
@@ -216,11 +216,9 @@ void ExpectRoundsAs(T (*round)(float)) {
     }
   }
   std::vector<T> actual(values.size());
-  GemmEpilogue epilogue;
-  epilogue.c_dtype = DTypeOf<T>::value;
-  epilogue.c = actual.data();
   const int64_t count = static_cast<int64_t>(values.size());
-  FinishProduct(1, count, values.data(), count, epilogue);
+  FinishProduct({.m = 1, .n = count, .c_dtype = DTypeOf<T>::value, .c = actual.data()},
+                values.data(), count);
   for (size_t i = 0; i < values.size(); ++i)
     ASSERT_EQ(actual[i].bits, round(values[i]).bits) << values[i];
   std::vector<float> widened(values.size());

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How many threads share the work does not change a bit of the result.
+// The number of threads does not change any bit of a result.
 
 #include <omp.h>
 
@@ -20,7 +20,6 @@
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
@@ -37,7 +36,7 @@ class TeamSizeTest : public testing::TestWithParam<int> {
   }
   void TearDown() override { omp_set_num_threads(1); }
 
-  // What `compute` returns on one thread and on as many as the parameter says.
+  // Checks that `compute` returns the same on one thread and on the parameter's number of threads.
   template <typename Compute>
   void ExpectSameBits(const Compute& compute) {
     omp_set_num_threads(1);
@@ -106,9 +105,13 @@ TEST_P(TeamSizeTest, FinishProduct) {
   const std::vector<float> bias = RandomNormal(kCols);
   ExpectSameBits([&] {
     std::vector<float> result = product;
-    FinishProduct(
-        kRows, kCols, result.data(), kCols,
-        {.bias = bias.data(), .activation = Activation::kGelu, .c = result.data(), .ldc = kCols});
+    FinishProduct({.m = kRows,
+                   .n = kCols,
+                   .c = result.data(),
+                   .ldc = kCols,
+                   .bias = bias.data(),
+                   .activation = Activation::kGelu},
+                  result.data(), kCols);
     return result;
   });
 }
@@ -200,7 +203,8 @@ TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
           c.insert(c.end(), before.begin(), before.end());
           return c;
         });
-        // In its place, too: what one team of oneDNN's own makes of it, within rounding.
+        // Elements are also in their places: oneDNN's own division of the work has the same result
+        // within rounding.
         std::vector<float> c = start;
         call.c = c.data();
         EXPECT_TRUE(Gemm(call, workspace).ok());

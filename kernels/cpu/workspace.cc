@@ -8,7 +8,7 @@ namespace zeroth::cpu {
 
 absl::StatusOr<void*> Workspace::Reserve(size_t bytes) {
   if (block_ == nullptr || block_->bytes() < bytes) {
-    block_.reset();  // before the larger one is asked for, so that both never exist at once
+    block_.reset();  // before the larger one is allocated, so that both never exist at once
     ZEROTH_ASSIGN_OR_RETURN(block_, allocator_.Allocate(bytes, MemoryCategory::kWorkspace));
   }
   return block_->data();

@@ -15,20 +15,20 @@
 
 namespace zeroth::cpu {
 
-// Scratch memory of one kernel: a single block that grows to the largest request and is kept for
-// the next call, under MemoryCategory::kWorkspace. Kernels that call each other need a workspace
-// each. Not thread-safe.
+// Scratch memory of a kernel: one block that grows to the largest request and is kept for the next
+// call, under MemoryCategory::kWorkspace. A kernel that calls another one needs a workspace of its
+// own. Not thread-safe.
 class Workspace {
  public:
   explicit Workspace(Allocator& allocator) : allocator_(allocator) {}
   Workspace(Workspace&&) = default;
 
-  // At least `bytes` uninitialised bytes, 64-byte aligned; valid until the next call. The
-  // allocator's error if refused.
+  // Returns at least `bytes` uninitialised bytes, 64-byte aligned and valid until the next call.
+  // Fails with the allocator's error.
   absl::StatusOr<void*> Reserve(size_t bytes);
   absl::StatusOr<float*> ReserveFloats(int64_t count);
-  // A workspace for each of `threads` threads that the kernel shares its work with, the first ones
-  // of those that there are; valid until this is called with more. Blocks in them are kept, too.
+  // Returns a workspace for each of `threads` threads among which the kernel divides its work. They
+  // are valid until a call with more threads, and keep their blocks.
   absl::Span<Workspace> OfThreads(int threads);
 
  private:

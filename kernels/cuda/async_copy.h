@@ -1,12 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Copies from global to shared memory that go on while the thread computes (PTX ISA, cp.async).
+// Asynchronous copies from global to shared memory, which proceed while the thread computes (PTX
+// ISA, cp.async).
 //
 //   CopyAsync16(...) or CopyAsync4(...), any number; CommitCopies(): these are one group;
 //   WaitForCopies<N>(): all groups of this thread but the newest N have arrived.
 //
-// What a thread has waited for is visible to itself; a barrier makes it visible to its block. Until
-// then neither end may be touched. Every thread waits for all its groups before it ends.
+// After the wait, the copied data is visible to the thread itself; a barrier makes it visible to
+// the block. Before that, neither source nor destination may be touched. Every thread must wait for
+// all its groups before it ends.
 
 #ifndef ZEROTH_KERNELS_CUDA_ASYNC_COPY_H_
 #define ZEROTH_KERNELS_CUDA_ASYNC_COPY_H_
@@ -21,12 +23,13 @@
 
 namespace zeroth::cuda {
 
-// 16 bytes, both ends aligned to 16; zeros if not `valid`, and then `from` is not read.
+// Copies 16 bytes; both addresses are aligned to 16. Writes zeros if not `valid`, and then does not
+// read `from`.
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* from, bool valid) {
 #if defined(ZEROTH_CUDA_EMULATION)
   emulation::ThisThreadsCopies().Begin(shared, valid ? from : nullptr, 16);
 #else
-  // Past the first-level cache: each byte is read once by a block.
+  // Bypasses the first-level cache, because a block reads each byte once.
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
                "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
@@ -34,7 +37,7 @@ __device__ __forceinline__ void CopyAsync16(void* shared, const void* from, bool
 #endif
 }
 
-// The same of 4 bytes.
+// The same for 4 bytes.
 __device__ __forceinline__ void CopyAsync4(void* shared, const void* from, bool valid) {
 #if defined(ZEROTH_CUDA_EMULATION)
   emulation::ThisThreadsCopies().Begin(shared, valid ? from : nullptr, 4);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The first stage of sums over rows, for .cu files.
+// The first stage of sums over rows; device code.
 
 #ifndef ZEROTH_KERNELS_CUDA_COLUMN_PIECES_H_
 #define ZEROTH_KERNELS_CUDA_COLUMN_PIECES_H_
@@ -10,13 +10,13 @@
 
 namespace zeroth::cuda {
 
-// A block sums 32 columns of a piece: a warp reads 32 neighbours of a row, and each of eight warps
-// reads every eighth row of the piece.
+// A block sums 32 columns of a piece. Each of its eight warps reads 32 neighbouring columns of
+// every eighth row.
 inline constexpr int kColumnThreads = 32;
 inline constexpr int kRowThreads = 8;
 
-// partial[(sum * pieces + piece) * columns + column] = the sums that `add(row, column, sums)` makes
-// over the piece's rows.
+// partial[(sum * pieces + piece) * columns + column] = the sums that `add(row, column, sums)`
+// accumulates over the piece's rows.
 template <int kSums, typename AddRow>
 __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
     ColumnPiecesKernel(int64_t rows, int64_t columns, AddRow add, float* partial) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
   partial[(s * pieces + piece) * columns + column] = sum;
 }
 
-// Enqueues the above for RowPieces(rows) pieces.
+// Enqueues ColumnPiecesKernel for RowPieces(rows) pieces.
 template <int kSums, typename AddRow>
 absl::Status ColumnPieces(int64_t rows, int64_t columns, AddRow add, float* partial,
                           const LaunchTarget& target) {

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kMapThreads)
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= columns) return;
   float sum = 0.0f;
-  // So many loads are under way at once: one after the other would wait for memory each time.
+  // Issues so many loads at once. One load at a time would wait for memory each time.
   constexpr int kLoads = 16;
   int64_t piece = 0;
   for (; piece + kLoads <= pieces; piece += kLoads) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums over rows, in two stages and a fixed order: rows are cut into pieces (RowPieces), each is
-// summed by itself, then the pieces in their order.
+// Sums over rows, in two stages and a fixed order. Rows are divided into pieces (RowPieces). Each
+// piece is summed separately, and then the pieces in order.
 
 #ifndef ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_
 #define ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_
@@ -16,17 +16,18 @@
 
 namespace zeroth::cuda {
 
-// fp32 scratch elements for `sums` sums over [rows, columns] at once.
+// Returns the number of fp32 scratch elements for `sums` sums over [rows, columns] at once.
 inline int64_t ColumnSumScratch(int64_t rows, int64_t columns, int sums) {
   return RowPieces(rows) * columns * sums;
 }
 
-// out[c] (+)= sum over rows of x[r * stride + c]. `scratch`: ColumnSumScratch(rows, columns, 1).
+// out[c] (+)= the sum over rows r of x[r * stride + c]. `scratch` has ColumnSumScratch(rows,
+// columns, 1) elements.
 absl::Status ColumnSum(int64_t rows, int64_t columns, int64_t stride, DType dtype, const void* x,
                        bool accumulate, DType out_dtype, void* out, float* scratch,
                        const LaunchTarget& target);
 
-// Adds up pieces [pieces, columns] of one sum: out[c] (+)= ….
+// out[c] (+)= the sum of `partial` [pieces, columns] over its pieces.
 absl::Status SumPieces(int64_t pieces, int64_t columns, const float* partial, bool accumulate,
                        DType out_dtype, void* out, const LaunchTarget& target);
 

@@ -78,13 +78,13 @@ absl::Status Set(cublasLtMatmulPreference_t preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// An address of which nothing is known but its alignment.
+// Returns an address with this alignment and no larger one. It is never accessed.
 const void* AddressOfAlignment(uint32_t alignment) {
   return reinterpret_cast<const void*>(uintptr_t{1} << 16 | alignment);
 }
 
-// What the operands of a product of 8-bit floats are multiplied by. Its "fast accumulation" stays
-// off, as it is unless asked for: sums move to fp32 registers every few terms.
+// Sets the scales of the operands of a product of 8-bit floats. "Fast accumulation" stays off,
+// which is the default: sums move to fp32 registers every few terms.
 absl::Status SetScales(cublasLtMatmulDesc_t desc, const float* first, const float* second) {
   ZEROTH_RETURN_IF_ERROR(Set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first));
   return Set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
@@ -107,7 +107,7 @@ absl::Status MakeLayout(cudaDataType_t type, bool transposed, int64_t rows, int6
 
 }  // namespace
 
-// The descriptors of a product and the algorithm that was chosen for it, if there is one.
+// The descriptors of a product, and the algorithm chosen for it, if there is one.
 struct CublasLt::Plan {
   ~Plan() {
     if (desc != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(desc));
@@ -199,8 +199,8 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const Product
   ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, second_op));
   ZEROTH_RETURN_IF_ERROR(
       Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CublasEpilogue(key.epilogue)));
-  // The heuristics tell the alignment of the epilogue's operands from their addresses, which they
-  // do not access.
+  // The heuristics derive the alignment of the epilogue's operands from their addresses, without
+  // accessing them.
   if (HasBias(key.epilogue)) {
     ZEROTH_RETURN_IF_ERROR(
         Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaType(key.dtype)));
@@ -250,7 +250,7 @@ absl::Status CublasLt::AskForAlgorithm(const ProductKey& key, Plan& plan) {
   int count = 0;
   const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
       handle_, plan.desc, plan.first, plan.second, plan.c, plan.c, preference, 1, &result, &count);
-  // Not a failure: this combination of types, strides and epilogue has no algorithm.
+  // This is not a failure: the combination of types, strides and epilogue has no algorithm.
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || asked == CUBLAS_STATUS_INVALID_VALUE) {
     return absl::OkStatus();
   }
@@ -280,7 +280,8 @@ absl::StatusOr<bool> CublasLt::Multiply(const ProductKey& key, const ProductPoin
       cublasLtMatmul(handle_, plan->desc, &alpha, pointers.first, plan->first, pointers.second,
                      plan->second, &beta, pointers.c, plan->c, pointers.c, plan->c,
                      &plan->algorithm, workspace_->data(), kWorkspaceBytes, stream_);
-  // Heuristics know less than the call itself; from now on this kind of product goes elsewhere.
+  // The call itself may refuse what the heuristics accepted. From now on, products of this key are
+  // computed elsewhere.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) plan->found = false;
   if (!plan->found) return false;
   ZEROTH_RETURN_IF_ERROR(ToStatus(status, "cublasLtMatmul"));

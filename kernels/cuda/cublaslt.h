@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// cuBLASLt as this project uses it: column-major products with plans that are made once for each
-// kind of product.
+// A wrapper of cuBLASLt: column-major products, whose plans are made once for each kind of product.
 
 #ifndef ZEROTH_KERNELS_CUDA_CUBLASLT_H_
 #define ZEROTH_KERNELS_CUDA_CUBLASLT_H_
@@ -27,27 +26,29 @@
 
 namespace zeroth::cuda {
 
-// What cuBLASLt does to a product before it stores it. The bias has one element for each row.
+// The operation that cuBLASLt applies to a product before it stores it. The bias has one element
+// for each row.
 enum class Epilogue : uint8_t {
   kNone,
   kBias,
   kGelu,
   kBiasGelu,
-  kGeluAux,  // keeps what the GELU was applied to
+  kGeluAux,  // also stores the argument of the GELU
   kBiasGeluAux,
   kGeluBackward,  // times gelu'(aux)
 };
 
-// Everything that decides how a product is computed; two products with equal keys share a plan. A
-// bias has the type of the operands, aux that of c.
-// Column-major: c [rows, columns] = first [rows, depth] * second [depth, columns].
+// Everything that determines how a product is computed; products with equal keys share a plan. A
+// bias has the type of the operands, aux that of c. Matrices are column-major: c [rows, columns] =
+// first [rows, depth] * second [depth, columns].
 struct ProductKey {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t depth = 0;
   DType dtype = DType::kFloat32;
   DType c_dtype = DType::kFloat32;
-  // Operands are 8-bit floats of these formats, with a scale each; `dtype` is the bias's then.
+  // If true, the operands are 8-bit floats of these formats, each with a scale, and `dtype` is that
+  // of the bias.
   bool fp8 = false;
   Fp8Format first_format = Fp8Format::kE4M3;
   Fp8Format second_format = Fp8Format::kE4M3;
@@ -61,7 +62,7 @@ struct ProductKey {
   uint32_t first_alignment = 0;
   uint32_t second_alignment = 0;
   uint32_t c_alignment = 0;
-  uint32_t bias_alignment = 0;  // of the epilogue's operands: AlignmentOf(nullptr) without them
+  uint32_t bias_alignment = 0;  // of the epilogue's operands; AlignmentOf(nullptr) without them
   uint32_t aux_alignment = 0;
   Epilogue epilogue = Epilogue::kNone;
 
@@ -74,9 +75,10 @@ struct ProductKey {
   bool operator<(const ProductKey& other) const { return Tied() < other.Tied(); }
 };
 
-// The largest power of two up to 16 that divides the address. No algorithm needs more, and were
-// more told, the same product in two buffers could get two algorithms, whose results differ in the
-// last bits: strategies that keep parameters in different buffers would no longer agree.
+// Returns the largest power of two up to 16 that divides the address. No algorithm needs more. If
+// cuBLASLt knew a larger alignment, it could choose different algorithms for the same product in
+// two buffers, with different last bits. Strategies that keep parameters in different buffers would
+// then no longer agree.
 uint32_t AlignmentOf(const void* pointer);
 
 struct ProductPointers {
@@ -84,28 +86,28 @@ struct ProductPointers {
   const void* second = nullptr;
   void* c = nullptr;
   const void* bias = nullptr;
-  // [rows, columns], columns `rows` apart; the Aux epilogues write it.
+  // [rows, columns], contiguous. The Aux epilogues write it, kGeluBackward reads it.
   const void* aux = nullptr;
-  // Of 8-bit floats: what each operand's values are multiplied by, in the device's memory.
+  // For 8-bit floats: the scale of each operand, in device memory.
   const float* first_scale = nullptr;
   const float* second_scale = nullptr;
 };
 
 struct CublasLtOptions {
-  bool allow_tf32 = false;          // fp32 products may round their inputs to 10 bits of mantissa
-  bool allow_slow_kernels = false;  // as KernelOptions says
+  bool allow_tf32 = false;          // lets fp32 products round their inputs to 10 bits of mantissa
+  bool allow_slow_kernels = false;  // see KernelOptions
 };
 
-// A handle, its workspace and its plans, for one stream. Not thread-safe.
+// A handle of the library with its workspace and plans, for one stream. Not thread-safe.
 class CublasLt {
  public:
-  // More than this, and no algorithm gets faster; what NVIDIA advises for Hopper.
+  // NVIDIA's advice for Hopper; no algorithm gets faster with more.
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-  // Room for products on their way to an epilogue of ours: little enough to stay in the L2 cache.
+  // Memory for products to which our own epilogue is applied; small enough to stay in the L2 cache.
   static constexpr size_t kStagingBytes = size_t{16} << 20;
   static constexpr size_t kMostPlans = 1024;
 
-  // `stream` and `allocator` outlive it.
+  // `stream` and `allocator` must outlive the result.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Create(cudaStream_t stream, Allocator& allocator,
                                                           const CublasLtOptions& options = {});
   ~CublasLt();
@@ -115,31 +117,33 @@ class CublasLt {
   bool allow_tf32() const { return options_.allow_tf32; }
 
   // Enqueues a product and returns true, or returns false if cuBLASLt has no algorithm for it. The
-  // library is asked at the first product of each key. Algorithms that split the depth are taken
-  // only if they add the parts in fp32, in workspace: others round each part to c's type.
+  // first product of each key asks the library for an algorithm. Algorithms that split the depth
+  // are accepted only if they add the parts in fp32, in workspace, because others round each part
+  // to c's type.
   absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
 
-  // Whether a product that has no algorithm may go to a plain kernel, which is a hundred times
-  // slower: Unimplemented, naming `product`, unless it may, which is remembered.
+  // Checks whether a plain kernel, which is about a hundred times slower, may compute a product
+  // that has no algorithm. If so, records `product` in slow_products(); otherwise Unimplemented
+  // names it.
   absl::Status AdmitSlow(const std::string& product);
   const std::set<std::string>& slow_products() const { return slow_products_; }
 
-  // kStagingBytes for what the stream does next, made at the first call.
+  // Returns kStagingBytes of memory for the next work on the stream. The first call allocates them.
   absl::StatusOr<float*> Staging();
 
-  // Plans that exist, and how often one was made.
+  // The number of plans that exist, and the number that were ever made.
   size_t plan_count() const { return plans_.size(); }
   int64_t plans_made() const { return plans_made_; }
 
  private:
   struct Plan;
-  // The latest used first.
+  // The most recently used plan comes first.
   using PlanList = std::list<std::pair<ProductKey, std::unique_ptr<Plan>>>;
 
   CublasLt(cudaStream_t stream, Allocator& allocator, const CublasLtOptions& options);
   absl::StatusOr<Plan*> FindPlan(const ProductKey& key);
   absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const ProductKey& key);
-  // Chooses the algorithm of a plan whose descriptors are complete.
+  // Asks the library for the algorithm of a plan, whose descriptors are complete.
   absl::Status AskForAlgorithm(const ProductKey& key, Plan& plan);
 
   const cudaStream_t stream_;

@@ -141,7 +141,7 @@ TEST_F(CublasLtTest, EpiloguesOfOursAreAppliedInStages) {
   }
 }
 
-// What cuBLASLt does with fp32 inputs must not change because others may use TF32.
+// Products of fp32 inputs must not change because other products may use TF32.
 TEST_F(CublasLtTest, Fp32ProductsAreFp32) {
   GemmCall call = Product(64, 64, 64);
   ASSERT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());

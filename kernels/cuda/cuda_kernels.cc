@@ -11,7 +11,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// Older devices have no TF32, where cuBLASLt would multiply in fp32 and say nothing.
+// Older devices have no TF32. On them, cuBLASLt would silently multiply in fp32.
 constexpr int kLeastTf32Capability = 80;
 
 }  // namespace
@@ -36,12 +36,12 @@ absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
 }
 
 absl::Status CudaKernels::Finish(const absl::Status& launched, CallTensors tensors) {
-  // Memory that was refused is nothing that the stream has run into, and it goes on, unless it is
-  // being recorded: a recording must not lack what was refused.
+  // Refused memory is no failure of the stream, which goes on. But a stream that is being recorded
+  // fails, because the recording would lack the refused work.
   const bool refused = absl::IsResourceExhausted(launched) && stream_.playback() == nullptr;
   const absl::Status status = refused ? launched : stream_.Update(launched);
   if (stream_.is_compute()) return status;
-  // Also after an error: what was launched before it may still run.
+  // Also after an error, since kernels that were launched before it may still run.
   for (const Tensor* tensor : tensors) stream_.Retain(tensor->buffer());
   for (std::shared_ptr<Buffer>& buffer : scratch_) stream_.Retain(std::move(buffer));
   scratch_.clear();
@@ -52,7 +52,7 @@ absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
                           device_.allocator().Allocate(bytes, MemoryCategory::kWorkspace));
   if (stream_.is_compute()) return buffer;
-  // What the compute stream may still do with this memory comes first.
+  // The compute stream may still use this memory, so this stream waits for it first.
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> free, device_.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(stream_.Wait(free));
   scratch_.push_back(buffer);

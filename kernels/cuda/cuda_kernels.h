@@ -24,7 +24,7 @@ class CublasLt;
 // The kernels of a GPU, registered for device type "cuda".
 class CudaKernels final : public Kernels {
  public:
-  // Both outlive the result. Unimplemented for TF32 on a GPU before Ampere.
+  // `device` and `stream` must outlive the result. Unimplemented for TF32 on a GPU before Ampere.
   static absl::StatusOr<std::unique_ptr<Kernels>> Create(CudaDevice& device, CudaStream& stream,
                                                          const KernelOptions& options = {});
   ~CudaKernels() override;
@@ -32,17 +32,17 @@ class CudaKernels final : public Kernels {
   std::vector<std::string> SlowProducts() const override;
 
   const DeviceProperties& properties() const { return device_.properties(); }
-  // Where the functions of an operation launch.
+  // The stream and device on which operations launch kernels.
   const LaunchTarget& target() const { return target_; }
-  // Where they report bad data; device-visible.
+  // The word where kernels report invalid data; visible to the device.
   DataErrorWord* data_error() const { return stream_.data_error(); }
-  // Scratch for what the call at hand enqueues.
+  // Allocates scratch memory for the work that the current call enqueues.
   absl::StatusOr<std::shared_ptr<Buffer>> Scratch(size_t bytes);
-  // Made at the first product: streams that only round have no need of it.
+  // Created at the first product, since streams that only round do not need it.
   absl::StatusOr<CublasLt*> Blas();
 
-  // Ends a call: an error fails the stream, memory that was refused excepted, and on side streams
-  // `tensors` and scratch are kept until it has passed.
+  // Ends a call. An error fails the stream, except if memory was refused. On side streams,
+  // `tensors` and scratch memory are kept alive until the stream has passed.
   absl::Status Finish(const absl::Status& launched, CallTensors tensors);
 
  private:
@@ -52,13 +52,14 @@ class CudaKernels final : public Kernels {
   CudaStream& stream_;
   const LaunchTarget target_;
   std::unique_ptr<CublasLt> blas_;
-  std::vector<std::shared_ptr<Buffer>> scratch_;  // of the call at hand, on side streams
+  std::vector<std::shared_ptr<Buffer>> scratch_;  // of the current call, on side streams
 };
 
-// Put one at namespace scope in an operation's source for CUDA, in a target with alwayslink:
+// Registers an operation's function for CUDA. Define one at namespace scope, in a target with
+// alwayslink:
 //   absl::Status Run(const NormCall& call, CudaKernels& kernels);
 //   const OnCuda<Run> norm;
-// `kRun` enqueues, on the host.
+// `kRun` runs on the host and enqueues the work.
 template <auto kRun>
 class OnCuda;
 

@@ -8,7 +8,7 @@
 
 namespace zeroth::cuda {
 
-// Publishes a report whose other fields are written.
+// Publishes a report whose other fields have been written.
 __device__ __forceinline__ void PublishDataError(DataErrorWord* word, DataErrorCode code) {
 #if defined(ZEROTH_CUDA_EMULATION)
   __atomic_store_n(&word->code, static_cast<unsigned>(code), __ATOMIC_RELEASE);
@@ -18,7 +18,7 @@ __device__ __forceinline__ void PublishDataError(DataErrorWord* word, DataErrorC
 #endif
 }
 
-// Describes an element that a kernel cannot work on; the first report is the one that is kept.
+// Reports an invalid element. Only the first report is kept.
 __device__ __forceinline__ void ReportDataError(DataErrorWord* word, DataErrorCode code,
                                                 int32_t value, int64_t position, int64_t width,
                                                 int64_t limit) {

@@ -18,8 +18,8 @@ struct TypeTag {
   using type = T;
 };
 
-// function(TypeTag<T>()) for the element type that `dtype` names at run time: fp32, bf16 or fp16,
-// which validation has made sure of.
+// Calls function(TypeTag<T>()) for the element type that `dtype` names: fp32, bf16 or fp16, which
+// the operation has checked.
 template <typename Function>
 absl::Status DispatchType(DType dtype, const Function& function) {
   if (dtype == DType::kFloat32) return function(TypeTag<float>());
@@ -28,8 +28,8 @@ absl::Status DispatchType(DType dtype, const Function& function) {
   return absl::InternalError(absl::StrCat("no CUDA kernel for ", DTypeName(dtype)));
 }
 
-// The same for the types of a call's operands and of its results, which share their 16-bit type if
-// both have one.
+// Calls function(tag, other_tag) for the types of a call's operands and results. If both are 16-bit
+// types, they are the same.
 template <typename Function>
 absl::Status DispatchPair(DType dtype, DType other, const Function& function) {
   return DispatchType(dtype, [&](auto tag) {
@@ -45,8 +45,8 @@ absl::Status DispatchPair(DType dtype, DType other, const Function& function) {
   });
 }
 
-// function(width) for an integral constant: kWidth elements at a time where all are `packed`,
-// else 1.
+// Calls function(width) with an integral constant: kWidth elements at a time if all arrays are
+// `packed`, else 1.
 template <int kWidth, typename Function>
 absl::Status DispatchWidth(bool packed, const Function& function) {
   if (packed) return function(std::integral_constant<int, kWidth>());

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Elements in device code: arithmetic is float, memory holds float or 16-bit floats, and moves in
-// packs of 16 bytes where it is aligned.
+// Elements in device code. Arithmetic is float; memory holds float or 16-bit floats, and is
+// accessed in packs of 16 bytes where it is aligned.
 
 #ifndef ZEROTH_KERNELS_CUDA_ELEMENTS_H_
 #define ZEROTH_KERNELS_CUDA_ELEMENTS_H_
@@ -36,13 +36,13 @@ __host__ __device__ __forceinline__ fp16 FromFloat<fp16>(float x) {
   return __float2half_rn(x);
 }
 
-// N elements that are loaded and stored at once.
+// N elements that are loaded or stored by one instruction.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T at[N];
 };
 
-// Elements of a 16-byte pack of the smaller of two types.
+// The number of elements in a 16-byte pack of the smaller of two types.
 template <typename A, typename B = A>
 inline constexpr int kPackWidth = 16 /
                                   static_cast<int>(sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
@@ -62,8 +62,8 @@ __device__ __forceinline__ void StorePack(const float (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// The same, to global memory and surely by one instruction: the compiler takes packs apart where it
-// finds the code of several branches alike.
+// The same, to global memory and with one instruction in any case. The compiler splits packs where
+// it merges similar code of several branches.
 template <int N, typename T>
 __device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
 #if defined(ZEROTH_CUDA_EMULATION)
@@ -87,7 +87,8 @@ __device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
 #endif
 }
 
-// True if every pointer may be accessed in packs. Null counts as aligned: it is not accessed.
+// Returns true if every pointer may be accessed in packs. Null counts as aligned, since it is not
+// accessed.
 template <typename... Pointers>
 bool ArePacked(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);

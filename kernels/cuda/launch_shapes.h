@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How kernels are spread over a device, computed on the host and tested there.
+// The grids and blocks that kernels are launched with; host code.
 
 #ifndef ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
 #define ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
@@ -13,24 +13,24 @@
 
 namespace zeroth::cuda {
 
-// Where a kernel runs.
+// The stream and device on which a kernel runs.
 struct LaunchTarget {
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
 };
 
-// Blocks that a multiprocessor holds of kernels which are spread by MapShape: for the compiler, as
-// a bound of __launch_bounds__, and for the grid, whose blocks are then all at work at once. Packs
-// of 16 bytes take up to 40 registers, which six blocks of 256 have; that many loads fill its
-// memory's latency.
+// The number of blocks that a multiprocessor holds of a kernel launched with MapShape.
+// __launch_bounds__ tells it to the compiler, and MapShape makes grids whose blocks all run at
+// once. Packs of 16 bytes take up to 40 registers, which six blocks of 256 threads have. So many
+// loads hide the memory's latency.
 inline constexpr int kBlocksPerMultiprocessor = 6;
 inline constexpr int kMapThreads = 256;
 
-// What the parameters of a kernel may take on every device: 4 KiB up to CUDA 12.0.
+// The size of a kernel's parameters that every device accepts: 4 KiB up to CUDA 12.0.
 inline constexpr size_t kKernelParameterBytes = 4096;
 
-// A grid for `items` independent items, one per thread and turn: as many blocks as the device holds
-// at once, the rest of which wait, or fewer. `resident`: of a kernel that is compiled for fewer.
+// Returns a grid for `items` independent items, in which each thread takes one item at a time. It
+// has at most as many blocks as run at once on the device, `resident` on each multiprocessor.
 inline LaunchShape MapShape(int64_t items, int multiprocessors,
                             int resident = kBlocksPerMultiprocessor) {
   const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;
@@ -38,15 +38,15 @@ inline LaunchShape MapShape(int64_t items, int multiprocessors,
   return {dim3(static_cast<unsigned>(std::min(blocks, at_once))), dim3(kMapThreads)};
 }
 
-// A grid for `rows` rows, each a warp's work, `warps` warps to a block.
+// Returns a grid with a warp for each of `rows` rows and `warps` warps in a block.
 inline LaunchShape WarpPerRowShape(int64_t rows, int warps) {
   return {dim3(static_cast<unsigned>((rows + warps - 1) / warps)),
           dim3(static_cast<unsigned>(warps) * 32)};
 }
 
-// Into how many pieces a sum over `rows` rows is cut: enough to fill a device, few enough that
-// adding the pieces up costs little. Depends on nothing but the rows, so that results do not depend
-// on the device.
+// Returns the number of pieces into which a sum over `rows` rows is divided: enough to fill a
+// device, and few enough that adding the pieces costs little. It depends on the rows alone, so that
+// results do not depend on the device.
 inline int64_t RowPieces(int64_t rows) {
   constexpr int64_t kRowsPerPiece = 64;
   constexpr int64_t kMostPieces = 128;
@@ -55,7 +55,7 @@ inline int64_t RowPieces(int64_t rows) {
 
 }  // namespace zeroth::cuda
 
-// Launches a kernel for `items` items, spread by MapShape over `target`.
+// Launches a kernel for `items` items on `target`, with MapShape's grid.
 #define ZEROTH_MAP(kernel, items, target, ...)                                     \
   ZEROTH_LAUNCH(kernel, ::zeroth::cuda::MapShape(items, (target).multiprocessors), \
                 (target).stream, __VA_ARGS__)

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels for operations on elements that know nothing of each other: an element's result does not
-// depend on its place.
+// Kernels for elementwise operations. The bits of an element's result do not depend on its place.
 
 #ifndef ZEROTH_KERNELS_CUDA_MAP_H_
 #define ZEROTH_KERNELS_CUDA_MAP_H_
@@ -17,7 +16,7 @@
 
 namespace zeroth::cuda {
 
-// out[i] = f(in[i]...). Outputs may be inputs, hence no __restrict__.
+// out[i] = f(in[i]...). An output may be an input, hence no __restrict__.
 template <int N, typename F, typename Out, typename In>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Map1(int64_t count, F f, Out* out, const In* in) {
@@ -52,7 +51,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   if (rest < count) out[rest] = FromFloat<Out>(f(ToFloat(a[rest]), ToFloat(b[rest])));
 }
 
-// out[0, count) = f(in[i]), both in device memory; enqueued.
+// Enqueues out[i] = f(in[i]) for i in [0, count); both arrays are in device memory.
 template <typename F, typename Out, typename In>
 absl::Status Apply(int64_t count, F f, void* out, const void* in, const LaunchTarget& target) {
   auto* to = static_cast<Out*>(out);
@@ -63,7 +62,7 @@ absl::Status Apply(int64_t count, F f, void* out, const void* in, const LaunchTa
   });
 }
 
-// The same of f(a[i], b[i]).
+// Enqueues out[i] = f(a[i], b[i]) for i in [0, count).
 template <typename F, typename T>
 absl::Status Apply(int64_t count, F f, void* out, const void* a, const void* b,
                    const LaunchTarget& target) {

@@ -1,21 +1,21 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensor cores, a warp at a time: products of 16 x 16 by 16 x 8 tiles of 16-bit floats added up in
-// fp32, and the loads that bring tiles from shared memory into the lanes' registers (PTX ISA,
-// "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix").
+// Tensor core instructions of a warp: products of 16 x 16 by 16 x 8 tiles of 16-bit floats, summed
+// in fp32, and loads of tiles from shared memory into the lanes' registers (PTX ISA, "Matrix
+// fragments for mma.m16n8k16 with floating point type" and "ldmatrix").
 //
-// With row = lane / 4 and pair = lane % 4, a lane holds of
+// With row = lane / 4 and pair = lane % 4, a lane holds these elements of
 //
 //   A [16, 16]  a[0]: A[row][2 pair ..]       a[1]: A[row + 8][2 pair ..]
 //               a[2]: A[row][2 pair + 8 ..]   a[3]: A[row + 8][2 pair + 8 ..]
 //   B [16, 8]   b[0]: B[2 pair ..][row]       b[1]: B[2 pair + 8 ..][row]
 //   C [16, 8]   c[0], c[1]: C[row][2 pair ..]      c[2], c[3]: C[row + 8][2 pair ..]
 //
-// where ".." means two neighbours, the first in a register's lower half. So two C tiles side by
-// side, rounded, are an A tile without moving anything between lanes: {c0 c1, c2 c3} of the left
+// where ".." means two neighbours, the first in a register's lower half. Two C tiles side by side,
+// rounded, therefore form an A tile without moving data between lanes: {c0 c1, c2 c3} of the left
 // and {c0 c1, c2 c3} of the right.
 //
-// Full warps only.
+// All lanes of a warp must call these functions.
 
 #ifndef ZEROTH_KERNELS_CUDA_MMA_H_
 #define ZEROTH_KERNELS_CUDA_MMA_H_
@@ -79,8 +79,8 @@ __device__ __forceinline__ void MmaM16N8K16(float (&c)[4], const uint32_t (&a)[4
 #endif
 }
 
-// Four 8 x 8 tiles of 16-bit elements. Lane 8 i + r gives the address of row r of tile i, 16 bytes
-// aligned to 16; every lane gets in tiles[i] elements [lane / 4][2 (lane % 4) ..] of tile i.
+// Loads four 8 x 8 tiles of 16-bit elements. Lane 8 i + r passes the address of row r of tile i, 16
+// bytes aligned to 16. Every lane gets elements [lane / 4][2 (lane % 4) ..] of tile i in tiles[i].
 __device__ __forceinline__ void LoadTiles(uint32_t (&tiles)[4], const void* shared_row) {
 #if defined(ZEROTH_CUDA_EMULATION)
   const emulation::WarpValues<const void*> rows(shared_row);
@@ -97,7 +97,7 @@ __device__ __forceinline__ void LoadTiles(uint32_t (&tiles)[4], const void* shar
 #endif
 }
 
-// The same of the tiles' transposes: every lane gets elements [2 (lane % 4) ..][lane / 4] of tile
+// The same for the tiles' transposes: every lane gets elements [2 (lane % 4) ..][lane / 4] of tile
 // i, two of a column.
 __device__ __forceinline__ void LoadTilesTransposed(uint32_t (&tiles)[4], const void* shared_row) {
 #if defined(ZEROTH_CUDA_EMULATION)

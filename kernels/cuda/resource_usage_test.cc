@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What ptxas makes of the kernels, held against what their sources and launch plans count on.
+// Compares the kernels that ptxas produces with what their sources and launch plans assume.
 
 #include "zeroth/core/device/cuda/testing/resource_usage.h"
 
@@ -73,7 +73,7 @@ struct Widths {
   int stores;
 };
 
-// A pack that is taken apart costs a request of the memory for each of its elements.
+// A pack that is split costs a memory request for each of its elements.
 TEST_F(KernelUsageTest, PacksMoveAtOnce) {
   for (const Widths& expected : {
            Widths{"Map1<8, *, __nv_bfloat16, __nv_bfloat16>", 16, 1, 1},

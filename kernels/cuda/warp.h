@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums and maxima over a warp or a block, in an order that is always the same.
+// Sums and maxima over a warp or a block, in a fixed order.
 
 #ifndef ZEROTH_KERNELS_CUDA_WARP_H_
 #define ZEROTH_KERNELS_CUDA_WARP_H_
@@ -11,7 +11,7 @@ namespace zeroth::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
-// Every lane gets the sum over the warp.
+// Returns the sum over the warp to every lane.
 __device__ __forceinline__ float WarpSum(float x) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
-// Magnitudes of floats as bits, too, which order as integers do, with NaN on top.
+// Also for the bits of floats' magnitudes, which are ordered as integers are, with NaN above all.
 __device__ __forceinline__ unsigned WarpMax(unsigned x) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) {
@@ -36,8 +36,8 @@ __device__ __forceinline__ unsigned WarpMax(unsigned x) {
   return x;
 }
 
-// Every thread of a block of kThreads gets the sum over the block. `scratch` has kThreads / 32
-// elements of shared memory; all threads must call it.
+// Returns the sum over a block of kThreads to every thread; all threads must call it. `scratch` has
+// kThreads / 32 elements of shared memory.
 template <int kThreads>
 __device__ __forceinline__ float BlockSum(float x, float* scratch) {
   const unsigned warp = threadIdx.x / 32;

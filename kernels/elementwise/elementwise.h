@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Operations on elements that know nothing of each other: an element's result does not depend on
-// its place.
+// Elementwise operations. The bits of an element's result do not depend on its place in the tensor.
 
 #ifndef ZEROTH_KERNELS_ELEMENTWISE_ELEMENTWISE_H_
 #define ZEROTH_KERNELS_ELEMENTWISE_ELEMENTWISE_H_
@@ -21,15 +20,16 @@ namespace kernels {
 absl::Status Add(Kernels& kernels, const Tensor& a, const Tensor& b, const Tensor& out);
 // x *= factor.
 absl::Status Scale(Kernels& kernels, const Tensor& x, float factor);
-// x += weight * (target - x), each operation rounded by itself: exponential averages.
+// x += weight * (target - x), each operation rounded to fp32 separately; for exponential moving
+// averages.
 absl::Status Lerp(Kernels& kernels, const Tensor& x, const Tensor& target, float weight);
-// Between fp32, bf16 and fp16, rounding to nearest even, to the bits that ToBFloat16, ToFloat16 and
-// ToFloat give; the same count; not in place.
+// Converts src to dst, each fp32, bf16 or fp16, with the same number of elements. Rounds to nearest
+// even, with the same bits as ToBFloat16, ToFloat16 and ToFloat. Not in place.
 absl::Status Cast(Kernels& kernels, const Tensor& src, const Tensor& dst);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct AddCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;

@@ -40,7 +40,7 @@ void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {
   });
 }
 
-// Between types; a copy, to the last bit of a NaN, within one.
+// Converts between types. Within one type it copies, which preserves even the bits of NaN.
 void CastPiece(const CastCall& call, int64_t begin, int64_t end) {
   WithElementType(call.from, [&](auto from) HWY_ATTR {
     WithElementType(call.to, [&](auto to) HWY_ATTR {

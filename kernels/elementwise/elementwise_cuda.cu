@@ -52,7 +52,7 @@ absl::Status Lerp(const LerpCall& call, CudaKernels& kernels) {
 const OnCuda<Lerp> lerp;
 
 absl::Status Cast(const CastCall& call, CudaKernels& kernels) {
-  if (call.from == call.to) {  // a copy, to the last bit of a NaN
+  if (call.from == call.to) {  // a copy preserves even the bits of NaN
     const size_t bytes = static_cast<size_t>(call.count) * SizeOf(call.from);
     if (bytes == 0) return absl::OkStatus();
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(call.dst, call.src, bytes, cudaMemcpyDeviceToDevice,

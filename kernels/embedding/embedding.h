@@ -15,23 +15,23 @@ namespace zeroth {
 
 namespace kernels {
 
-// out[b, s] = table[tokens[b, s]] (+ positions[s]). tokens int32 [batch, seq]; table [vocab, dim];
-// positions [max_seq, dim] or undefined; out [batch, seq, dim]. A token outside [0, vocab) is
-// InvalidArgument. Of a table that is a `part` of one (LocalIds), `vocab` is the token that is
-// elsewhere, whose row is zeros.
+// out[b, s] = table[tokens[b, s]] (+ positions[s]). tokens is int32 [batch, seq]; table is [vocab,
+// dim]; positions is [max_seq, dim] or undefined; out is [batch, seq, dim]. A token outside [0,
+// vocab) is InvalidArgument. If `part`, the table is a part of a larger one, and the token `vocab`
+// stands for any token of another part (LocalIds), whose row counts as zeros.
 absl::Status Embedding(Kernels& kernels, const Tensor& tokens, const Tensor& table,
                        const Tensor& positions, const Tensor& out, bool part = false);
-// dtable[t] (+)= sum of dout over the places of t, on a CPU in their order, on a GPU in one that
-// the shapes decide. The whole of dtable is written.
+// dtable[t] (+)= the sum of dout over the places where token t occurs. A CPU adds them in their
+// order, a GPU in an order that depends on the shapes and tokens alone. Writes all of dtable.
 absl::Status EmbeddingBackward(Kernels& kernels, const Tensor& tokens, const Tensor& dout,
                                const Tensor& dtable, bool accumulate, bool part = false);
-// dpositions[s] (+)= sum of dout[b, s] over b; rows from seq on count as zeros.
+// dpositions[s] (+)= the sum of dout[b, s] over b, in order; for rows from seq on the sum is zero.
 absl::Status PositionBackward(Kernels& kernels, const Tensor& dout, const Tensor& dpositions,
                               bool accumulate);
 
 }  // namespace kernels
 
-// What devices compute. Tokens are the device's to check.
+// The checked arguments, except for the values of tokens, which the device checks.
 struct EmbeddingCall {
   int64_t batch = 0;
   int64_t seq = 0;
@@ -44,7 +44,7 @@ struct EmbeddingCall {
   void* out = nullptr;
   bool part = false;
 };
-// `gradient` is a sum of rows of dout: dtable, or dpositions.
+// `gradient`, dtable or dpositions, holds sums of rows of dout.
 struct RowGradients {
   int64_t batch = 0;
   int64_t seq = 0;

@@ -25,13 +25,13 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// An ordered list of rows, of which one knows the next: by a table, or at a fixed distance.
+// An ordered list of rows. The next row follows from a table, or lies at a fixed distance.
 struct RowChain {
-  const int32_t* next = nullptr;  // of every row, -1 for none; null for a fixed distance
+  const int32_t* next = nullptr;  // for every row, -1 for none; null for a fixed distance
   int64_t step = 0;
-  int64_t count = 0;  // of all rows
+  int64_t count = 0;  // number of all rows
 
-  // The row after `row`, or -1.
+  // Returns the row after `row`, or -1.
   int64_t Next(int64_t row) const {
     if (next != nullptr) return next[row];
     return row + step < count ? row + step : -1;
@@ -57,15 +57,16 @@ void AddRows(const EmbeddingCall& call, int64_t begin, int64_t end) {
   });
 }
 
-// Columns of a sum of several rows are added up here, in fp32 whatever the gradient is.
+// Number of columns of a sum of several rows that are added at a time, in fp32 whatever the
+// gradient's type.
 constexpr int64_t kSumColumns = 256;
 
-// to[columns] (+)= sum of the rows of `chain` in order. `from` is row 0 of dout.
+// to[columns] (+)= the sum of the rows of `chain`, in order. `from` is row 0 of dout.
 template <typename T, typename G>
 HWY_INLINE void AddChain(const RowChain& chain, int64_t first, int64_t dim, size_t columns,
                          const T* from, bool accumulate, G* to) {
   const auto add = [](auto, auto sum, auto x) HWY_ATTR { return hn::Add(sum, x); };
-  if (accumulate && chain.Next(first) < 0) {  // most tokens of a batch, most often
+  if (accumulate && chain.Next(first) < 0) {  // most tokens of a batch occur once
     Transform(columns, to, add, to, from + first * dim);
     return;
   }
@@ -84,7 +85,7 @@ HWY_INLINE void AddChain(const RowChain& chain, int64_t first, int64_t dim, size
   Transform(columns, to, add, sums, from + place * dim);
 }
 
-// Columns [begin, end) of gradient[row] (+)= sum of dout over the chain that begins at `first`.
+// Columns [begin, end) of gradient[row] (+)= the sum of dout over the chain that begins at `first`.
 template <typename T, typename G>
 HWY_INLINE void GradientRow(const RowGradients& rows, const RowChain& chain, int64_t first,
                             int64_t row, int64_t begin, int64_t end) {
@@ -96,8 +97,8 @@ HWY_INLINE void GradientRow(const RowGradients& rows, const RowChain& chain, int
   }
 }
 
-// Columns [begin, end) of the gradients of all tokens. Places are linked by `next`, from
-// `heads[token]` on.
+// Computes columns [begin, end) of the gradients of all tokens. `next` links the places of a token,
+// beginning with `heads[token]`.
 void TokenGradients(const EmbeddingBackwardCall& call, const int32_t* heads, const int32_t* next,
                     int64_t begin, int64_t end) {
   const int64_t places = call.batch * call.seq;
@@ -112,7 +113,7 @@ void TokenGradients(const EmbeddingBackwardCall& call, const int32_t* heads, con
   });
 }
 
-// The gradients of positions [begin, end).
+// Computes the gradients of positions [begin, end).
 void PositionGradients(const PositionBackwardCall& call, int64_t begin, int64_t end) {
   const RowChain chain{nullptr, call.seq, call.batch * call.seq};
   WithElementTypes(call.dtype, call.grad_dtype, [&](auto element, auto grad) HWY_ATTR {
@@ -134,7 +135,7 @@ HWY_EXPORT(AddRows);
 HWY_EXPORT(TokenGradients);
 HWY_EXPORT(PositionGradients);
 
-// Links the places of every token: `heads[token]` is the first, or -1.
+// Links the places of every token. `heads[token]` is the first one, or -1.
 void LinkPlaces(int64_t count, int64_t vocab, const int32_t* tokens, int32_t* heads,
                 int32_t* next) {
   std::fill_n(heads, vocab, -1);
@@ -145,7 +146,7 @@ void LinkPlaces(int64_t count, int64_t vocab, const int32_t* tokens, int32_t* he
   }
 }
 
-// Rows of the gradient from `first` on become zeros, written by the threads that compute there.
+// Sets the rows of the gradient from `first` on to zero, in the parallel loop's usual division.
 void ClearRows(const RowGradients& call, int64_t first) {
   const size_t size = SizeOf(call.grad_dtype);
   char* const from =
@@ -200,8 +201,8 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CpuKernels& ke
   int32_t* next = heads + call.rows;
   LinkPlaces(places, call.rows, call.tokens, heads, next);
   if (!call.accumulate) ClearRows(call, 0);
-  // Cut by columns: every thread walks all tokens in order, so that no two meet in one element,
-  // whatever repeats.
+  // Divides the work by columns. Every thread walks all tokens in order, so that no two threads add
+  // to one element even if tokens repeat.
   constexpr int64_t kColumnsOfACacheLine = 32;
   const int64_t threads = omp_get_max_threads();
   const int64_t columns =

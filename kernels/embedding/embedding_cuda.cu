@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kMapThreads)
 
 constexpr int kSumThreads = 512;
 
-// Where the run of keys that begins at `first` ends.
+// Returns the end of the run of equal keys that begins at `first`.
 __device__ int64_t EndOfRun(const int32_t* keys, int64_t first, int64_t places) {
   const int32_t token = keys[first];
   if (first + 1 == places || keys[first + 1] != token) return first + 1;
@@ -66,10 +66,11 @@ __device__ int64_t EndOfRun(const int32_t* keys, int64_t first, int64_t places) 
   return beyond;
 }
 
-// A block for every sorted place; those that are not the first of their token have nothing to do.
-// The block's threads are groups, each of which adds up every so-manieth of the token's rows; then
-// the groups' sums are added in their order. In text the most frequent token has a twentieth of all
-// places, which one thread for a column would read one after the other.
+// There is a block for every sorted place; only those at the first place of a token work. The
+// block's threads form groups, and each group adds the rows at every n-th place of the token, n
+// being the number of groups. Then the groups' sums are added in order. The most frequent token of
+// a text has a twentieth of all places, which a single thread for each column would read one after
+// the other.
 template <int N, typename T, typename G>
 __global__ void __launch_bounds__(kSumThreads)
     SumPlaces(int64_t places, int64_t rows, int64_t dim, const int32_t* keys, const int32_t* order,
@@ -156,7 +157,7 @@ absl::Status Embedding(const EmbeddingCall& call, CudaKernels& kernels) {
 }
 const OnCuda<Embedding> embedding;
 
-// Places are sorted by token, and each token's are added up by one block.
+// Sorts places by token. One block then adds the rows of each token.
 absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const int64_t places = call.batch * call.seq;

@@ -52,7 +52,7 @@ TEST_P(EmbeddingSuite, ForwardPicksRowsAndAddsPositions) {
   }
 }
 
-// Of a table that is cut in two, what each half gives adds up to what all of it gives.
+// If a table is divided into halves, the sum of their results is that of the whole table.
 TEST_P(EmbeddingSuite, PartsOfATableAddUp) {
   constexpr int64_t kVocab = 11, kFirst = 6, kDim = 7, kBatch = 2, kSeq = 9;
   for (const DType dtype : kElementTypes) {

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// counts[digit * tiles + tile] = how often the digit occurs in the tile.
+// counts[digit * tiles + tile] = the number of times that the digit occurs in the tile.
 __global__ void __launch_bounds__(kSortThreads)
     CountDigits(int64_t count, int shift, const int32_t* keys, int32_t* counts) {
   ZEROTH_SHARED(int, shared, [kDigits]);
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kSortThreads)
   if (threadIdx.x < kDigits) counts[threadIdx.x * gridDim.x + blockIdx.x] = shared[threadIdx.x];
 }
 
-// counts become the sums of all that come before; one block, since they are few.
+// Replaces each count with the sum of all earlier ones. One block suffices, since there are few.
 __global__ void __launch_bounds__(kSortThreads) ScanCounts(int64_t count, int32_t* counts) {
   ZEROTH_SHARED(int, sums, [kSortThreads]);
   int carry = 0;
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kSortThreads) ScanCounts(int64_t count, int32_
   }
 }
 
-// Moves each item to its digit's place. A thread has neighbouring items, so that its items come
-// before those of the next thread; ranks inside the tile are counts of (digit, thread) summed in
-// that order.
+// Moves each item to the place of its digit. A thread has neighbouring items, so that its items
+// come before those of the next thread. The rank of an item in its tile is the sum of the counts of
+// earlier (digit, thread) pairs.
 __global__ void __launch_bounds__(kSortThreads)
     MoveItems(int64_t count, int shift, const int32_t* keys, const int32_t* places,
               const int32_t* counts, int32_t* keys_out, int32_t* places_out) {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kSortThreads)
     ++ranks[((keys[begin + i] >> shift) & (kDigits - 1)) * kSortThreads + threadIdx.x];
   }
   __syncthreads();
-  // Within each digit, how many items of earlier threads there are.
+  // For each digit, the number of items of this and earlier threads.
   for (int distance = 1; distance < kSortThreads; distance *= 2) {
     int before[kDigits];
     for (int digit = 0; digit < kDigits; ++digit) {
@@ -107,7 +107,7 @@ absl::Status SortPlaces(int64_t count, int64_t limit, const int32_t* keys, int32
   int32_t* keys_out = scratch + count;
   int32_t* const counts = scratch + 3 * count;
   const int passes = SortPasses(limit);
-  // Places change sides with every pass and are to end in the result.
+  // Each pass swaps the two arrays of places. The last pass must write the result.
   int32_t* places_in = passes % 2 == 0 ? sorted_places : scratch + 2 * count;
   int32_t* places_out = passes % 2 == 0 ? scratch + 2 * count : sorted_places;
   ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(PrepareKeys, MapShape(count, target.multiprocessors),

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Casts to 8-bit floats and products of them.
+// Casts to 8-bit floats, and products of them. Deterministic.
 
 #ifndef ZEROTH_KERNELS_FP8_FP8_H_
 #define ZEROTH_KERNELS_FP8_FP8_H_
@@ -17,16 +17,16 @@
 
 namespace zeroth {
 
-// Values as 8-bit floats and one scale for all of them, made just in time: the largest magnitude
-// becomes the format's largest number ("tensorwise" in torchao's words, "current scaling" in
-// TransformerEngine's). code = value * Fp8Multiplier(amax), rounded to nearest even, the largest
-// number where that would overflow, kNaNCode for NaN; value = code * scale. An infinity or NaN
-// among the values makes the scale NaN: an overflow must not vanish on its way.
+// Casts values to 8-bit floats with one scale for all of them, computed from these values: the
+// largest magnitude becomes the format's largest number. torchao calls this "tensorwise" scaling,
+// TransformerEngine "current scaling". code = value * Fp8Multiplier(amax), rounded to nearest even,
+// the largest number where that would overflow, kNaNCode for NaN; value = code * scale. An infinity
+// or NaN among the values makes the scale NaN, so that an overflow does not go unnoticed.
 struct CastFp8Args {
   Matrix values;  // [rows, cols] fp32, bf16 or fp16
   Fp8Format format = Fp8Format::kE4M3;
-  // At least one of the two: uint8 [rows, cols], and uint8 [cols, PaddedFp8Depth(rows)], the same
-  // codes transposed, zeros behind them.
+  // At least one of the two is defined: uint8 [rows, cols], and uint8 [cols, PaddedFp8Depth(rows)],
+  // the same codes transposed and padded with zeros.
   Tensor codes;
   Tensor codes_transposed;
   Tensor scale;  // fp32 [2]: 1 / multiplier, and the largest magnitude (amax)
@@ -35,11 +35,11 @@ struct CastFp8Args {
 struct Fp8Operand {
   Tensor codes;  // uint8 [rows, depth]
   Fp8Format format = Fp8Format::kE4M3;
-  Tensor scale;  // as CastFp8 leaves it; the first element counts
+  Tensor scale;  // as CastFp8 writes it; only the first element is read
 };
 
-// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale: both operands with their depth
-// innermost, the one layout in which Hopper multiplies 8-bit floats.
+// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale: The depth is innermost in both
+// operands, the only layout in which Hopper multiplies 8-bit floats.
 struct Fp8GemmArgs {
   Fp8Operand a;             // [m, k], k a multiple of kFp8Step
   Fp8Operand b;             // [n, k], n a multiple of kFp8Step; not e5m2 as well
@@ -50,15 +50,15 @@ struct Fp8GemmArgs {
 
 namespace kernels {
 
-// Unimplemented says why this device has no products of 8-bit floats; CastFp8 it has.
+// OK if this device has Fp8Gemm; otherwise Unimplemented says why not. Every device has CastFp8.
 absl::Status SupportsFp8(Kernels& kernels);
 absl::Status CastFp8(Kernels& kernels, const CastFp8Args& args);
-// Unimplemented where SupportsFp8 is.
+// Fails with the error of SupportsFp8 if the device has none.
 absl::Status Fp8Gemm(Kernels& kernels, const Fp8GemmArgs& args);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct SupportsFp8Call {};
 struct CastFp8Call {
   int64_t rows = 0;

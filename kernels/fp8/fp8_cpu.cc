@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// 8-bit floats on the CPU, for the results that a GPU gets, not for speed: no CPU here multiplies
-// them. Every number of both formats is one of bf16's, so products are exact bf16 products.
+// 8-bit floats on the CPU, which reproduce a GPU's numerics and are not fast: CPUs do not multiply
+// them. bf16 can represent every number of both formats, so that products are computed as bf16
+// products, exactly.
 
 #include <algorithm>
 #include <bit>
@@ -14,8 +15,8 @@
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fp8/fp8_cpu.cc"
@@ -29,7 +30,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The codes of x, to nearest even.
+// Returns the codes of x, rounded to nearest even.
 template <Fp8Format kFormat, class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> x) {
   constexpr Fp8Numbers kNumbers = NumbersOf(kFormat);
@@ -37,14 +38,14 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> du;
   const auto magnitude = hn::Min(hn::Abs(x), hn::Set(d, kNumbers.largest));
   const auto bits = hn::BitCast(di, magnitude);
-  // Normal numbers: the mantissa's upper bits, rounded; a carry goes where it belongs.
+  // Normal numbers: the mantissa's upper bits, rounded. A carry increments the exponent.
   constexpr int kDropped = 23 - kNumbers.mantissa_bits;
   const auto odd = hn::And(hn::ShiftRight<kDropped>(bits), hn::Set(di, 1));
   const auto half = hn::Set(di, (int32_t{1} << (kDropped - 1)) - 1);
   const auto normal = hn::Sub(hn::ShiftRight<kDropped>(hn::Add(bits, hn::Add(half, odd))),
                               hn::Set(di, (127 - kNumbers.bias) << kNumbers.mantissa_bits));
-  // Subnormal ones count steps of 2^(1 - bias - mantissa_bits), which a sum with 2^23 of them
-  // leaves in its lowest bits.
+  // Subnormal numbers count steps of 2^(1 - bias - mantissa_bits). The sum with 2^23 steps has this
+  // count in its lowest bits.
   constexpr int32_t kBig = (127 + 24 - kNumbers.bias - kNumbers.mantissa_bits) << 23;
   const auto big = hn::Set(di, kBig);
   const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(magnitude, hn::BitCast(d, big))), big);
@@ -94,7 +95,7 @@ void EncodeValues(DType dtype, Fp8Format format, size_t n, const void* values, f
   });
 }
 
-// The numbers behind codes, in bf16, which has every one of them.
+// Decodes codes to bf16, which can represent all of their numbers.
 template <Fp8Format kFormat>
 HWY_INLINE void DecodeCodes(size_t n, const uint8_t* codes, BFloat16* to) {
   constexpr Fp8Numbers kNumbers = NumbersOf(kFormat);
@@ -108,7 +109,7 @@ HWY_INLINE void DecodeCodes(size_t n, const uint8_t* codes, BFloat16* to) {
       hn::BitCast(d, hn::Set(di, (128 - kNumbers.bias - kNumbers.mantissa_bits) << 23));
   const auto smallest_normal = hn::Set(di, 1 << kNumbers.mantissa_bits);
   const auto top = hn::Set(di, kNumbers.top_code);
-  // Behind the top lie NaNs, and first of all e5m2's infinity.
+  // Codes above the top one are NaN, except for the first one of e5m2, which is infinity.
   const auto infinity = hn::Set(di, kFormat == Fp8Format::kE5M2 ? kNumbers.top_code + 1 : -1);
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
@@ -151,10 +152,10 @@ HWY_EXPORT(LargestOf);
 HWY_EXPORT(EncodeValues);
 HWY_EXPORT(DecodeAny);
 
-// A tile's codes stay in the first-level cache on their way to both places.
+// The codes of a tile stay in the first-level cache until they are written to both outputs.
 constexpr int64_t kTile = 64;
 constexpr int64_t kTilesPerPiece = kElementGrain / (kTile * kTile);
-// Rows of c whose product exists at a time.
+// Number of rows of c whose product exists at a time.
 constexpr int64_t kProductRows = 1024;
 
 const void* ValuesAt(const CastFp8Call& call, int64_t row, int64_t col) {
@@ -181,7 +182,7 @@ absl::StatusOr<float> LargestValue(const CastFp8Call& call, Workspace& workspace
   return std::bit_cast<float>(bits);
 }
 
-// The codes of the tile that begins there, to wherever they are wanted.
+// Writes the codes of the tile that begins at [row, col] to the outputs.
 void CastTile(const CastFp8Call& call, float multiplier, int64_t row, int64_t col) {
   const auto encode = HWY_DYNAMIC_DISPATCH(EncodeValues);
   const int64_t rows = std::min(kTile, call.rows - row);
@@ -196,7 +197,7 @@ void CastTile(const CastFp8Call& call, float multiplier, int64_t row, int64_t co
   }
   if (call.codes_transposed == nullptr) return;
   const int64_t depth = PaddedFp8Depth(call.rows);
-  // The tile of the last rows also writes what is behind them.
+  // The tile with the last rows also writes the padding.
   const int64_t end = row + rows == call.rows ? depth - row : rows;
   for (int64_t c = 0; c < cols; ++c) {
     uint8_t* const to = call.codes_transposed + (col + c) * depth + row;
@@ -231,7 +232,7 @@ const OnCpu<CastFp8> cast_fp8;
 const KernelTable<SupportsFp8Call>::Registration supports_fp8(
     "cpu", [](Kernels&, const SupportsFp8Call&, CallTensors) { return absl::OkStatus(); });
 
-// b and some rows of a are widened to bf16, and their product is fp32.
+// Decodes b and some rows of a to bf16 at a time, and multiplies them to fp32.
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   const float scale = call.a_scale[0] * call.b_scale[0];
@@ -242,13 +243,15 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
   BFloat16* const b = reinterpret_cast<BFloat16*>(product + step * call.n);
   BFloat16* const a = b + call.n * call.k;
   Decode(call.n * call.k, call.b, call.b_format, b);
-  GemmEpilogue epilogue;
-  epilogue.bias_dtype = call.c_dtype;
-  epilogue.bias = call.bias;
-  epilogue.accumulate = call.accumulate;
-  epilogue.c_dtype = call.c_dtype;
-  epilogue.c = call.c;
-  epilogue.ldc = call.ldc;
+  GemmCall result;
+  result.m = call.m;
+  result.n = call.n;
+  result.dtype = call.c_dtype;
+  result.c_dtype = call.c_dtype;
+  result.bias = call.bias;
+  result.accumulate = call.accumulate;
+  result.c = call.c;
+  result.ldc = call.ldc;
   GemmCall gemm;
   gemm.n = call.n;
   gemm.k = call.k;
@@ -268,7 +271,7 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
     ParallelFor(gemm.m * gemm.n, kElementGrain, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) product[i] *= scale;
     });
-    FinishProduct(gemm.m, gemm.n, product, gemm.n, epilogue.At(row, 0));
+    FinishProduct(BlockOf(result, {row, 0, gemm.m, gemm.n}), product, gemm.n);
   }
   return absl::OkStatus();
 }

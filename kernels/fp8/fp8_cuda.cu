@@ -14,7 +14,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// A block casts a tile of kTile x kTile, a thread kPack neighbours at a time.
+// A block casts a tile of kTile x kTile elements; a thread casts kPack neighbours at a time.
 constexpr int kTile = 64;
 constexpr int kPack = 4;
 constexpr int kThreads = 256;
@@ -26,8 +26,8 @@ __global__ void ClearScale(float* scale) {
   scale[1] = 0.0f;
 }
 
-// Magnitudes are compared as the bits of floats, which order as integers do, with NaN on top, so
-// that the order in which blocks arrive does not matter.
+// Compares magnitudes as the bits of floats, which are ordered as integers are, with NaN above all.
+// The order in which blocks finish has no effect.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     LargestKernel(int64_t rows, int64_t cols, int64_t stride, const T* values, unsigned* largest) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ uint8_t Encode(float value) {
   return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, kKind);
 }
 
-// kPack codes from one place in a row; zeros for what is outside of the values.
+// Returns kPack codes of a row from column `col` on, with zeros beyond the values.
 template <typename T, Fp8Format kFormat, bool kAligned>
 __device__ __forceinline__ Pack<uint8_t, kPack> EncodePack(const T* row, int64_t col, int64_t cols,
                                                            float multiplier) {
@@ -83,7 +83,7 @@ template <typename T, Fp8Format kFormat, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
     CastKernel(int64_t rows, int64_t cols, int64_t stride, const T* values, uint8_t* codes,
                uint8_t* transposed, int64_t depth, int64_t tiles_across, float* scale) {
-  // Rows further apart than they are wide, so that a column's codes lie in several banks.
+  // Rows are padded, so that the codes of a column lie in several banks.
   ZEROTH_SHARED(uint8_t, tile, [kTile][kTile + kPack]);
   const float multiplier = Fp8Multiplier(kFormat, scale[1]);
   if (blockIdx.x == 0 && threadIdx.x == 0) scale[0] = __fdiv_rn(1.0f, multiplier);
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (transposed == nullptr) return;
   __syncthreads();
-  // Rows and columns change places. The depth is a multiple of kPack, and so is where a row of it
-  // begins; what is behind the rows is zeros.
+  // Writes the transpose. The depth is a multiple of kPack, so that packs are aligned, and the
+  // padding is zeros.
   for (int c = first; c < kTile; c += kThreadsDown) {
     const int64_t col = tile_col + c;
     const int64_t row = tile_row + along;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Whether `width` neighbours can be moved at once wherever a row has so many.
+// Returns true if packs of `width` elements are aligned in every row and divide it.
 template <typename T>
 bool IsAligned(const CastFp8Call& call, int width) {
   return call.cols % width == 0 && call.stride % width == 0 &&
@@ -135,7 +135,7 @@ bool IsAligned(const CastFp8Call& call, int width) {
 template <typename T, int kWidth>
 absl::Status FindLargest(const CastFp8Call& call, const LaunchTarget& target) {
   const LaunchShape columns = MapShape((call.cols + kWidth - 1) / kWidth, target.multiprocessors);
-  // As many rows at a time as fill the device.
+  // The grid has as many rows as fill the device.
   const int64_t down = std::max<int64_t>(
       1, int64_t{target.multiprocessors} * kBlocksPerMultiprocessor / columns.grid.x);
   const LaunchShape shape = {dim3(columns.grid.x, static_cast<unsigned>(std::min(down, call.rows))),
@@ -147,7 +147,7 @@ absl::Status FindLargest(const CastFp8Call& call, const LaunchTarget& target) {
 
 template <typename T, Fp8Format kFormat, bool kAligned>
 absl::Status CastTiles(const CastFp8Call& call, const LaunchTarget& target) {
-  // Also the tiles that hold nothing but what is behind the rows.
+  // This includes tiles that hold only padding.
   const int64_t depth = PaddedFp8Depth(call.rows);
   const int64_t across = (call.cols + kTile - 1) / kTile;
   const int64_t tiles = across * ((depth + kTile - 1) / kTile);
@@ -163,8 +163,8 @@ absl::Status CastAs(const CastFp8Call& call, const LaunchTarget& target) {
                                    : CastTiles<T, kFormat, false>(call, target);
 }
 
-// Two passes over the values: for the largest magnitude, and for the codes, both ways at once. The
-// host does not wait for the first.
+// Makes two passes over the values: one for the largest magnitude, and one for the codes and their
+// transpose. The host waits for neither.
 absl::Status CastFp8(const CastFp8Call& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const absl::Status cleared = ZEROTH_LAUNCH(ClearScale, LaunchShape{}, target.stream, call.scale);

@@ -15,14 +15,14 @@ enum class Fp8Format : uint8_t {
   kE5M2,  // up to 57344, steps of 1/4: gradients. As IEEE 754 would have it.
 };
 
-// The numbers behind a format. constexpr: device code asks as well.
+// The parameters of a format. constexpr, since device code uses them too.
 struct Fp8Numbers {
   int mantissa_bits = 0;
   int bias = 0;          // of the exponent
   float largest = 0;     // finite magnitude
   uint8_t top_code = 0;  // its code
 
-  // A NaN in both formats, and the only one that is written.
+  // A NaN in both formats; casts write no other.
   static constexpr uint8_t kNaNCode = 0x7f;
 };
 
@@ -31,9 +31,9 @@ constexpr Fp8Numbers NumbersOf(Fp8Format format) {
                                     : Fp8Numbers{2, 15, 57344.0f, 0x7b};
 }
 
-// What values are multiplied by before they are rounded, where the largest magnitude is `amax`:
-// that one becomes the largest number of the format. At most 2^126, which leaves the reciprocal a
-// normal float; 1 for zeros; NaN unless amax is finite.
+// Returns the factor that maps `amax`, the largest magnitude of the values, to the largest number
+// of the format. It is at most 2^126, so that its reciprocal is a normal float, 1 if amax is 0, and
+// NaN if amax is not finite.
 constexpr float Fp8Multiplier(Fp8Format format, float amax) {
   constexpr float kMost = 0x1p126f;
   if (amax == 0.0f) return 1.0f;
@@ -42,10 +42,10 @@ constexpr float Fp8Multiplier(Fp8Format format, float amax) {
   return multiplier < kMost ? multiplier : kMost;
 }
 
-// Products in fp8 are made in steps of this many terms, and tensors lie on as many bytes.
+// Depths of products are multiples of this, and tensors are aligned to as many bytes.
 inline constexpr int64_t kFp8Step = 16;
 
-// `depth` as products take it: zeros behind it add nothing.
+// Returns `depth` rounded up to kFp8Step. Padding with zeros adds nothing to a product.
 constexpr int64_t PaddedFp8Depth(int64_t depth) {
   return (depth + kFp8Step - 1) / kFp8Step * kFp8Step;
 }

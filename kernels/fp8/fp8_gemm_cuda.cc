@@ -12,7 +12,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// A product without terms, which is no product to cuBLASLt: c is the bias, or stays as it is.
+// Handles depth 0, which cuBLASLt does not accept: c becomes the bias, or stays as it is.
 absl::Status EmptyProduct(const Fp8GemmCall& call, const LaunchTarget& target) {
   GemmCall empty;
   empty.m = call.m;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Products of 8-bit floats by cuBLASLt. There is no other way to make them: what it has no
-// algorithm for is refused, and not made in more bits.
+// Products of 8-bit floats by cuBLASLt. A product that it has no algorithm for is refused, and not
+// computed in a wider type.
 
 #ifndef ZEROTH_KERNELS_FP8_FP8_GEMM_CUDA_H_
 #define ZEROTH_KERNELS_FP8_FP8_GEMM_CUDA_H_
@@ -14,10 +14,12 @@
 
 namespace zeroth::cuda {
 
-// c^T = b a^T, by columns: b transposed and a as it is, the "TN" that Ada and Hopper ask for.
+// Returns the key of c^T = b a^T, column-major: b is transposed and a is not, the "TN" layout that
+// Ada and Hopper require.
 ProductKey KeyOf(const Fp8GemmCall& call);
 
-// Enqueued on the stream of `blas`, which is target's. Unimplemented if cuBLASLt has no algorithm.
+// Enqueues on the stream of `blas`, which is that of `target`. Unimplemented if cuBLASLt has no
+// algorithm.
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CublasLt& blas, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How products of 8-bit floats are put to cuBLASLt. That results are right is the shared suite's
-// concern.
+// The keys with which products of 8-bit floats are passed to cuBLASLt. Results are the shared
+// suite's concern.
 
 #include "zeroth/kernels/fp8/fp8_gemm_cuda.h"
 

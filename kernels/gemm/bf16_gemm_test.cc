@@ -41,7 +41,7 @@ struct Values {
   }
 };
 
-// A depth that is native wherever any is.
+// A depth that is native if any depth is.
 constexpr int64_t kNativeDepth = 64;
 
 class Bf16GemmTest : public testing::TestWithParam<Bf16Products> {

@@ -22,7 +22,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -31,10 +30,10 @@ using dnnl::memory;
 
 bool Includes(dnnl_cpu_isa_t isa, dnnl_cpu_isa_t needed) { return (isa & needed) == needed; }
 
-// Intel's cores since Sapphire Rapids leave bf16 to AMX: their VDPBF16PS, though it does twice the
-// work of a multiply-add, starts only every second cycle where two multiply-adds start in each, so
-// that fp32 is twice as fast (measured: 110 against 220 GFLOP/s on a core of Emerald Rapids whose
-// AMX the hypervisor hides). AVX512_FP16 tells these cores from Cooper Lake.
+// Intel's cores since Sapphire Rapids are fast in bf16 only with AMX. Their VDPBF16PS does twice
+// the work of a multiply-add, but starts only every second cycle, while two multiply-adds start in
+// each cycle, so that fp32 is twice as fast (measured: 110 against 220 GFLOP/s on a core of Emerald
+// Rapids whose AMX the hypervisor hides). AVX512_FP16 distinguishes these cores from Cooper Lake.
 bool Bf16DotProductIsSlow() {
 #if defined(__x86_64__)
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -49,15 +48,15 @@ bool Bf16DotProductIsSlow() {
 
 bool HasAmx() { return Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_amx); }
 
-// What an AMX tile multiplies by at once. Other depths end in a tail that oneDNN gets wrong: 2.6
-// executes an instruction that the processor refuses (oneDNN's issue 1661), and versions as late as
-// 3.14 mix what lies behind a row into others' results (issue 5717).
+// The depth of an AMX tile. oneDNN computes the tail of other depths wrongly: 2.6 executes an
+// instruction that the processor refuses (oneDNN's issue 1661), and versions up to 3.14 mix data
+// beyond the end of a row into other results (issue 5717).
 constexpr int64_t kAmxDepth = 32;
 
-// What a prepared product depends on.
+// Everything that a prepared product depends on.
 struct MatmulKey {
   int64_t m, n, k, lda, ldb, ldc;
-  int threads;  // that oneDNN divides the work among
+  int threads;  // among which oneDNN divides the work
   bool transpose_a, transpose_b, accumulate, bias;
   DType c_dtype;
 
@@ -124,7 +123,8 @@ dnnl::matmul::primitive_desc Prepare(const MatmulKey& key) {
 #endif
 }
 
-// oneDNN's code for one kind of call, whose memory objects are pointed at each call's operands.
+// oneDNN's prepared code for one kind of call. Run points its memory objects at the call's
+// operands.
 class Matmul {
  public:
   explicit Matmul(const MatmulKey& key) : Matmul(Prepare(key), key.bias) {}
@@ -166,8 +166,8 @@ class Matmul {
   size_t scratchpad_bytes_;
 };
 
-// One thread's, so that no lock is taken and memory objects are not shared. Training repeats a few
-// dozen shapes; whoever has ever new ones pays for preparing them, not with memory.
+// The prepared products of one thread, so that no lock is needed and memory objects are not shared.
+// Training repeats a few dozen shapes. Callers with ever new shapes pay in time, but not in memory.
 class MatmulCache {
  public:
   Matmul& Find(const MatmulKey& key) {
@@ -197,8 +197,8 @@ absl::Status Direct(const GemmCall& call, Workspace& workspace) {
   return absl::OkStatus();
 }
 
-// Through fp32 blocks that stay in a second-level cache: all rows, up to kMaxRows, of a few
-// columns, because oneDNN packs the columns that it multiplies by anew in every call.
+// Multiplies through fp32 blocks that stay in the second-level cache. A block has all rows, up to
+// kMaxRows, of a few columns, because oneDNN packs the columns of b again in every call.
 absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
   constexpr int64_t kMaxRows = 1024;
   constexpr int64_t kBlockElements = 256 * 1024;
@@ -216,11 +216,10 @@ absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(void* base, workspace.Reserve(product_bytes + scratchpad_bytes));
   float* product = static_cast<float*>(base);
   void* scratchpad = static_cast<char*>(base) + product_bytes;
-  const GemmEpilogue epilogue = EpilogueOf(call);
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) {
     const GemmCall part = ProductOfBlock(call, block, product);
     FindMatmul(part).Run(part, scratchpad);
-    FinishProduct(block.m, block.n, product, block.n, epilogue.At(block.row, block.column));
+    FinishProduct(BlockOf(call, block), product, block.n);
     return absl::OkStatus();
   });
 }

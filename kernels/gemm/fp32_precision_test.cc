@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What KernelOptions::fp32_precision does to products, told by their errors.
+// The effect of KernelOptions::fp32_precision on products, measured by their errors.
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +92,7 @@ TEST_F(Fp32PrecisionTest, Tf32RoundsOperandsTo10BitsOfMantissa) {
   EXPECT_GT(worst, 1e-5) << "as exact as fp32: the option had no effect";
 }
 
-// What one kernels object may do is no business of another.
+// The options of one kernels object do not affect another.
 TEST_F(Fp32PrecisionTest, TheDefaultStaysIeee) {
   Product(Fp32Precision::kTf32);
   EXPECT_EQ(KernelOptions().fp32_precision, Fp32Precision::kIeee);

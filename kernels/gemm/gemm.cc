@@ -7,7 +7,7 @@
 namespace zeroth::kernels {
 namespace {
 
-// What follows the product: at most one of the ways in which GemmArgs finishes it.
+// Checks the epilogue: GemmArgs allows only some combinations.
 void CheckEpilogue(Operation& op, const GemmArgs& args, SharedType& operands, SharedType& c) {
   const int64_t m = args.c.rows;
   const int64_t n = args.c.cols;

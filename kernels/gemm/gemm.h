@@ -18,7 +18,7 @@ namespace zeroth {
 enum class Activation : uint8_t { kNone, kGelu, kSilu };
 
 // c = activation(op(a) op(b) + bias), or c += op(a) op(b). a, b and bias share one dtype; c may
-// have another.
+// have another. Sums are fp32, and c is rounded once.
 struct GemmArgs {
   Matrix a;  // [m, k], or [k, m] if transpose_a
   Matrix b;  // [k, n], or [n, k] if transpose_b
@@ -28,25 +28,27 @@ struct GemmArgs {
   bool accumulate = false;                    // add to c; excludes bias and activation
   Tensor bias;                                // [n], or undefined for none
   Activation activation = Activation::kNone;  // kGelu is the tanh approximation
-  // [m, n], c's dtype, or undefined: what the activation was applied to, kept for its backward, in
-  // the same pass. Needs kGelu.
+  // [m, n], c's dtype, or undefined. Receives the argument of the activation, which its backward
+  // needs. Requires kGelu.
   Tensor pre_activation;
-  // [m, n], c's dtype, or undefined: c = (op(a) op(b)) * gelu'(gelu_input), the backward of a GELU
-  // whose output's gradient the product is. Excludes bias, activation, pre_activation, accumulate.
+  // [m, n], c's dtype, or undefined. If defined, c = (op(a) op(b)) * gelu'(gelu_input): the product
+  // is the gradient of a GELU's output, and c that of its input. Excludes bias, activation,
+  // pre_activation and accumulate.
   Tensor gelu_input;
 };
 
 namespace kernels {
 
 absl::Status Gemm(Kernels& kernels, const GemmArgs& args);
-// dbias[n] (+)= sum over rows of dy.
+// dbias[n] (+)= the sum of dy [rows, n] over its rows. The order of the sum depends on the shape
+// alone.
 absl::Status BiasGradient(Kernels& kernels, const Matrix& dy, const Tensor& dbias, bool accumulate);
 
 }  // namespace kernels
 
-// What devices compute. Row-major; `ld*` is the distance in elements from one stored row to the
-// next, at least the stored width unless there is only one row. c overlaps neither a nor b. With k
-// = 0 the product is zero (bias and activation still apply).
+// The checked arguments. Matrices are row-major. `ld*` is the distance in elements from one stored
+// row to the next; it is at least the stored width unless there is only one row. c overlaps neither
+// a nor b. If k is 0, the product is zero, and bias and activation still apply.
 struct GemmCall {
   int64_t m = 0;
   int64_t n = 0;
@@ -66,8 +68,9 @@ struct GemmCall {
   Activation activation = Activation::kNone;
   void* pre_activation = nullptr;    // [m, n] contiguous, or null
   const void* gelu_input = nullptr;  // [m, n] contiguous, or null
-  int64_t saved_ld = 0;              // of these two, if it is not n; on CPUs
-  bool any_team = false;  // on CPUs: the same bits whatever the number of threads, see gemm_cpu.h
+  int64_t saved_ld = 0;              // row distance of these two, or 0 for n; CPU only
+  // CPU only: the bits do not depend on the number of threads, see gemm_cpu.h.
+  bool any_team = false;
 };
 struct BiasGradientCall {
   int64_t rows = 0;

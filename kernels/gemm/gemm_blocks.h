@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A product cut into blocks of c, for those that pass through fp32 scratch on their way there; on
-// every device.
+// Divides a product into blocks of c. For every device, and for products that pass through fp32
+// scratch memory.
 
 #ifndef ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
 #define ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
@@ -16,13 +16,20 @@
 
 namespace zeroth {
 
-// `elements` elements further; null stays null.
+// Returns the address `elements` elements after `from`; null stays null.
 inline const void* Advance(const void* from, int64_t elements, DType dtype) {
   if (from == nullptr) return nullptr;
   return static_cast<const char*>(from) + elements * static_cast<int64_t>(SizeOf(dtype));
 }
 inline void* Advance(void* from, int64_t elements, DType dtype) {
   return const_cast<void*>(Advance(static_cast<const void*>(from), elements, dtype));
+}
+
+// True if the product is not stored as it is, or added to c, but with a bias or through a GELU or
+// SiLU.
+inline bool HasEpilogue(const GemmCall& call) {
+  return call.bias != nullptr || call.activation != Activation::kNone ||
+         call.pre_activation != nullptr || call.gelu_input != nullptr;
 }
 
 struct GemmBlock {
@@ -45,7 +52,7 @@ absl::Status ForEachBlock(const GemmCall& call, int64_t max_m, int64_t max_n, co
   return absl::OkStatus();
 }
 
-// op(a)[row, k] and op(b)[k, column].
+// Return the addresses of op(a)[row, k] and op(b)[k, column].
 inline const void* ElementOfA(const GemmCall& call, int64_t row, int64_t k) {
   return Advance(call.a, call.transpose_a ? k * call.lda + row : row * call.lda + k, call.dtype);
 }
@@ -54,7 +61,24 @@ inline const void* ElementOfB(const GemmCall& call, int64_t k, int64_t column) {
                  call.dtype);
 }
 
-// op(a) op(b) of one block, as fp32 at `product`, whose rows are as far apart as the block is wide.
+// The whole of `call` for one block of c.
+inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
+  GemmCall part = call;
+  part.m = block.m;
+  part.n = block.n;
+  part.a = ElementOfA(call, block.row, 0);
+  part.b = ElementOfB(call, 0, block.column);
+  part.c = Advance(call.c, block.row * call.ldc + block.column, call.c_dtype);
+  part.bias = Advance(call.bias, block.column, call.dtype);
+  part.saved_ld = call.saved_ld > 0 ? call.saved_ld : call.n;
+  const int64_t saved = block.row * part.saved_ld + block.column;
+  part.pre_activation = Advance(call.pre_activation, saved, call.c_dtype);
+  part.gelu_input = Advance(call.gelu_input, saved, call.c_dtype);
+  return part;
+}
+
+// Returns the product op(a) op(b) of one block, without an epilogue, as fp32 to `product`, which is
+// contiguous.
 inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
   GemmCall part;
   part.m = block.m;

@@ -12,7 +12,6 @@
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -20,23 +19,21 @@ namespace {
 // A single row may carry any stride; oneDNN insists on one that is at least the width.
 int64_t Stride(int64_t stride, int64_t width) { return std::max(stride, width); }
 
-// Sums of fp32 products on their way into a 16-bit c.
+// Side of the blocks in which fp32 products become a 16-bit c.
 constexpr int64_t kBlock = 1024;
 
-// A product without terms: zeros, which bias and activation still apply to.
+// Handles depth 0: the product is zero, and bias and activation still apply.
 absl::Status EmptyProduct(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* zeros, workspace.ReserveFloats(call.n));
   std::fill_n(zeros, call.n, 0.0f);
-  FinishProduct(call.m, call.n, zeros, 0, EpilogueOf(call));
+  FinishProduct(call, zeros, 0);
   return absl::OkStatus();
 }
 
 absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
-  const GemmEpilogue epilogue = EpilogueOf(call);
   if (call.c_dtype == DType::kFloat32) {
     ZEROTH_RETURN_IF_ERROR(Sgemm(call));
-    if (!call.accumulate && !epilogue.IsPlain())
-      FinishProduct(call.m, call.n, static_cast<const float*>(call.c), call.ldc, epilogue);
+    if (HasEpilogue(call)) FinishProduct(call, static_cast<const float*>(call.c), call.ldc);
     return absl::OkStatus();
   }
   const int64_t max_m = std::min(kBlock, call.m);
@@ -44,7 +41,7 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* product, workspace.ReserveFloats(max_m * max_n));
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(Sgemm(ProductOfBlock(call, block, product)));
-    FinishProduct(block.m, block.n, product, block.n, epilogue.At(block.row, block.column));
+    FinishProduct(BlockOf(call, block), product, block.n);
     return absl::OkStatus();
   });
 }
@@ -52,9 +49,9 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
 }  // namespace
 
 absl::Status Sgemm(const GemmCall& call) {
-  // The BLAS-like entry rather than the matmul primitive: it copies both operands into its own
-  // tiles and so is indifferent to strides, where the primitive drops to half of its rate at a row
-  // stride of 12 KiB (3072 columns).
+  // This calls the BLAS-like function rather than the matmul primitive. It copies both operands
+  // into its own tiles and is therefore indifferent to strides, while the primitive drops to half
+  // of its rate at a row stride of 12 KiB (3072 columns).
   const dnnl_status_t status = dnnl_sgemm(
       call.transpose_a ? 'T' : 'N', call.transpose_b ? 'T' : 'N', call.m, call.n, call.k, 1.0f,
       static_cast<const float*>(call.a), Stride(call.lda, call.transpose_a ? call.m : call.k),
@@ -72,7 +69,7 @@ absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
   if (call.k == 0) return EmptyProduct(call, workspace);
   if (call.any_team) return TeamGemm(call, workspace, Gemm);
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
-  // This oneDNN multiplies no fp16 on CPUs.
+  // oneDNN has no fp16 products on these CPUs.
   const bool native =
       call.dtype == DType::kBFloat16 && FastestBf16Products(call.k) == Bf16Products::kNative;
   return native ? Bf16Matmul(call, workspace) : WidenedGemm(call, workspace);

@@ -16,22 +16,18 @@
 namespace zeroth::cuda {
 namespace {
 
-// Multiplications of a product that a plain kernel does in less than about 20 microseconds, of
-// which nobody need know.
+// Number of multiplications that a plain kernel does in less than about 20 microseconds. Smaller
+// products need no permission.
 constexpr int64_t kSmallProduct = int64_t{1} << 23;
-// Products are at full speed from so many rows on, and in steps of so many.
+// Products reach full speed from this number of rows on, and in multiples of it.
 constexpr int64_t kRowStep = 128;
 
 const void* AuxOf(const GemmCall& call) {
   return call.gelu_input != nullptr ? call.gelu_input : call.pre_activation;
 }
 
-bool HasEpilogue(const GemmCall& call) {
-  return call.bias != nullptr || call.activation != Activation::kNone || AuxOf(call) != nullptr;
-}
-
-// Whether cuBLASLt documents that it has the epilogue, if any: it knows no SiLU, wants a bias of
-// c's type and auxiliary rows in steps of 8 elements.
+// Returns true if cuBLASLt documents the epilogue, or if there is none. It has no SiLU, and
+// requires a bias of c's type and auxiliary rows of a multiple of 8 elements.
 bool IsEpilogueOfBlas(const GemmCall& call) {
   return call.activation != Activation::kSilu &&
          (call.bias == nullptr || call.dtype == call.c_dtype) &&
@@ -48,7 +44,7 @@ absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
   return blas.Multiply(KeyOf(call, blas.allow_tf32()), pointers);
 }
 
-// What there is no algorithm for.
+// Computes a product for which cuBLASLt has no algorithm.
 absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m * call.n * call.k >= kSmallProduct) {
     ZEROTH_RETURN_IF_ERROR(blas.AdmitSlow(
@@ -59,7 +55,8 @@ absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchT
   return PlainGemm(call, target);
 }
 
-// False if cuBLASLt has no algorithm for the product alone either; nothing of c is written then.
+// Multiplies by cuBLASLt and applies our own epilogue, in chunks of rows. Returns false, without
+// writing to c, if cuBLASLt has no algorithm for the product alone either.
 absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
                                       const LaunchTarget& target) {
   const int64_t step = StagedRows(call);
@@ -70,7 +67,7 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
     const GemmCall product = ProductOfBlock(call, {begin, 0, rows, call.n}, staging);
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
     if (!multiplied && begin == 0) return false;
-    // The rows that are left over may be so few that only the others have an algorithm.
+    // The last chunk may have so few rows that only the others have an algorithm.
     if (!multiplied) ZEROTH_RETURN_IF_ERROR(MultiplyPlainly(product, blas, target));
     ZEROTH_RETURN_IF_ERROR(ApplyEpilogue(call, begin, rows, staging, target));
   }
@@ -118,7 +115,7 @@ int64_t StagedRows(const GemmCall& call) {
 
 absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  if (call.k == 0) return PlainGemm(call, target);  // no product to cuBLASLt
+  if (call.k == 0) return PlainGemm(call, target);  // cuBLASLt does not accept depth 0
   if (IsEpilogueOfBlas(call)) {
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas));
     if (multiplied) return absl::OkStatus();

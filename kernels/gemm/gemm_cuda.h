@@ -1,8 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products on a GPU: by cuBLASLt with its epilogues where it has an algorithm; if it has one
-// for the product alone, with an epilogue of ours; otherwise by a plain kernel of our own, which is
-// a hundred times slower: a large product only where that is allowed (CublasLt::AdmitSlow).
+// Matrix products on a GPU. cuBLASLt computes them with its epilogues if it has an algorithm. If it
+// has one only for the product alone, our own epilogue follows. Otherwise a plain kernel of ours
+// computes the product, about a hundred times slower; for large products this must be allowed
+// (CublasLt::AdmitSlow).
 
 #ifndef ZEROTH_KERNELS_GEMM_GEMM_CUDA_H_
 #define ZEROTH_KERNELS_GEMM_GEMM_CUDA_H_
@@ -16,16 +17,16 @@
 
 namespace zeroth::cuda {
 
-// How cuBLASLt, which is column-major, is asked for a row-major product: c^T = op(b)^T op(a)^T. A
-// row-major matrix read by columns is its transpose, so operands change places and nothing is
-// moved.
+// Returns the key with which column-major cuBLASLt computes a row-major product: c^T = op(b)^T
+// op(a)^T. A row-major matrix read by columns is its transpose, so that swapping the operands
+// suffices.
 ProductKey KeyOf(const GemmCall& call, bool allow_tf32);
 
-// How many rows of `call` pass through CublasLt::Staging() at a time to an epilogue of ours; 0 if
-// not even 128 do, unless there are fewer.
+// Returns the number of rows of `call` that pass through CublasLt::Staging() at a time to our own
+// epilogue. 0 if fewer than 128 fit and the call has more rows than fit.
 int64_t StagedRows(const GemmCall& call);
 
-// Enqueued on the stream of `blas`, which is target's.
+// Enqueues on the stream of `blas`, which is that of `target`.
 absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How products are put to cuBLASLt. That results are right is the shared suite's concern.
+// The keys with which products are passed to cuBLASLt. The shared suite tests results.
 
 #include "zeroth/kernels/gemm/gemm_cuda.h"
 

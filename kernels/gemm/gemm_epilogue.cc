@@ -1,11 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
-
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_epilogue.cc"
@@ -31,7 +32,7 @@ HWY_INLINE V Activate(D d, V x) {
   }
 }
 
-// op(d, i, whole, count) for every vector of a row of n.
+// Calls op(d, i, whole, count) for every vector of a row of n: `count` elements from i on.
 template <class Op>
 HWY_INLINE void ForVectors(size_t n, const Op& op) {
   const hn::ScalableTag<float> d;
@@ -68,7 +69,7 @@ void GeluBackwardRow(size_t n, const float* product, const C* gelu_input, C* c) 
 }
 
 template <typename Bias, typename C>
-void FinishRow(size_t n, const float* product, const GemmEpilogue& to) {
+void FinishRow(size_t n, const float* product, const GemmCall& to) {
   C* c = static_cast<C*>(to.c);
   if (to.accumulate) return AccumulateRow(n, product, c);
   if (to.gelu_input != nullptr)
@@ -86,12 +87,12 @@ void FinishRow(size_t n, const float* product, const GemmEpilogue& to) {
 }
 
 // Rows [begin, end) of the product.
-void FinishRows(int64_t begin, int64_t end, int64_t n, const float* product, int64_t ld,
-                const GemmEpilogue& epilogue) {
-  WithElementTypes(epilogue.bias_dtype, epilogue.c_dtype, [&](auto bias, auto c) HWY_ATTR {
-    for (int64_t i = begin; i < end; ++i) {
-      FinishRow<decltype(bias), decltype(c)>(static_cast<size_t>(n), product + i * ld,
-                                             epilogue.At(i, 0));
+void FinishRows(const GemmCall& call, int64_t begin, int64_t end, const float* product,
+                int64_t ld) {
+  WithElementTypes(call.dtype, call.c_dtype, [&](auto bias, auto c) HWY_ATTR {
+    for (int64_t row = begin; row < end; ++row) {
+      FinishRow<decltype(bias), decltype(c)>(static_cast<size_t>(call.n), product + row * ld,
+                                             BlockOf(call, {row, 0, 1, call.n}));
     }
   });
 }
@@ -108,26 +109,10 @@ HWY_EXPORT(FinishRows);
 
 }  // namespace
 
-GemmEpilogue GemmEpilogue::At(int64_t row, int64_t column) const {
-  GemmEpilogue block = *this;
-  block.bias = Advance(bias, column, bias_dtype);
-  block.c = Advance(c, row * ldc + column, c_dtype);
-  block.pre_activation = Advance(pre_activation, row * saved_ld + column, c_dtype);
-  block.gelu_input = Advance(gelu_input, row * saved_ld + column, c_dtype);
-  return block;
-}
-
-bool GemmEpilogue::IsPlain() const {
-  return bias == nullptr && activation == Activation::kNone && !accumulate &&
-         pre_activation == nullptr && gelu_input == nullptr;
-}
-
-void FinishProduct(int64_t m, int64_t n, const float* product, int64_t ld,
-                   const GemmEpilogue& epilogue) {
+void FinishProduct(const GemmCall& call, const float* product, int64_t ld) {
   const auto finish = HWY_DYNAMIC_DISPATCH(FinishRows);
-  ParallelFor(m, RowGrain(n), [&](int64_t, int64_t begin, int64_t end) {
-    finish(begin, end, n, product, ld, epilogue);
-  });
+  ParallelFor(call.m, RowGrain(call.n),
+              [&](int64_t, int64_t begin, int64_t end) { finish(call, begin, end, product, ld); });
 }
 
 }  // namespace zeroth::cpu

@@ -74,7 +74,7 @@ std::vector<double> Magnitudes(std::vector<double> values) {
   return values;
 }
 
-// What one call reads and what its outputs held before.
+// The inputs of one call, and the old values of its outputs.
 struct Operands {
   Padded a;
   Padded b;
@@ -95,7 +95,7 @@ struct Products {
   std::vector<double> magnitude;
 };
 
-// One element of c: what it is, and how far float32 may be from it before it is stored.
+// One element of c: its exact value, and the allowed error of float32 before it is stored.
 struct Element {
   double value;
   double error;

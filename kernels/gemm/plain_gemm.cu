@@ -22,7 +22,7 @@ __device__ __forceinline__ float Activate(Activation activation, float x) {
   return x;
 }
 
-// Stores an element of c, given its product.
+// Applies the epilogue to an element's product and stores it in c.
 template <typename T, typename C>
 __device__ __forceinline__ void StoreElement(const GemmCall& call, int64_t row, int64_t column,
                                              float sum) {
@@ -39,7 +39,8 @@ __device__ __forceinline__ void StoreElement(const GemmCall& call, int64_t row, 
   *c = FromFloat<C>(Activate(call.activation, sum));
 }
 
-// A tile of c by a block, one element a thread; tiles of a and b pass through shared memory.
+// A block computes a tile of c, and a thread one element. Tiles of a and b pass through shared
+// memory.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kTile* kTile)
     PlainGemmKernel(GemmCall call, int64_t column_tiles) {

@@ -12,11 +12,11 @@
 
 namespace zeroth::cuda {
 
-// By a kernel of our own: any shapes, strides and types; slow.
+// Computes the product by our own kernel: any shapes, strides and types, but slow.
 absl::Status PlainGemm(const GemmCall& call, const LaunchTarget& target);
 
-// The rest of `call`, which does not accumulate, for rows [begin, begin + rows) of c, given their
-// product [rows, n].
+// Applies the epilogue of `call`, which does not accumulate, to rows [begin, begin + rows) of c,
+// given their product [rows, n].
 absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, const float* product,
                            const LaunchTarget& target);
 

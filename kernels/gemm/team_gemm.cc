@@ -10,16 +10,16 @@
 
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
 
-// Each tile packs its rows of a and columns of b anew: 1/kRows + 1/kColumns of what it multiplies.
+// Each tile packs its rows of a and columns of b itself, which costs 1/kRows + 1/kColumns of its
+// multiplications.
 constexpr int64_t kRows = 256;
 constexpr int64_t kColumns = 512;
 
-// Whatever the calling thread starts meanwhile has a team of one.
+// While this exists, parallel regions of the calling thread have one thread.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -31,30 +31,19 @@ class OneThread {
   int before_;
 };
 
-GemmCall Tile(const GemmCall& call, int64_t row, int64_t column) {
-  GemmCall tile = call;
-  tile.any_team = false;
-  tile.m = std::min(kRows, call.m - row);
-  tile.n = std::min(kColumns, call.n - column);
-  tile.a = ElementOfA(call, row, 0);
-  tile.b = ElementOfB(call, 0, column);
-  const GemmEpilogue to = EpilogueOf(call).At(row, column);
-  tile.c = to.c;
-  tile.bias = to.bias;
-  tile.pre_activation = to.pre_activation;
-  tile.gelu_input = to.gelu_input;
-  tile.saved_ld = to.saved_ld;
-  return tile;
-}
-
 }  // namespace
 
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product) {
   const int64_t rows = (call.m + kRows - 1) / kRows;
   const int64_t tiles = rows * ((call.n + kColumns - 1) / kColumns);
-  // Column by column of tiles, so that threads at work share columns of b.
+  // Tiles are computed column by column, so that concurrent threads share columns of b.
   const auto run = [&](int64_t tile, Workspace& own) {
-    return product(Tile(call, tile % rows * kRows, tile / rows * kColumns), own);
+    const int64_t row = tile % rows * kRows;
+    const int64_t column = tile / rows * kColumns;
+    GemmCall part = BlockOf(
+        call, {row, column, std::min(kRows, call.m - row), std::min(kColumns, call.n - column)});
+    part.any_team = false;
+    return product(part, own);
   };
   const int threads = static_cast<int>(std::min<int64_t>(tiles, omp_get_max_threads()));
   if (threads == 1) {

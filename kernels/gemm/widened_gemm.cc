@@ -8,7 +8,6 @@
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/widened_gemm.cc"
@@ -44,8 +43,8 @@ namespace {
 
 HWY_EXPORT(WidenPiece);
 
-// Widening an operand costs what about 60 terms of its products do: sides of 1024 keep that near
-// one part in ten, and the three blocks within a share of the last-level cache.
+// Widening an operand costs as much as about 60 terms of its products. With sides of 1024 that is
+// about a tenth of the work, and the three blocks fit into a core's share of the last-level cache.
 constexpr int64_t kBlock = 1024;
 
 struct Scratch {
@@ -54,7 +53,8 @@ struct Scratch {
   float* product;
 };
 
-// Terms [k, k + count) of a block's product: set at the first, added from then on.
+// Computes terms [k, k + count) of a block's product. The first terms set it, and later ones are
+// added.
 absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, int64_t count,
                       const Scratch& scratch, GemmCall part) {
   const int64_t a_rows = call.transpose_a ? count : block.m;
@@ -85,17 +85,14 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
   const int64_t max_m = std::min(kBlock, call.m);
   const int64_t max_n = std::min(kBlock, call.n);
   const int64_t max_k = std::min(kBlock, call.k);
-  const GemmEpilogue epilogue = EpilogueOf(call);
-  // Sums may grow in c itself if they are fp32 and nothing but a sum is to be there.
-  GemmEpilogue rest = epilogue;
-  rest.accumulate = false;
-  const bool direct = call.c_dtype == DType::kFloat32 && rest.IsPlain();
+  // An fp32 c without an epilogue holds the partial sums itself.
+  const bool direct = call.c_dtype == DType::kFloat32 && !HasEpilogue(call);
   ZEROTH_ASSIGN_OR_RETURN(float* base,
                           workspace.ReserveFloats(max_m * max_k + max_k * max_n + max_m * max_n));
   const Scratch scratch{base, base + max_m * max_k, base + max_m * max_k + max_k * max_n};
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
     GemmCall part = ProductOfBlock(call, block, scratch.product);
-    const GemmEpilogue to = epilogue.At(block.row, block.column);
+    const GemmCall to = BlockOf(call, block);
     if (direct) {
       part.c = to.c;
       part.ldc = to.ldc;
@@ -104,7 +101,7 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
     for (int64_t k = 0; k < call.k; k += max_k) {
       ZEROTH_RETURN_IF_ERROR(AddTerms(call, block, k, std::min(max_k, call.k - k), scratch, part));
     }
-    if (!direct) FinishProduct(block.m, block.n, scratch.product, block.n, to);
+    if (!direct) FinishProduct(to, scratch.product, block.n);
     return absl::OkStatus();
   });
 }

@@ -25,7 +25,7 @@ namespace HWY_NAMESPACE {
 float RowMax(const float* HWY_RESTRICT x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Four chains, for the latency of Max.
+  // Four independent maxima hide the latency of Max.
   auto max0 = hn::Set(d, -std::numeric_limits<float>::infinity());
   auto max1 = max0, max2 = max0, max3 = max0;
   int64_t i = 0;
@@ -41,14 +41,14 @@ float RowMax(const float* HWY_RESTRICT x, int64_t n) {
   return max;
 }
 
-// The sum of e^(x - max), which x becomes if `kKeeps`.
+// Returns the sum of e^(x - max). If `kKeeps`, x is replaced with e^(x - max).
 template <bool kKeeps>
 double RowExp(std::conditional_t<kKeeps, float, const float>* HWY_RESTRICT x, int64_t n,
               float max) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto row_max = hn::Set(d, max);
-  // Short float sums, added in double: the error does not grow with the vocabulary.
+  // Adds short float sums in double, so that the error does not grow with the vocabulary.
   constexpr int64_t kBlock = 1024;
   double total = 0.0;
   int64_t i = 0;
@@ -77,12 +77,13 @@ void Store(float value, float* to) { *to = value; }
 void Store(float value, BFloat16* to) { *to = ToBFloat16(value); }
 void Store(float value, Float16* to) { *to = ToFloat16(value); }
 
-// `x` holds exponentials with this sum.
+// Writes the gradients of a row. `x` holds its exponentials, whose sum is `sum`.
 template <typename T>
 void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, T* to) {
   const float scale = static_cast<float>(factor / sum);
   const float at_target = x[target] * scale - factor;
-  // `to` begins where x does: an element is never wider than what it is made of.
+  // `to` begins where x does, which is safe because an element of `to` is never wider than one of
+  // x.
   Transform(
       static_cast<size_t>(n), to,
       [scale](auto d, auto v) HWY_ATTR { return hn::Mul(hn::Set(d, scale), v); },
@@ -90,7 +91,8 @@ void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, 
   Store(at_target, to + target);
 }
 
-// One row, which stays in the second-level cache over its three passes. Returns its loss.
+// Processes one row in three passes, during which it stays in the second-level cache. Returns its
+// loss.
 template <typename T>
 double CrossEntropyRow(float* x, int64_t n, int32_t target, bool gradients, float factor) {
   T* to = reinterpret_cast<T*>(x);
@@ -105,7 +107,7 @@ double CrossEntropyRow(float* x, int64_t n, int32_t target, bool gradients, floa
   return std::log(sum) - logit;
 }
 
-// Gradients are of type `gradients`, if there are any.
+// Processes one row. Its gradients have type `gradients`; without one, there are none.
 double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
   return WithElementType(gradients.value_or(DType::kFloat32), [&](auto element) HWY_ATTR {
     return CrossEntropyRow<decltype(element)>(x, n, target, gradients.has_value(), factor);
@@ -173,8 +175,8 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
       loss += row_loss(logits + r * vocab, vocab, targets[r], gradients, factor);
     return;
   }
-  // Losses of a block of rows are kept and then added in order, so that the sum does not depend on
-  // the team.
+  // Keeps the losses of a block of rows and then adds them in order, so that the sum does not
+  // depend on the number of threads.
   constexpr int64_t kBlock = 64;
   double losses[kBlock];
   for (int64_t begin = 0; begin < rows; begin += kBlock) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Output projection, softmax cross-entropy and their gradients in one pass over chunks of rows.
+// Fuses the output projection, softmax cross-entropy and their gradients in one pass over chunks of
+// rows.
 
 #ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_
 #define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_
@@ -15,18 +16,18 @@
 
 namespace zeroth {
 
-// Mean cross-entropy of softmax(hidden weight^T) against targets, and its gradients in the same
-// pass over chunks of rows: the logits of one chunk are the most that ever exist. Gradients are
-// computed with the loss, since the logits are at hand then and never again (as in the Liger
-// kernels, Hsu et al., 2024).
+// Computes the mean cross-entropy of softmax(hidden weight^T) against targets, and its gradients.
+// It works on chunks of rows, so that the logits of at most one chunk exist at a time. Gradients
+// are computed together with the loss, while the logits of a chunk exist (as in the Liger kernels,
+// Hsu et al., 2024). Chunks depend on shapes alone and are added in order: deterministic.
 struct LinearCrossEntropyArgs {
   Tensor hidden;   // [rows, dim]
   Tensor weight;   // [vocab, dim]
-  Tensor targets;  // [rows] int32; -100 is left out of the mean; other values outside [0, vocab)
-                   // are InvalidArgument
+  Tensor targets;  // [rows] int32; rows with -100 do not count; other values outside [0, vocab) are
+                   // InvalidArgument
   Tensor loss;     // [1] fp32, overwritten; 0 if no target counts
-  Tensor divisor;  // [1] fp32, above 0: what the sum over rows is divided by; undefined: by the
-                   // number of targets that count, which makes it their mean
+  Tensor divisor;  // [1] fp32, above 0: the sum over rows is divided by it. Undefined: by the
+                   // number of targets that count
   Tensor dhidden;  // [rows, dim], overwritten; undefined for the loss alone
   Tensor dweight;  // [vocab, dim]; undefined for the loss alone or when frozen
   bool accumulate_dweight = false;
@@ -39,8 +40,8 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
 
 }  // namespace kernels
 
-// What devices compute. All matrices are contiguous and row-major. A dweight that is not fp32 is
-// rounded once: if there are several chunks, their sum has a place of its own.
+// The checked arguments. All matrices are contiguous and row-major. A dweight that is not fp32 is
+// rounded once: the sum of several chunks is kept in fp32 until then.
 struct LinearCrossEntropyCall {
   int64_t rows = 0;
   int64_t dim = 0;
@@ -56,7 +57,7 @@ struct LinearCrossEntropyCall {
   void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;
-  bool any_team = false;  // of the products, see GemmCall
+  bool any_team = false;  // of the products; see GemmCall
 };
 
 }  // namespace zeroth

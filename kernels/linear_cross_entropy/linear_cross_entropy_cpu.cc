@@ -13,14 +13,13 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 
 namespace zeroth::cpu {
 namespace {
 
-// The number of rows that count; InvalidArgument for a target that is no token.
+// Returns the number of rows that count. InvalidArgument for a target that is no token.
 absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
   int64_t counted = 0;
   for (int64_t row = 0; row < call.rows; ++row) {
@@ -36,17 +35,18 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
   return counted;
 }
 
-// The sum of all chunks, rounded once.
+// Rounds the sum of all chunks to dweight, once.
 void StoreWeightSum(const LinearCrossEntropyCall& call, const float* weight_sum) {
-  FinishProduct(call.vocab, call.dim, weight_sum, call.dim,
-                {.accumulate = call.accumulate_dweight,
+  FinishProduct({.m = call.vocab,
+                 .n = call.dim,
                  .c_dtype = call.grad_dtype,
                  .c = call.dweight,
-                 .ldc = call.dim});
+                 .ldc = call.dim,
+                 .accumulate = call.accumulate_dweight},
+                weight_sum, call.dim);
 }
 
-// Loss 0 and gradients of zero: no row counts, so nothing is to be computed. All types write zero
-// with bits of zero.
+// Writes loss 0 and zero gradients, since no row counts. Zero has all bits zero in every type.
 void WriteZeros(const LinearCrossEntropyCall& call) {
   *call.loss = 0.0f;
   const size_t hidden = static_cast<size_t>(call.rows * call.dim);
@@ -56,7 +56,7 @@ void WriteZeros(const LinearCrossEntropyCall& call) {
     std::memset(call.dweight, 0, weight * SizeOf(call.grad_dtype));
 }
 
-// Gradients that are not fp32 and come from several chunks need a place to add up.
+// Gradients that are not fp32 and are the sum of several chunks are summed in scratch memory.
 int64_t WeightSumFloats(const LinearCrossEntropyCall& call, int64_t chunk_rows) {
   const bool apart =
       call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && chunk_rows < call.rows;

@@ -12,20 +12,21 @@
 
 namespace zeroth::cpu {
 
-// The logits of a chunk stay below this, as long as a chunk has kMinChunkRows: every chunk reads
-// the weight twice and its gradient once more, so that short chunks starve the products.
+// The logits of a chunk take at most this much memory, unless the chunk has only kMinChunkRows.
+// Every chunk reads the weight twice and its gradient once, so that products with few rows are
+// slow.
 inline constexpr int64_t kChunkBytes = int64_t{64} << 20;
 inline constexpr int64_t kMinChunkRows = 64;
 
-// Rows whose logits exist at once, for these sizes: the fewest chunks within the limits, equally
-// long but for the last.
+// Returns the number of rows in a chunk, whose logits exist at once: there are as few chunks as the
+// limits allow, equally long except for the last.
 int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 
-// InvalidArgument names the row and value of the first target outside [0, vocab) that is not
-// kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm() and the workspaces do.
-// The sum over rows is the same whatever the chunks. The products have a workspace of their own.
-// A dweight that is not fp32 is rounded once: if there are several chunks, their sum takes [vocab,
-// dim] fp32 of `workspace`.
+// Computes loss and gradients. InvalidArgument names the row and value of the first target outside
+// [0, vocab) that is not kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm()
+// and the workspaces do. The loss does not depend on the division into chunks. Products use
+// `gemm_workspace`. A dweight that is not fp32 is rounded once: if there are several chunks, their
+// sum takes [vocab, dim] fp32 of `workspace`.
 absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
                                 Workspace& gemm_workspace);
 

@@ -3,9 +3,11 @@
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cuda.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/kernels/cuda/cublaslt.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cuda.h"
 #include "zeroth/kernels/linear_cross_entropy/loss_products.h"
@@ -14,13 +16,13 @@
 namespace zeroth::cuda {
 namespace {
 
-// A chunk's logits take a few times the memory of the weight's fp32 gradient, within limits. Each
-// chunk reads and writes that gradient: on an H100 that is a tenth of a chunk's time at 4096 rows
-// and a quarter at 1280.
+// The logits of a chunk take a multiple of the memory of the weight's fp32 gradient, within limits.
+// Each chunk reads and writes that gradient. On an H100 this takes a tenth of a chunk's time at
+// 4096 rows, and a quarter at 1280.
 constexpr int64_t kLogitsPerWeight = 8;
 constexpr int64_t kLeastLogitsBytes = int64_t{256} << 20;
 constexpr int64_t kMostLogitsBytes = int64_t{1} << 30;
-// Products are at full speed from so many rows on, and in steps of so many.
+// Products reach full speed from this number of rows on, and in multiples of it.
 constexpr int64_t kRowStep = 128;
 
 size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -46,17 +48,22 @@ LossPlan PlanLoss(const LinearCrossEntropyCall& call) {
   return plan;
 }
 
-absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPlan& plan,
-                                const LossMemory& memory, CublasLt& blas,
-                                const LaunchTarget& target) {
-  char* const scratch = static_cast<char*>(memory.scratch);
+namespace {
+
+absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const LossPlan plan = PlanLoss(call);
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> memory,
+                          kernels.Scratch(plan.scratch_bytes));
+  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, kernels.Blas());
+  char* const scratch = static_cast<char*>(memory->data());
   auto* const counted = reinterpret_cast<int32_t*>(scratch + plan.count_offset);
   auto* const losses = reinterpret_cast<float*>(scratch + plan.losses_offset);
   auto* const logits = reinterpret_cast<float*>(scratch + plan.logits_offset);
   auto* const sums =
       plan.sums_beside ? reinterpret_cast<float*>(scratch + plan.sums_offset) : nullptr;
   ZEROTH_RETURN_IF_ERROR(
-      CountTargets(call.rows, call.vocab, call.targets, counted, memory.error, target));
+      CountTargets(call.rows, call.vocab, call.targets, counted, kernels.data_error(), target));
   const LossDivisor divisor = {counted, call.divisor};
   const bool gradients = call.dhidden != nullptr || call.dweight != nullptr;
   if (call.rows == 0 && call.dweight != nullptr && !call.accumulate_dweight) {
@@ -68,15 +75,16 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPl
   for (int64_t begin = 0; begin < call.rows; begin += plan.chunk_rows) {
     const int64_t rows = std::min(plan.chunk_rows, call.rows - begin);
     const LossChunk chunk{call, logits, plan.logits_stride, sums, begin, rows};
-    ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), blas, target));
-    ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(
-        rows, call.vocab, plan.logits_stride, logits, call.targets + begin, divisor, gradients,
-        call.dtype, call.grad_scale, losses + begin, memory.shared_bytes, target));
+    ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), *blas, target));
+    ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(rows, call.vocab, plan.logits_stride, logits,
+                                       call.targets + begin, divisor, gradients, call.dtype,
+                                       call.grad_scale, losses + begin,
+                                       kernels.properties().shared_bytes_per_block, target));
     if (call.dhidden != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), blas, target));
+      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), *blas, target));
     }
     if (call.dweight != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), blas, target));
+      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), *blas, target));
     }
   }
   if (sums != nullptr) {
@@ -86,18 +94,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPl
   return MeanLoss(call.rows, losses, divisor, call.loss, target);
 }
 
-namespace {
-
-absl::Status Run(const LinearCrossEntropyCall& call, CudaKernels& kernels) {
-  const LossPlan plan = PlanLoss(call);
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch,
-                          kernels.Scratch(plan.scratch_bytes));
-  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, kernels.Blas());
-  const LossMemory memory = {scratch->data(), kernels.properties().shared_bytes_per_block,
-                             kernels.data_error()};
-  return LinearCrossEntropy(call, plan, memory, *blas, kernels.target());
-}
-const OnCuda<Run> linear_cross_entropy;
+const OnCuda<LinearCrossEntropy> linear_cross_entropy;
 
 }  // namespace
 }  // namespace zeroth::cuda

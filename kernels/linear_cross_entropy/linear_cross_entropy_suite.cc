@@ -33,9 +33,9 @@ namespace {
 
 constexpr int32_t kIgnored = -100;
 
-// What the arithmetic may be off by, of the largest gradient. fp32: rounding of products of dim
-// terms and of the exponentials. bf16: the logits' gradients are rounded to half an ulp, 2^-8,
-// before they are multiplied, and their magnitudes add up to at most twice the largest.
+// The allowed error, relative to the largest gradient. fp32: rounding of products of dim terms and
+// of the exponentials. bf16: the logits' gradients are rounded to half an ulp, 2^-8, before they
+// are multiplied, and their magnitudes add up to at most twice the largest.
 double Tolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -7); }
 
 }  // namespace
@@ -185,7 +185,7 @@ TEST_P(LinearCrossEntropySuite, NoRows) {
   }
 }
 
-// A divisor that is what would be counted changes no bit.
+// A divisor equal to the number of targets that count changes no bit.
 TEST_P(LinearCrossEntropySuite, DividesByTheNumberThatCounts) {
   for (const Types& types : kTypePairs) {
     LinearCrossEntropyArgs args = Random(33, 12, 100, types);

@@ -12,13 +12,14 @@
 
 namespace zeroth {
 
-// The products of a chunk of rows, on every device.
+// The matrix products of a chunk of rows, on every device.
 struct LossChunk {
   const LinearCrossEntropyCall& call;
-  // Of the chunk; then their gradients, of call.dtype, each row from where its logits began.
+  // The logits of the chunk; later their gradients in call.dtype, each row beginning where its
+  // logits began.
   float* logits;
-  int64_t stride;     // elements of fp32 from one row of logits to the next
-  float* weight_sum;  // [vocab, dim], or null where chunks add up in dweight itself
+  int64_t stride;     // fp32 elements from one row of logits to the next
+  float* weight_sum;  // [vocab, dim], or null if dweight itself holds the sum of chunks
   int64_t begin;
   int64_t rows;
 

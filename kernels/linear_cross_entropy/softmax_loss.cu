@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWidth = 4;  // fp32 logits in 16 bytes
-// Blocks whose row is in shared memory.
+// Threads of blocks that keep their row in shared memory.
 constexpr int kLongRowThreads = 1024;
 constexpr int kShortRowThreads = 256;
 constexpr size_t kShortRowBytes = size_t{32} << 10;
@@ -41,11 +41,11 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// What no logit is as small as.
+// Stands for a missing logit; every logit is larger.
 constexpr float kBelowAll = -3.0e38f;
 
-// Logits [at, at + kWidth) of a row of `vocab`, whose memory goes on to a multiple of kWidth;
-// `beyond` for those past the end.
+// Loads logits [at, at + kWidth) of a row of `vocab`, with `beyond` in the place of those past the
+// end. The row's memory extends to a multiple of kWidth.
 __device__ __forceinline__ void LoadLogits(const float* row, int64_t at, int64_t vocab,
                                            float beyond, float (&value)[kWidth]) {
   LoadPack<kWidth>(row + at, value);
@@ -65,8 +65,8 @@ __device__ __forceinline__ void StoreGradients(const float (&value)[kWidth], int
   }
 }
 
-// A block has a row, which it copies to shared memory. Threads share it out by packs, and each goes
-// on with the packs that it copied.
+// A block processes a row, which it copies to shared memory. Packs are divided among the threads,
+// and each thread processes only the packs that it has copied.
 template <typename T, int kBlock>
 __global__ void __launch_bounds__(kBlock)
     CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
@@ -114,16 +114,16 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float hot = at + i == target ? 1.0f : 0.0f;
-      // A row that does not count may hold anything, infinities included.
+      // A row that does not count may hold any values, even infinities.
       value[i] = counts ? (value[i] * inverse - hot) * scale : 0.0f;
     }
     StoreGradients(value, at, vocab, dx);
   }
 }
 
-// The same without a copy. The first pass keeps each thread's maximum and the sum relative to it;
-// the second writes gradients over the logits, a stretch at a time: what a stretch writes lies
-// before what later ones read, since a gradient is no longer than a logit.
+// The same without a copy. In the first pass, each thread keeps its maximum and the sum relative to
+// that. The second pass overwrites the logits with gradients, a stretch at a time. A gradient is
+// not longer than a logit, so that a stretch overwrites nothing that later stretches read.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kThreads)
       const float hot = at + i == target ? 1.0f : 0.0f;
       value[i] = counts ? (expf(value[i] - log_sum) - hot) * scale : 0.0f;
     }
-    __syncthreads();  // everybody has read this stretch
+    __syncthreads();  // all threads have read this stretch
     StoreGradients(value, at, vocab, dx);
   }
 }
@@ -223,7 +223,7 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
     if (row_bytes + kStaticSharedBytes > shared_bytes) {
       return launch(SoftmaxLossKernel<T>, kThreads, 0);
     }
-    // A long row is alone on its multiprocessor and needs all its threads.
+    // A long row's block is alone on its multiprocessor, and needs all of its threads.
     return row_bytes > kShortRowBytes
                ? launch(CachedSoftmaxLossKernel<T, kLongRowThreads>, kLongRowThreads, row_bytes)
                : launch(CachedSoftmaxLossKernel<T, kShortRowThreads>, kShortRowThreads, row_bytes);

@@ -15,9 +15,9 @@
 namespace zeroth::cuda {
 namespace {
 
-// Nobody on the host knows how many rows an expert has, so the grid has a row of tiles for each
-// that there may be, and blocks find their expert.
-constexpr int64_t kMostExperts = 128;  // of a launch, whose parameters must hold their addresses
+// The host does not know how many rows an expert has. The grid therefore has as many rows of tiles
+// as there may be, and each block finds its expert.
+constexpr int64_t kMostExperts = 128;  // of a launch, limited by the addresses in its parameters
 
 struct GroupedGemmParams {
   int64_t n, k, lda, ldb, ldc;
@@ -90,8 +90,9 @@ bool ArePacks(std::initializer_list<int64_t> sizes) {
   return std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size % 8 == 0; });
 }
 
-// function(TypeTag<PlainTiles<T>>()), or of MmaTiles for 16-bit floats that these can load. Sizes
-// decide, and no strategy: every layout begins parameters at multiples of 64 bytes.
+// Calls function(TypeTag<PlainTiles<T>>()), or with MmaTiles for 16-bit floats that these can load.
+// The choice depends on sizes alone and not on the strategy, because every layout aligns parameters
+// to 64 bytes.
 template <typename T, typename Function>
 absl::Status DispatchEngine(bool packed, const Function& function) {
   if constexpr (!std::is_same_v<T, float>) {
@@ -103,7 +104,7 @@ absl::Status DispatchEngine(bool packed, const Function& function) {
 template <typename T, typename C, typename Tiles>
 absl::Status LaunchGemm(GroupedGemmParams p, const GroupedGemmCall& call, CudaKernels& kernels) {
   p.column_tiles = static_cast<int>(TilesOf(call.n, Tiles::kColumns));
-  // Each expert's last tile may be begun and not filled.
+  // The last tile of each expert may be partial.
   const int64_t row_tiles = call.rows / Tiles::kRows + std::min<int64_t>(p.experts, call.rows);
   const LaunchShape shape = {dim3(static_cast<unsigned>(row_tiles * p.column_tiles)),
                              dim3(Tiles::kThreads)};

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a block computes one tile of a product of two matrices, for grouped_gemm.cu: an element a
-// thread in any type, or on tensor cores in 16-bit floats. Device code. Both add up in order of
-// depth, so that a result depends on nothing but its operands.
+// Two ways in which a block computes one tile of a product, for grouped_gemm.cu: with one element
+// for each thread, in any type, or on tensor cores, in 16-bit floats. Device code. Both sum in the
+// order of depth, so that a result depends on its operands alone.
 
 #ifndef ZEROTH_KERNELS_MOE_GROUPED_TILES_H_
 #define ZEROTH_KERNELS_MOE_GROUPED_TILES_H_
@@ -16,8 +16,8 @@
 
 namespace zeroth::cuda {
 
-// A side of the product, [lines, depths]: what lies at [line, depth] is
-// data[line * stride + depth], or with kDepthOuter data[depth * stride + line].
+// An operand of the product, [lines, depths]. Element [line, depth] is data[line * stride + depth],
+// or data[depth * stride + line] with kDepthOuter.
 template <typename T, bool kDepthOuter>
 struct GroupedOperand {
   static constexpr bool kOuter = kDepthOuter;
@@ -30,9 +30,9 @@ struct GroupedOperand {
   int64_t lines;
 };
 
-// Each engine has Multiply(a, b, row, column, depths, store): the tile at [row, column] of
-// a b^T, of which it gives store(row, column, sum) those elements that a and b have lines for. All
-// threads of the block call it, once.
+// Each engine has Multiply(a, b, row, column, depths, store). It computes the tile of a b^T at
+// [row, column] and calls store(row, column, sum) for the elements for which a and b have lines.
+// All threads of the block must call it, once.
 
 // Any type, any strides.
 template <typename T>
@@ -67,8 +67,8 @@ struct PlainTiles {
   }
 };
 
-// bf16 and fp16, whose data and strides are multiples of 16 bytes, and so many are the neighbours
-// in memory: depths, or lines with kDepthOuter.
+// For bf16 and fp16. Addresses and strides must be multiples of 16 bytes, and so must the extent of
+// the contiguous dimension: depths, or lines with kDepthOuter.
 template <typename T>
 struct MmaTiles {
   static constexpr int kRows = 64;
@@ -90,9 +90,9 @@ struct MmaTiles {
         SlabOfA::Begin(a, row, depth, depths, a_slabs + stage * SlabOfA::kSize);
         SlabOfB::Begin(b, column, depth, depths, b_slabs + stage * SlabOfB::kSize);
       }
-      CommitCopies();  // none, too: groups are counted
+      CommitCopies();  // also an empty group, since groups are counted
     };
-    // Warps side by side have the same rows.
+    // Warps next to each other have the same rows.
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int first_row = warp / kWarpColumns * kWarpRowTiles * 16;
     const int first_column = warp % kWarpColumns * kWarpColumnTiles * 8;
@@ -100,7 +100,7 @@ struct MmaTiles {
     for (int slab = 0; slab < kStages - 1; ++slab) load(slab);
     for (int64_t slab = 0; slab * kDepths < depths; ++slab) {
       WaitForCopies<kStages - 2>();
-      // Also, nobody reads the slab any more that the next copies overwrite.
+      // After this, no warp reads the slab any more that the next copies overwrite.
       __syncthreads();
       load(slab + kStages - 1);
       const auto stage = static_cast<int>(slab % kStages);
@@ -145,13 +145,13 @@ struct MmaTiles {
 
  private:
   static constexpr int kDepths = 32;  // of a slab
-  static constexpr int kStages = 3;   // slabs that are held: one is computed with, the others come
+  static constexpr int kStages = 3;   // slabs in shared memory: one is in use, the others arrive
   static constexpr int kWarpColumns = 2;
   static constexpr int kWarpRowTiles = 2;     // of 16 rows
   static constexpr int kWarpColumnTiles = 8;  // of 8 columns
 
-  // kLines lines of an operand at kDepths depths in shared memory, as they lie in memory. Rows are
-  // apart by an odd number of 16 bytes, so that eight of them meet all banks.
+  // kLines lines of an operand at kDepths depths, in shared memory, in the order of global memory.
+  // The row stride is an odd multiple of 16 bytes, so that eight rows cover all banks.
   template <typename Operand, int kLines>
   struct Slab {
     static constexpr int kAcross = Operand::kOuter ? kLines : kDepths;
@@ -175,7 +175,7 @@ struct MmaTiles {
       }
     }
 
-    // See mma.h, and there what each lane points at.
+    // Load operands of MmaM16N8K16. mma.h says which address each lane passes.
     static __device__ __forceinline__ void LoadA(uint32_t (&tiles)[4], const T* slab, int line,
                                                  int depth) {
       const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -186,7 +186,7 @@ struct MmaTiles {
         LoadTiles(tiles, slab + (line + lane % 16) * kStride + depth + lane / 16 * 8);
       }
     }
-    // Two operands side by side.
+    // Loads two operands side by side.
     static __device__ __forceinline__ void LoadB(uint32_t (&tiles)[4], const T* slab, int line,
                                                  int depth) {
       const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -27,7 +27,7 @@ bool CheckRouted(Operation& op, const char* field, const Tensor& tensor, int64_t
   return CheckCounts(op, tokens, top_k);
 }
 
-// The fields that Scatter, Combine and RowDots share.
+// Checks the fields that Scatter, Combine and RowDots share.
 bool CheckRows(Operation& op, const Tensor& tokens, const Tensor& rows, const Tensor& weights,
                const Tensor& grouped, SharedType& type, RowsCall& call) {
   if (!op.MinRank("tokens", tokens, 2) || !op.MinRank("rows", rows, 2)) return false;
@@ -48,7 +48,7 @@ bool CheckOffsets(Operation& op, const Tensor& offsets, size_t experts) {
   return op.Exactly("offsets", offsets, {static_cast<int64_t>(experts) + 1}, DType::kInt32);
 }
 
-// One expert's matrix against the first expert's.
+// Checks that an expert's matrix has the row stride of the first expert's.
 bool CheckStride(Operation& op, const char* field, const Matrix& matrix, const Matrix& first) {
   return op.Require(matrix.stride == first.stride, field,
                     absl::StrCat("has rows ", matrix.stride, " apart, expected ", first.stride,

@@ -1,11 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Mixtures of experts (Shazeer et al., "Outrageously large neural networks", 2017): which tokens go
-// to which experts, their way there and back, and products of each expert's tokens with its matrix.
+// Mixtures of experts (Shazeer et al., "Outrageously large neural networks", 2017): routing tokens
+// to experts, grouping their rows by expert and combining the results, and products of each
+// expert's rows with its matrix.
 //
-// Pairs of a token and an expert are rows, grouped by experts: those of expert 0 first, each
-// expert's in the order of tokens. So an expert has as many rows as tokens, none perhaps, and
-// nothing is padded. Everything adds up in one order, whatever the device.
+// Each pair of a token and an expert is a row. Rows are grouped by expert: those of expert 0 come
+// first, and each expert's are in the order of tokens. An expert has as many rows as tokens,
+// perhaps none, and nothing is padded. Sums are taken in the order of rows, on every device:
+// deterministic.
 
 #ifndef ZEROTH_KERNELS_MOE_MOE_H_
 #define ZEROTH_KERNELS_MOE_MOE_H_
@@ -22,15 +24,16 @@
 
 namespace zeroth {
 
-// Where tokens go. All int32.
+// The experts that tokens are routed to. All int32.
 struct Routing {
-  Tensor experts;  // [tokens, top_k]: the most probable first; of two alike the lower number
+  Tensor experts;  // [tokens, top_k]: the most probable first; of two equal ones the lower number
+                   // first
   Tensor rows;     // [tokens, top_k]: the pair's row
   Tensor offsets;  // [experts + 1]: expert e has rows offsets[e] to offsets[e + 1]
 };
 
-// A token's weights are the probabilities softmax(logits) of its experts, or these divided by their
-// sum.
+// Routes each token to the top_k experts with the largest logits. Their weights are the
+// probabilities softmax(logits) of these experts, divided by their sum if `normalize`.
 struct RouteArgs {
   Tensor logits;  // [tokens, experts]
   bool normalize = true;
@@ -45,8 +48,8 @@ struct RouteBackwardArgs {
   Tensor dlogits;   // [tokens, experts], as logits; overwritten
 };
 
-// counts[s, e] = how many tokens of sequence s have expert e, times `scale`. A sequence is
-// `sequence` tokens that follow each other.
+// counts[s, e] = the number of tokens of sequence s that are routed to expert e, times `scale`. A
+// sequence is `sequence` consecutive tokens.
 struct CountExpertsArgs {
   Tensor experts;  // [tokens, top_k]
   int64_t sequence = 1;
@@ -54,15 +57,15 @@ struct CountExpertsArgs {
   Tensor counts;  // [tokens / sequence, experts], fp32, overwritten
 };
 
-// grouped[rows[t, k]] = tokens[t], times weights[t, k] if there are any.
+// grouped[rows[t, k]] = tokens[t], times weights[t, k] if weights are defined.
 struct ScatterArgs {
   Tensor tokens;   // [tokens, dim]
   Tensor rows;     // [tokens, top_k]
   Tensor weights;  // [tokens, top_k], fp32, or undefined
   Tensor grouped;  // [tokens * top_k, dim], overwritten
 };
-// tokens[t] = sum over k, in order, of grouped[rows[t, k]], times weights[t, k] if there are any:
-// the transpose of Scatter.
+// tokens[t] = the sum over k, in order, of grouped[rows[t, k]], times weights[t, k] if weights are
+// defined. It is the transpose of Scatter.
 struct CombineArgs {
   Tensor grouped;           // [tokens * top_k, dim]
   Tensor rows;              // [tokens, top_k]
@@ -78,17 +81,17 @@ struct RowDotsArgs {
   Tensor dweights;  // [tokens, top_k], fp32, overwritten
 };
 
-// c = a op(b[e]) for the rows of each expert e. Matrices of experts, here and below, have rows that
-// are equally far apart.
+// c = a op(b[e]) for the rows of each expert e. Here and below, the matrices of all experts have
+// the same row stride.
 struct GroupedGemmArgs {
   Tensor offsets;         // [experts + 1]
   Matrix a;               // [rows, k]
-  std::vector<Matrix> b;  // of each expert [k, n], or [n, k] if transpose_b; as a
+  std::vector<Matrix> b;  // for each expert [k, n], or [n, k] if transpose_b; dtype of a
   bool transpose_b = false;
   Matrix c;                 // [rows, n], any element type
   bool accumulate = false;  // add to c
 };
-// c[e] (+)= a^T b over the rows of each expert e; zeros where it has none.
+// c[e] (+)= a^T b over the rows of each expert e; the product is zero if the expert has no rows.
 struct GroupedGradientArgs {
   struct Output {
     Matrix matrix;  // [m, n], any element type
@@ -102,7 +105,8 @@ struct GroupedGradientArgs {
 
 namespace kernels {
 
-// InvalidArgument, on a CPU at once, for experts, offsets and rows that Route has not written.
+// These expect the experts, offsets and rows that Route has written. A CPU checks their values, and
+// returns InvalidArgument at once.
 absl::Status Route(Kernels& kernels, const RouteArgs& args);
 absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args);
 absl::Status CountExperts(Kernels& kernels, const CountExpertsArgs& args);
@@ -114,7 +118,7 @@ absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct RouteCall {
   int64_t tokens = 0;
   int64_t experts = 0;
@@ -141,12 +145,12 @@ struct RouteBackwardCall {
 struct CountExpertsCall {
   int64_t sequences = 0;
   int64_t experts = 0;
-  int64_t pairs = 0;  // of a token and an expert, in each sequence
+  int64_t pairs = 0;  // pairs of a token and an expert in each sequence
   float scale = 1;
   const int32_t* chosen = nullptr;
   float* counts = nullptr;
 };
-// Of Scatter, Combine and RowDots; what is written is not const there.
+// Scatter, Combine and RowDots share these fields.
 struct RowsCall {
   int64_t tokens = 0;
   int64_t top_k = 0;

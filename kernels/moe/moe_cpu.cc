@@ -14,6 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/moe/moe.h"
 
@@ -29,7 +30,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The logits of one token in fp32, exactly.
+// Widens the logits of one token to fp32, which is exact.
 template <typename T>
 HWY_INLINE void Widen(const T* from, int64_t count, float* to) {
   Transform(
@@ -50,7 +51,7 @@ void StoreLogits(DType dtype, const float* from, int64_t token, int64_t experts,
   });
 }
 
-// Tokens [begin, end).
+// Processes tokens [begin, end).
 void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
@@ -67,7 +68,7 @@ void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
   });
 }
 
-// Columns of a sum of several rows are added up here, in fp32.
+// Number of columns of a sum of several rows that are added at a time, in fp32.
 constexpr int64_t kSumColumns = 256;
 
 void CombineRows(const CombineCall& call, int64_t begin, int64_t end) {
@@ -136,7 +137,7 @@ void Softmax(absl::Span<float> values) {
   for (float& value : values) value /= sum;
 }
 
-// The `top_k` largest, the largest first. NaNs come last.
+// Writes the indices of the `top_k` largest, the largest first. NaNs come last.
 void Choose(absl::Span<const float> probabilities, int64_t top_k, int32_t* chosen) {
   const auto above = [&](int32_t a, int32_t b) {
     const float left = probabilities[static_cast<size_t>(a)];
@@ -193,7 +194,8 @@ void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t e
       sum += row[static_cast<size_t>(chosen[k])];
       mean += row[static_cast<size_t>(chosen[k])] * dweights[k];
     }
-    // Of a softmax over the chosen alone the others are no part.
+    // Normalised weights are a softmax over the chosen experts alone, which the others do not
+    // affect.
     if (call.normalize) {
       mean /= sum;
       std::vector<float> weights;
@@ -240,7 +242,7 @@ absl::Status CountExperts(const CountExpertsCall& call, CpuKernels&) {
 }
 const OnCpu<CountExperts> count_experts;
 
-// `rows` are read where nobody checks them any more.
+// Checks the values of `rows`, since the inner loops do not.
 absl::Status CheckRows(const RowsCall& call) {
   const int64_t pairs = call.tokens * call.top_k;
   for (int64_t pair = 0; pair < pairs; ++pair) {
@@ -282,10 +284,6 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
       absl::StrCat("mixture of experts: offsets do not go from 0 up to ", rows, " rows"));
 }
 
-const void* Advanced(const void* at, int64_t elements, DType dtype) {
-  return static_cast<const char*>(at) + elements * static_cast<int64_t>(SizeOf(dtype));
-}
-
 absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
   for (size_t e = 0; e < call.b.size(); ++e) {
@@ -295,12 +293,12 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
     product.k = call.k;
     product.dtype = call.dtype;
     product.c_dtype = call.c_dtype;
-    product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
+    product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
     product.lda = call.lda;
     product.b = call.b[e];
     product.transpose_b = call.transpose_b;
     product.ldb = call.ldb;
-    product.c = const_cast<void*>(Advanced(call.c, call.offsets[e] * call.ldc, call.c_dtype));
+    product.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
     product.ldc = call.ldc;
     product.accumulate = call.accumulate;
     product.any_team = kernels.any_team();
@@ -319,10 +317,10 @@ absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernel
     product.k = call.offsets[e + 1] - call.offsets[e];
     product.dtype = call.dtype;
     product.c_dtype = call.c_dtype;
-    product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
+    product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
     product.lda = call.lda;
     product.transpose_a = true;
-    product.b = Advanced(call.b, call.offsets[e] * call.ldb, call.dtype);
+    product.b = Advance(call.b, call.offsets[e] * call.ldb, call.dtype);
     product.ldb = call.ldb;
     product.c = call.c[e].c;
     product.ldc = call.ldc;

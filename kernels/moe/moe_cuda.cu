@@ -14,8 +14,8 @@
 namespace zeroth::cuda {
 namespace {
 
-// The largest logit of a token, and what the sum of exponentials below it comes to; one thread's
-// work, since there are far fewer experts than tokens.
+// The softmax of a token's logits. One thread computes it, since there are far fewer experts than
+// tokens.
 template <typename T>
 struct Softmax {
   __device__ __forceinline__ Softmax(const T* row, int64_t experts) {
@@ -33,7 +33,7 @@ struct Softmax {
   float inverse;  // of the sum
 };
 
-// Whether logit a of expert i comes before logit b of expert j. NaNs come last.
+// Returns true if logit a of expert i comes before logit b of expert j. NaNs come last.
 __device__ __forceinline__ bool Above(float a, int64_t i, float b, int64_t j) {
   if ((a != a) != (b != b)) return b != b;  // NaN differs from itself
   return a > b || (!(a < b) && i < j);
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kMapThreads) ChooseExperts(RouteCall call) {
     int64_t last = -1;
     float total = 0.0f;
     for (int64_t k = 0; k < call.top_k; ++k) {
-      // The first of those that come after the last one.
+      // Finds the first expert that comes after the previous one.
       int64_t best = -1;
       for (int64_t e = 0; e < call.experts; ++e) {
         const float logit = ToFloat(row[e]);
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kMapThreads) ChooseExperts(RouteCall call) {
   }
 }
 
-// A warp for each expert, which goes over all pairs in order: it counts its own into
-// offsets[expert + 1], or, when these are sums, numbers them.
+// Each expert has a warp, which loops over all pairs in order. The first time it counts the
+// expert's pairs to offsets[expert + 1]. The second time, when offsets are sums, it numbers them.
 template <bool kAssign>
 __global__ void __launch_bounds__(32) GroupPairs(RouteCall call) {
   const auto expert = static_cast<int32_t>(blockIdx.x);
@@ -129,7 +129,8 @@ __global__ void __launch_bounds__(kMapThreads) RouteGradient(RouteBackwardCall c
     const float inverse = call.normalize ? 1.0f / total : 1.0f;
     if (call.normalize) mean *= inverse;
     for (int64_t e = 0; e < call.experts; ++e) {
-      // Of a softmax over the chosen alone the others are no part.
+      // Normalised weights are a softmax over the chosen experts alone, which the others do not
+      // affect.
       const float p = call.normalize ? 0.0f : softmax.Of(row[e]);
       drow[e] = FromFloat<T>(-p * mean);
     }
@@ -150,7 +151,7 @@ absl::Status RouteBackward(const RouteBackwardCall& call, CudaKernels& kernels) 
 }
 const OnCuda<RouteBackward> route_backward;
 
-// A warp for each expert and sequence, as GroupPairs.
+// Each expert and sequence has a warp, as in GroupPairs.
 __global__ void __launch_bounds__(32) CountPairs(CountExpertsCall call) {
   const auto expert = static_cast<int32_t>(blockIdx.x);
   for (int64_t sequence = blockIdx.y; sequence < call.sequences; sequence += gridDim.y) {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024)
-// computes besides products of matrices. Elements of parameters and states do not know their place:
-// cutting a matrix into shards changes no bit.
+// The parts of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
+// 2024) that are not products of matrices. Momentum and update are elementwise and independent of
+// an element's place, so that sharding a matrix changes no bit.
 
 #ifndef ZEROTH_KERNELS_MUON_MUON_H_
 #define ZEROTH_KERNELS_MUON_MUON_H_
@@ -17,8 +17,8 @@
 
 namespace zeroth {
 
-// The scalars of a step, which lie in device memory, so that a step may be recorded once and played
-// with others.
+// The scalars of a step. They lie in device memory, so that a recorded step can be launched again
+// with other values.
 struct MuonCoefficients {
   float grad_scale = 1;
   float momentum = 0;
@@ -29,16 +29,16 @@ struct MuonCoefficients {
 inline constexpr int64_t kMuonCoefficients = 5;
 static_assert(sizeof(MuonCoefficients) == kMuonCoefficients * sizeof(float));
 
-// What both element-wise calls are told. A NaN in grad_scale or grad_factor is a step to be
-// skipped.
+// The scalars that both elementwise operations take. NaN in grad_scale or grad_factor skips the
+// step.
 struct MuonScalars {
   Tensor coefficients;  // [kMuonCoefficients] fp32, a MuonCoefficients
   Tensor grad_factor;   // [1] fp32, or undefined for 1
 };
 
 // p = r (a I + b r^2 s + c r^4 s2), r = 1 / max(sqrt(norm_squared), 1e-7), or 1 without a norm:
-// what one Newton-Schulz step multiplies x by, where s = x x^T and s2 = s s, and what normalises x
-// besides.
+// This is the matrix that a Newton-Schulz step multiplies x by, where s = x x^T and s2 = s s. The
+// factor r normalises x in the same product.
 struct MuonPolynomialArgs {
   Tensor s;             // [n, n] fp32, bf16 or fp16, of which the lower triangle is read
   Tensor s2;            // the same; becomes p, in its lower triangle
@@ -50,16 +50,16 @@ struct MuonPolynomialArgs {
 
 namespace kernels {
 
-// g = grad * grad_scale * grad_factor; m = momentum m + (1 - momentum) g; and, if `u` is defined,
-// u = momentum m + (1 - momentum) g with the new m: Nesterov's. m, u: fp32 [n]; grad: fp32, bf16 or
-// fp16. Momenta below the smallest normal float become zero. A step that is skipped leaves m as it
-// is, and zeros in u.
+// g = grad * grad_scale * grad_factor; m = momentum m + (1 - momentum) g; and, if `u` is defined, u
+// = momentum m + (1 - momentum) g with the new m: Nesterov's. m, u: fp32 [n]; grad: fp32, bf16 or
+// fp16. Momenta below the smallest normal float become zero. A skipped step leaves m as it is and
+// writes zeros to u.
 absl::Status MuonMomentum(Kernels& kernels, const MuonScalars& scalars, const Tensor& grad,
                           const Tensor& m, const Tensor& u);
-// param -= step x + decay param, fp32 [n]; nothing in a step that is skipped.
+// param -= step x + decay param, fp32 [n]. A skipped step changes nothing.
 absl::Status MuonUpdate(Kernels& kernels, const MuonScalars& scalars, const Tensor& x,
                         const Tensor& param);
-// trace ([1] fp32) = the sum of the diagonal of s [n, n], along one order.
+// trace ([1] fp32) = the sum of the diagonal of s [n, n], in a fixed order.
 absl::Status MuonTrace(Kernels& kernels, const Tensor& s, const Tensor& trace);
 absl::Status MuonPolynomial(Kernels& kernels, const MuonPolynomialArgs& args);
 // Copies the lower triangle of s [n, n] to the upper one.
@@ -67,7 +67,7 @@ absl::Status MuonMirror(Kernels& kernels, const Tensor& s);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct MuonMomentumCall {
   int64_t count = 0;
   const MuonCoefficients* coefficients = nullptr;

@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// `scale` is the whole factor of the gradient.
+// `scale` is the product of all factors of the gradient.
 void MomentumPiece(const MuonMomentumCall& call, float scale, int64_t begin, int64_t end) {
   const float keep = call.coefficients->momentum;
   const float add = call.coefficients->one_minus_momentum * scale;
@@ -45,7 +45,7 @@ void UpdatePiece(const MuonUpdateCall& call, int64_t begin, int64_t end) {
   const float decay = call.coefficients->decay;
   const float step = call.coefficients->step;
   float* const param = call.param + begin;
-  // As AdamW's, decay and step are subtracted together.
+  // Subtracts decay and step together, as AdamW does.
   const auto update = [decay, step](auto d, auto w, auto x) HWY_ATTR {
     return hn::Sub(w, hn::MulAdd(hn::Set(d, decay), w, hn::Mul(hn::Set(d, step), x)));
   };
@@ -77,7 +77,7 @@ float TraceOf(const MuonTraceCall& call) {
   float trace = 0;
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
-    // The diagonal first, so that one conversion serves all types.
+    // Copies the diagonal first, so that one conversion serves all types.
     constexpr size_t kChunk = 256;
     T diagonal[kChunk];
     float values[kChunk];
@@ -146,7 +146,7 @@ absl::Status MuonPolynomial(const MuonPolynomialCall& call, CpuKernels&) {
 }
 const OnCpu<MuonPolynomial> polynomial;
 
-// In tiles, so that what is read along columns stays in the cache.
+// Works in tiles, so that columns that are read stay in the cache.
 template <typename T>
 void Mirror(T* s, int64_t n) {
   constexpr int64_t kTile = 32;

@@ -15,8 +15,8 @@ __device__ __forceinline__ float GradScale(const MuonCoefficients& c, const floa
   return factor == nullptr ? c.grad_scale : __fmul_rn(c.grad_scale, *factor);
 }
 
-// Every operation is spelled out: what the compiler fuses in one place and not in another would
-// make an element's result depend on its place.
+// Every operation is spelled out. If the compiler fused operations in one place and not in another,
+// an element's result would depend on its place.
 template <typename G>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Momentum(int64_t count, const MuonCoefficients* coefficients, const float* factor,
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kMapThreads) Trace(int64_t n, const T* s, floa
   if (threadIdx.x == 0) *trace = sum;
 }
 
-// A thread for each element; those above the diagonal have nothing to do.
+// Each element has a thread; those above the diagonal do nothing.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Polynomial(int64_t n, const T* s, T* s2, const float* norm_squared, float a, float b, float c) {

@@ -10,7 +10,7 @@
 namespace zeroth::kernels {
 namespace {
 
-// The sums of whole rows, and their width, of a call for columns of them.
+// Checks the sums over whole rows, and the rows' width, if x holds only some columns.
 void CheckSums(Operation& op, const Tensor& sums, int64_t width, const Matrix& x, bool is_centred) {
   if (!sums.defined()) return;
   op.Require(!is_centred, "sums", "are given to a norm with a mean");

@@ -21,26 +21,27 @@ namespace zeroth {
 // layer normalization", 2019), without beta and mean.
 struct LayerNormArgs {
   Tensor x;         // [rows, dim] (leading dimensions are flattened here and below)
-  Tensor residual;  // [rows, dim] or undefined; if given, x + residual is stored …
-  Tensor sum;    // … here, [rows, dim], which may be x or residual itself, and what is stored is
-                 // normalised, so that backward, which reads it, sees the same numbers
-  Tensor gamma;  // [dim]
-  Tensor beta;   // [dim]
+  Tensor residual;  // [rows, dim] or undefined
+  Tensor sum;       // [rows, dim], with a residual: receives x + residual, rounded, which is then
+                    // normalised, so that backward reads the same numbers. May be x or residual.
+  Tensor gamma;     // [dim]
+  Tensor beta;      // [dim]
   float eps = 1e-5f;
   Tensor y;     // [rows, dim]
   Tensor mean;  // [rows]
   Tensor rstd;  // [rows]
-  // Of RmsNorm where x has some columns of rows that are `width` wide: the sums of x^2 over all of
-  // these, [rows] in fp32. Undefined: x has whole rows.
+  // For RmsNorm if x holds only some columns of rows that are `width` wide: the sums of x^2 over
+  // the whole rows, [rows] in fp32. Undefined if x holds whole rows.
   Tensor sums;
   int64_t width = 0;
 };
 using RmsNormArgs = LayerNormArgs;
 
-// RmsNormBackward is without mean and dbeta.
+// RmsNormBackward has neither mean nor dbeta. The sums over rows have an order that depends on the
+// shape alone.
 struct LayerNormBackwardArgs {
   Tensor dy;     // [rows, dim]
-  Tensor x;      // [rows, dim], what was normalised
+  Tensor x;      // [rows, dim], the input of forward, or its `sum`
   Tensor gamma;  // [dim]
   Tensor mean;   // [rows]
   Tensor rstd;   // [rows]
@@ -50,14 +51,14 @@ struct LayerNormBackwardArgs {
   bool accumulate_dgamma = false;
   Tensor dbeta;  // [dim], or undefined when frozen
   bool accumulate_dbeta = false;
-  // As in LayerNormArgs: the sums of dy gamma x rstd.
+  // As in LayerNormArgs, but the sums of dy gamma x rstd.
   Tensor sums;
   int64_t width = 0;
 };
 using RmsNormBackwardArgs = LayerNormBackwardArgs;
 
-// sums[r] = the sum of x^2 over row r; or of dy gamma x rstd, if there is a dy. What the sums of
-// RmsNorm and of RmsNormBackward are made of, some columns at a time.
+// sums[r] = the sum of x^2 over row r, or of dy gamma x rstd if dy is defined. Ranks that hold some
+// columns each compute these, and add them up for RmsNorm and RmsNormBackward.
 struct RmsSumsArgs {
   Matrix x;      // [rows, cols]
   Matrix dy;     // [rows, cols], or undefined; as x
@@ -76,7 +77,8 @@ absl::Status RmsSums(Kernels& kernels, const RmsSumsArgs& args);
 
 }  // namespace kernels
 
-// What devices compute; null where undefined. A norm without `mean` is RMS norm, and has no beta.
+// The checked arguments; null for what is undefined. A norm without `mean` is RMS norm, and has no
+// beta.
 struct NormCall {
   int64_t rows = 0;
   int64_t dim = 0;

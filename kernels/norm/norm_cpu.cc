@@ -28,7 +28,7 @@ HWY_INLINE float SquaresOf(size_t dim, const T* x) {
       dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::MulAdd(v, v, acc); }, x);
 }
 
-// The sum of dy gamma (x - mean) rstd.
+// Returns the sum of dy gamma (x - mean) rstd.
 template <bool kCentered, typename T>
 HWY_INLINE float ProjectionOf(size_t dim, float mean, float rstd, const T* dy, const T* gamma,
                               const T* x) {
@@ -41,8 +41,8 @@ HWY_INLINE float ProjectionOf(size_t dim, float mean, float rstd, const T* dy, c
       dy, gamma, x);
 }
 
-// Several passes over a row that lies in the first-level cache: subtracting the mean before
-// squaring keeps the variance accurate, and memory is what limits the kernel anyway.
+// Makes several passes over a row, which stays in the first-level cache. Subtracting the mean
+// before squaring keeps the variance accurate, and memory bandwidth limits the kernel anyway.
 template <bool kCentered, typename T>
 HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
   const size_t dim = static_cast<size_t>(call.dim);
@@ -93,7 +93,7 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
 }
 
 // With n = (x - mean) rstd and h = dy gamma, both of one row: dx = rstd (h - average(h) - n
-// average(h n)), the second term with a mean only. dgamma sums dy n, dbeta sums dy.
+// average(h n)), where RMS norm lacks the second term. Adds dy n to dgamma and dy to dbeta.
 template <bool kCentered, typename T>
 HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dgamma,
                             float* dbeta) {
@@ -122,7 +122,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
                                            : ProjectionOf<kCentered>(dim, mean, rstd, dy, gamma, x);
   const float projection = along / count;
 
-  // Before dx, which may be dy.
+  // This comes before dx, which may overwrite dy.
   if (dgamma != nullptr) {
     Transform(
         dim, dgamma,
@@ -212,8 +212,8 @@ absl::Status Norm(const NormCall& call, CpuKernels&) {
 }
 const OnCpu<Norm> norm;
 
-// Every block of rows sums its parameters' gradients in its own part of the workspace: dgamma, then
-// dbeta.
+// Every block of rows sums the gradients of parameters in its own part of the workspace: dgamma,
+// then dbeta.
 absl::Status NormBackward(const NormBackwardCall& call, CpuKernels& kernels) {
   const int64_t dim = call.dim;
   const int64_t blocks = BlockCount(call.rows);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// A row is a warp's work. The row is read again for each pass over it: a few kilobytes, which the
-// first-level cache still holds.
+// A warp processes a row. Each pass reads the row again: a few kilobytes, which stay in the
+// first-level cache.
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormForward(int64_t rows, int64_t dim, const T* x, const T* residual, T* sum, const T* gamma,
@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   rstd_out[row] = rstd;
 }
 
-// dx = rstd * (dy gamma - mean(dy gamma) - xhat * mean(dy gamma xhat)); RMSNorm has no first mean.
+// dx = rstd * (dy gamma - mean(dy gamma) - xhat * mean(dy gamma xhat)); RMS norm lacks the first
+// mean.
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormInputGradient(int64_t rows, int64_t dim, const T* dy, const T* x, const T* gamma,
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   dy += row * dim;
   x += row * dim;
   dx += row * dim;
-  // Two turns under way together fill the device's memory; more would take registers from warps.
+  // Two iterations at once saturate memory; more would cost registers and thereby warps.
   float plain = 0.0f;
   float along = 0.0f;
   const int64_t summed = sums == nullptr ? dim : 0;
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
 }
 
-// A row's sum of x^2, or of dy gamma x rstd.
+// Computes each row's sum of x^2, or of dy gamma x rstd.
 template <int N, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     RmsSumsKernel(int64_t rows, int64_t cols, const T* x, int64_t x_stride, const T* dy,
@@ -245,7 +246,7 @@ absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
         ArePacked(static_cast<const char*>(call.dy), static_cast<const char*>(call.x),
                   static_cast<const char*>(call.gamma), static_cast<const char*>(call.dx));
     const bool centred = call.mean != nullptr;
-    // Parameters first: dx may be dy.
+    // The gradients of parameters come first, because dx may be dy.
     if (call.dgamma != nullptr || call.dbeta != nullptr) {
       const absl::Status launched = centred ? LaunchParameterGradients<true, T>(call, kernels)
                                             : LaunchParameterGradients<false, T>(call, kernels);
@@ -264,7 +265,7 @@ absl::Status RmsSums(const RmsSumsCall& call, CudaKernels& kernels) {
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     constexpr int kWidth = kPackWidth<T>;
-    // The order of sums follows from the width, which must be the same wherever columns lie.
+    // The width decides the order of sums, so it must not depend on where the columns lie.
     const bool packed =
         call.cols % kWidth == 0 && call.x_stride % kWidth == 0 && call.dy_stride % kWidth == 0 &&
         ArePacked(static_cast<const char*>(call.x), static_cast<const char*>(call.dy),

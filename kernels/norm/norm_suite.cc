@@ -196,7 +196,7 @@ TEST_P(NormSuite, RmsNormForwardAndBackward) {
   }
 }
 
-// A mean far from zero must not eat the variance, as the difference of the mean square and the
+// A mean far from zero must not destroy the variance, as the difference of the mean square and the
 // squared mean would let it.
 TEST_P(NormSuite, LayerNormSurvivesALargeMean) {
   constexpr int64_t kDim = 1000;

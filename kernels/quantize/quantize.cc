@@ -9,7 +9,7 @@
 namespace zeroth::kernels {
 namespace {
 
-// `quantized` holds `pieces` of `count` values each.
+// Checks that `quantized` holds `pieces` of `count` values each.
 bool CheckQuantized(Operation& op, const Tensor& quantized, int64_t pieces, int64_t count,
                     int64_t block) {
   return op.Require(pieces >= 1, "pieces", absl::StrCat("is ", pieces, ", expected at least 1")) &&

@@ -14,10 +14,10 @@
 
 namespace zeroth {
 
-// Values as int8 codes and one fp32 scale for each block of them, largest magnitude / 127
-// (QuantizedBlocks says how they lie): code = value / scale to the nearest, ties to even. An error
-// is at most half a scale. A block that holds an infinity or NaN has scale NaN, so that all of it
-// comes back as NaN: an overflow must not vanish on its way.
+// Quantises values to int8 codes with one fp32 scale for each block: the largest magnitude / 127.
+// QuantizedBlocks describes the layout. code = value / scale, rounded to nearest, ties to even, so
+// that an error is at most half a scale. A block with an infinity or NaN has scale NaN and is
+// restored as NaN, so that an overflow does not go unnoticed. Deterministic.
 struct QuantizeArgs {
   Tensor values;  // [n] fp32, bf16 or fp16
   int64_t block = 256;
@@ -26,7 +26,7 @@ struct QuantizeArgs {
 
 struct DequantizeArgs {
   Tensor quantized;    // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
-  int64_t pieces = 1;  // each quantised by itself
+  int64_t pieces = 1;  // each quantised separately
   int64_t block = 256;
   Tensor values;  // [pieces * n] fp32, bf16 or fp16
 };
@@ -50,7 +50,7 @@ absl::Status SumQuantized(Kernels& kernels, const SumQuantizedArgs& args);
 
 }  // namespace kernels
 
-// What devices compute; `shape` is that of one piece.
+// The checked arguments. `shape` describes one piece.
 struct QuantizeCall {
   QuantizedBlocks shape;
   DType dtype = DType::kFloat32;

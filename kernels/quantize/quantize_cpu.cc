@@ -23,7 +23,7 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr uint32_t kInfinityBits = 0x7f800000;
-// A tree over any number of pieces that fits in memory is no deeper.
+// The depth of a tree over more pieces than fit into memory.
 constexpr int kMostLevels = 32;
 
 template <class D>
@@ -81,8 +81,8 @@ HWY_INLINE void DequantizeBlock(size_t n, const int8_t* codes, float scale, T* v
   }
 }
 
-// One block of every piece: sums wait on a stack until one of the same number of terms joins them,
-// which is the fixed tree over pieces.
+// Sums one block of every piece along the fixed tree: a sum waits on a stack until another sum of
+// as many terms joins it.
 template <typename T>
 HWY_INLINE void SumBlock(size_t n, const QuantizedBlocks& shape, int64_t pieces, int64_t block,
                          const uint8_t* quantized, float factor, bool accumulate, T* sum) {
@@ -113,7 +113,7 @@ HWY_INLINE void SumBlock(size_t n, const QuantizedBlocks& shape, int64_t pieces,
   }
 }
 
-// body(block, first, count) for blocks [begin, end).
+// Calls body(block, first, count) for blocks [begin, end).
 template <class Body>
 HWY_INLINE void ForBlocks(const QuantizedBlocks& shape, int64_t begin, int64_t end,
                           const Body& body) {
@@ -170,7 +170,7 @@ HWY_EXPORT(SumBlocks);
 
 absl::Status Quantize(const QuantizeCall& call, CpuKernels&) {
   const QuantizedBlocks& shape = call.shape;
-  // The gap between them is sent too.
+  // The gaps after codes and scales are sent, too, so they are cleared.
   std::fill(call.quantized + shape.count, call.quantized + shape.scales_offset(), uint8_t{0});
   std::fill(
       call.quantized + shape.scales_offset() + shape.blocks() * static_cast<int64_t>(sizeof(float)),

@@ -15,11 +15,11 @@ namespace {
 constexpr int kWarpsPerBlock = 8;
 constexpr unsigned kInfinityBits = 0x7f800000u;
 constexpr unsigned kNaNBits = 0x7fc00000u;
-// A piece is a rank's: a tree over as many as there may be.
+// The depth of the tree over pieces. Each rank has a piece.
 constexpr int kMostLevels = 20;
 
-// A warp to a block of values. Magnitudes are compared as the bits of floats, which order as
-// integers do, with NaN on top.
+// A warp quantises a block of values. Magnitudes are compared as the bits of floats, which are
+// ordered as integers are, with NaN above all.
 template <typename T>
 __global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks, const T* values,
                                int8_t* codes, float* scales) {
@@ -48,7 +48,7 @@ __global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks
                              : __fdiv_rn(largest, QuantizedBlocks::kMostCode);
 }
 
-// The gaps behind codes and scales are sent too.
+// Clears the gaps after codes and scales, which are sent, too.
 __global__ void ClearGaps(QuantizedBlocks shape, uint8_t* quantized) {
   const int64_t scales_end =
       shape.scales_offset() + shape.blocks() * static_cast<int64_t>(sizeof(float));
@@ -75,9 +75,9 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// Adds up element `at` of all pieces along the fixed tree. Level l has the sum of 2^l pieces that
-// waits for its neighbour, at a place that is known where code is made: a stack of any other kind
-// would be memory.
+// Sums element `at` of all pieces along the fixed tree. Level l holds the sum of 2^l pieces that
+// waits for its neighbour. Its index is known at compile time; otherwise the array would lie in
+// memory.
 __device__ __forceinline__ float SumOfPieces(const QuantizedBlocks& shape, int64_t bytes,
                                              int64_t pieces, const uint8_t* quantized, int64_t at) {
   float waiting[kMostLevels] = {};

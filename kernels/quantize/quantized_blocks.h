@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How block-quantised values lie in memory, so that they are sent as bytes in one piece.
+// The memory layout of block-quantised values: one contiguous run of bytes that can be sent as it
+// is.
 
 #ifndef ZEROTH_KERNELS_QUANTIZE_QUANTIZED_BLOCKS_H_
 #define ZEROTH_KERNELS_QUANTIZE_QUANTIZED_BLOCKS_H_
@@ -9,18 +10,18 @@
 
 namespace zeroth {
 
-// `count` values in blocks of `block`: one int8 code each, then, from the next multiple of 16 bytes
-// on, one fp32 scale for each block, the last of which may be short. A value is code * scale.
-// Sizes are multiples of 16 bytes, so that several pieces in a row are all aligned.
-// constexpr: device code asks as well.
+// `count` values in blocks of `block`, the last of which may be shorter: one int8 code for each
+// value, then, from the next multiple of 16 bytes on, one fp32 scale for each block. A value is
+// code * scale. Sizes are multiples of 16 bytes, so that consecutive pieces are aligned. constexpr,
+// since device code uses it too.
 struct QuantizedBlocks {
   int64_t count = 0;
   int64_t block = 1;  // at least 1
 
   static constexpr int64_t kAlignment = 16;
   static constexpr float kMostCode = 127.0f;
-  // Blocks whose largest magnitude is below this become zeros: the reciprocal of their scale would
-  // leave the range of floats.
+  // Blocks whose largest magnitude is below this become zeros, because the reciprocal of their
+  // scale would overflow.
   static constexpr float kSmallestMagnitude = 1e-30f;
 
   constexpr int64_t blocks() const { return (count + block - 1) / block; }

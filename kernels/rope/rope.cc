@@ -13,14 +13,15 @@
 namespace zeroth {
 namespace {
 
-// The part of its own frequency that a pair keeps; the rest is divided by the factor.
+// Returns the share of its own frequency that a pair keeps. The rest is divided by the factor.
 double Llama3Share(const RopeSpec& spec, double frequency) {
   const double turns = spec.original_context * frequency / (2.0 * std::numbers::pi);
   return std::clamp((turns - spec.low_freq_factor) / (spec.high_freq_factor - spec.low_freq_factor),
                     0.0, 1.0);
 }
 
-// The pair, counted as a real number, that turns this often within the original context.
+// Returns the index, as a real number, of the pair that makes `turns` turns within the original
+// context.
 double PairThatTurns(const RopeSpec& spec, int64_t head_dim, double turns) {
   return static_cast<double>(head_dim) *
          std::log(spec.original_context / (turns * 2.0 * std::numbers::pi)) /

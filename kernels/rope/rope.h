@@ -16,34 +16,34 @@
 
 namespace zeroth {
 
-// How fast the pairs of a head turn, in Hugging Face's words: pair i by theta^(-2 i / head_dim) for
-// each position, which models for longer contexts have scaled down.
+// The rotation frequencies of a head's pairs, with the names of Hugging Face. Pair i turns by
+// theta^(-2 i / head_dim) radians for each position; models for longer contexts scale that down.
 struct RopeSpec {
   enum class Type : uint8_t {
     kDefault,
     kLinear,  // all by `factor` (Chen et al., "Extending context window ...", 2023)
-    kLlama3,  // those that turn seldom within the original context ("The Llama 3 herd", 2024)
-    kYarn,    // the same by a ramp over i, and longer vectors (Peng et al., "YaRN", 2023)
+    kLlama3,  // only slow pairs are scaled ("The Llama 3 herd", 2024)
+    kYarn,    // a ramp over i, and longer vectors (Peng et al., "YaRN", 2023)
   };
   double theta = 10000.0;
   Type type = Type::kDefault;
   double factor = 1.0;
   double original_context = 0;  // positions that the model was trained on first; kLlama3 and kYarn
-  // kLlama3: pairs that turn fewer times than the first within the original context slow down by
-  // the factor, those that turn more often than the second not at all.
+  // kLlama3: pairs that turn fewer than low_freq_factor times within the original context are
+  // slowed down by the factor; pairs that turn more than high_freq_factor times keep their
+  // frequency.
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  // kYarn: the same in the other order, with a ramp between the two pairs that turn so often.
+  // kYarn: the same with beta_slow and beta_fast, and a ramp over the pairs between them.
   double beta_fast = 32.0;
   double beta_slow = 1.0;
   bool truncate = true;           // the ramp begins and ends at whole pairs
-  double attention_factor = 1.0;  // rotated vectors are longer by this
+  double attention_factor = 1.0;  // scales the rotated vectors
 
   bool operator==(const RopeSpec&) const = default;
 };
 
-// Of each of the head_dim / 2 pairs: by how much it turns from one position to the next, in
-// radians.
+// Returns for each of the head_dim / 2 pairs the angle between neighbouring positions, in radians.
 std::vector<double> RopeFrequencies(const RopeSpec& spec, int64_t head_dim);
 
 // Rotary position embedding (Su et al., 2021) on the query and key heads of a packed tensor, in
@@ -52,11 +52,11 @@ struct RopeArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
   RopeSpec spec;
-  // As AttentionArgs::starts: positions begin anew with each document. Undefined: a token's
-  // position is its place in the sequence.
+  // As AttentionArgs::starts: positions restart with each document. Undefined: a token's position
+  // is its place in the sequence.
   Tensor starts = {};
   bool inverse = false;  // the transpose of the same call, which is its backward
-  // Positions count from here: of tokens that follow others.
+  // The position of the first token, for tokens that follow cached ones.
   int64_t first_position = 0;
 };
 
@@ -66,7 +66,7 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct RopeCall {
   int64_t batch = 0;
   int64_t seq = 0;
@@ -79,7 +79,8 @@ struct RopeCall {
   const int32_t* starts = nullptr;  // or null
   bool inverse = false;
   int64_t first_position = 0;
-  // Positions that a table must have. One that grows token by token doubles.
+  // Returns the number of positions that a table needs. Rounded up to a power of two if tokens are
+  // cached, so that the table is not rebuilt for every token.
   int64_t positions() const {
     const int64_t end = first_position + seq;
     return first_position == 0 ? end

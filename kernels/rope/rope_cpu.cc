@@ -26,7 +26,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// (lower, upper) -> (lower cos - upper sin, upper cos + lower sin), with the sign of sin given.
+// (lower, upper) = (lower cos - upper sin, upper cos + lower sin). The caller has set the sign of
+// `sine`.
 template <class V>
 HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
   const V rotated = hn::NegMulAdd(upper, sine, hn::Mul(lower, cosine));
@@ -34,7 +35,7 @@ HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
   lower = rotated;
 }
 
-// One head of 2 * half elements. `sign` is that of the angle.
+// Rotates one head of 2 * half elements. `sign` is that of the angle.
 template <class D, typename T>
 HWY_INLINE void RotateHead(D d, size_t half, const float* cosines, const float* sines,
                            hn::Vec<D> sign, T* x) {
@@ -57,7 +58,7 @@ HWY_INLINE void RotateHead(D d, size_t half, const float* cosines, const float* 
   StoreFirstElements(upper, d, x + half + i, rest);
 }
 
-// The query and key heads of places [begin, end); `table` as RopeTable has it.
+// Rotates the query and key heads of rows [begin, end). `table` is laid out as RopeTable says.
 void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     const hn::ScalableTag<float> d;
@@ -65,7 +66,7 @@ void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t
     const int64_t half = call.head_dim / 2;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t place = row % call.seq;
-      // Whatever `starts` hold, the position is one of the table.
+      // Clamped, so that the position lies in the table whatever `starts` holds.
       const int64_t start = call.starts == nullptr ? 0 : call.starts[row];
       const int64_t position = call.first_position + place - std::clamp<int64_t>(start, 0, place);
       const float* cosines = table + position * call.head_dim;
@@ -87,14 +88,14 @@ namespace {
 
 HWY_EXPORT(RotateRows);
 
-// Cosines and sines of every (position, frequency), kept between calls. Computed in double: in
-// float the angle of a far position has lost the digits that tell neighbours apart.
+// The cosines and sines of every position and frequency, kept between calls. They are computed in
+// double, because in float the angles of distant neighbouring positions would be equal.
 class RopeTable {
  public:
   explicit RopeTable(Allocator& allocator) : memory_(allocator) {}
 
-  // [at least seq, head_dim]: of each position head_dim / 2 cosines, then as many sines. Computes
-  // nothing if they are there already.
+  // Returns a table [at least seq, head_dim], which holds for each position head_dim / 2 cosines,
+  // then as many sines. Computes it only if the kept one does not fit.
   absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, const RopeSpec& spec);
 
  private:
@@ -107,7 +108,7 @@ class RopeTable {
 
 absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, const RopeSpec& spec) {
   if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && spec == spec_) return data_;
-  data_ = nullptr;  // a failed reservation leaves nothing behind
+  data_ = nullptr;  // if the reservation fails, there is no table
   ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
   seq_ = seq;
   head_dim_ = head_dim;

@@ -13,7 +13,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// An item is a pack of frequencies of one head at one place.
+// An item is a pack of frequencies of one head of one token.
 template <int N, typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Rotate(RopeCall call, const float* table, float sign) {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
         static_cast<T*>(call.qkv) + place * call.packed_dim + head * call.head_dim + frequency;
     int64_t position = place % call.seq;
     if (call.starts != nullptr) {
-      // Whatever `starts` hold, the position is one of the table.
+      // Clamped, so that the position lies in the table whatever `starts` holds.
       const int64_t start = call.starts[place];
       position -= start < 0 ? 0 : start > position ? position : start;
     }
@@ -56,14 +56,14 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// As many frequencies as a launch takes along.
+// The frequencies that one launch has as a parameter.
 struct FrequencyPack {
   static constexpr int kMost = 128;
   double values[kMost];
 };
 
-// Angles are made in double: in float the angle of a far position has lost the digits that tell
-// neighbours apart. Fills the columns of `count` pairs from `first` on.
+// Fills the columns of `count` pairs from `first` on. Angles are computed in double, because in
+// float the angles of distant neighbouring positions would be equal.
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     FillTable(int64_t seq, int64_t head_dim, FrequencyPack frequencies, int64_t first,
               int64_t count, double length, float* table) {
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// [at least seq, head_dim], kept between calls: of each position head_dim / 2 cosines, then as many
-// sines.
+// A table [at least seq, head_dim], kept between calls, which holds for each position head_dim / 2
+// cosines, then as many sines.
 struct RopeTable {
   std::shared_ptr<Buffer> memory;
   int64_t seq = 0;
@@ -107,7 +107,7 @@ absl::StatusOr<const float*> PrepareTable(const RopeCall& call, CudaKernels& ker
   auto& table = kernels.Kept<RopeTable>();
   if (table.memory == nullptr || table.seq < call.positions() || table.head_dim != call.head_dim ||
       !(table.spec == call.spec)) {
-    table.memory = nullptr;  // a failed allocation leaves nothing behind
+    table.memory = nullptr;  // if the allocation fails, there is no table
     ZEROTH_ASSIGN_OR_RETURN(
         table.memory,
         kernels.Scratch(static_cast<size_t>(call.positions() * call.head_dim) * sizeof(float)));

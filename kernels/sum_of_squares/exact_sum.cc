@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBinBits = ExactSum::kBinBits;
 constexpr int64_t kBinMask = (int64_t{1} << kBinBits) - 1;
-// A top word of 64 bits spreads over this many digits.
+// The number of digits of all words, including the 64 bits of the top one.
 constexpr int kDigits = ExactSum::kBins + 3;
 
 struct Digits {
@@ -22,7 +22,7 @@ struct Digits {
   bool negative = false;
 };
 
-// The unique non-negative digits of |sum|.
+// Returns the unique non-negative digits of |sum|.
 Digits ToDigits(absl::Span<const int64_t> words) {
   Digits digits;
   int64_t carry = 0;
@@ -45,8 +45,8 @@ Digits ToDigits(absl::Span<const int64_t> words) {
   return digits;
 }
 
-// The nearest double, ties to even: 64 leading bits, the last of which also stands for everything
-// below it.
+// Returns the nearest double, ties to even. It takes the 64 leading bits, and sets the last of them
+// if any lower bit is set.
 double Round(const std::array<int64_t, kDigits>& digits) {
   int place = kDigits - 1;
   while (place >= 0 && digits[place] == 0) --place;
@@ -92,8 +92,8 @@ void ExactSum::AddSquare(float value, absl::Span<int64_t> words) {
     ++words[mantissa != 0 ? kNanWord : kInfWord];
     return;
   }
-  // value = significand * 2^(exponent - 149), with subnormals sharing the smallest normal's
-  // exponent.
+  // value = significand * 2^(exponent - 149). Subnormals have the exponent of the smallest normal
+  // number.
   const uint64_t significand = field == 0 ? mantissa : mantissa | 0x00800000u;
   const int exponent = field == 0 ? 0 : field - 1;
   const uint64_t square = significand * significand;  // units of 2^(2 exponent + kMinExponent)

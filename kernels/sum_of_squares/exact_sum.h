@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums of squares that are exact, and therefore the same whatever the order of the additions: the
-// gradient norm must not depend on where shards begin. The sum is a wide fixed-point number
-// (Kulisch's accumulator) kept as words with spare bits each, so that adding words of several ranks
-// as integers adds the numbers.
+// Exact sums of squares. The gradient norm must not depend on where shards begin, and an exact sum
+// does not depend on the order of additions. The sum is a wide fixed-point number (Kulisch's
+// accumulator). Its words have spare bits, so that the sums of several ranks can be added word by
+// word as integers.
 
 #ifndef ZEROTH_KERNELS_SUM_OF_SQUARES_EXACT_SUM_H_
 #define ZEROTH_KERNELS_SUM_OF_SQUARES_EXACT_SUM_H_
@@ -16,8 +16,8 @@ namespace zeroth {
 
 // Word w (0 <= w < kBins) counts units of 2^(kBinBits * w + kMinExponent). The square of any finite
 // float, subnormals included, is a sum of such units: squares lie in [2^-298, 2^256). Words are
-// int64 and may carry any sign; a value has many representations, all of which decode to the same
-// double. Implementations normalise before they store, which leaves room to add the words of 2^36
+// int64 and may have any sign. A value has many representations, all of which decode to the same
+// double. Implementations normalise the words before they store them, which leaves room to add 2^36
 // stored sums.
 struct ExactSum {
   static constexpr int kBinBits = 26;
@@ -32,11 +32,11 @@ struct ExactSum {
   // The sum as the nearest double; infinity or NaN if an infinite or NaN element was added.
   // words.size() == kWords.
   static double Decode(absl::Span<const int64_t> words);
-  // Adds the square of one value, on the host: the reference for kernels. Leaves the words
-  // normalised.
+  // Adds the square of one value, on the host, and normalises the words. It is the reference for
+  // kernels.
   static void AddSquare(float value, absl::Span<int64_t> words);
-  // Carries upwards until every word but the top one is in [0, 2^kBinBits), the same number in its
-  // one representation of that kind.
+  // Carries upwards until every word but the top one is in [0, 2^kBinBits), which makes the
+  // representation of a number unique.
   static void Normalize(absl::Span<int64_t> words);
 };
 

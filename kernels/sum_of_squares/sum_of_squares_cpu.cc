@@ -26,12 +26,12 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The square of a float is exact in a double, with at most 48 bits, and lies across a few words of
-// an ExactSum. Adding it to a double whose last bit weighs one unit of a word, and taking that
-// double off again, rounds it to a multiple of the unit; what is left goes to the next word down in
+// The square of a float is exact in a double, has at most 48 bits, and covers a few words of an
+// ExactSum. Adding it to a double whose last bit is one unit of a word, and subtracting that double
+// again, rounds the square to a multiple of the unit. The remainder goes to the next lower word in
 // the same way. Every step is exact (the error-free extraction of Rump, Ogita and Oishi, "Accurate
-// floating-point summation", 2008), and so are the sums of the extracted parts, which are the
-// accumulators themselves.
+// floating-point summation", 2008). The accumulators are the sums of the extracted parts, and exact
+// as well.
 
 constexpr double PowerOfTwo(int exponent) {
   double power = 1.0;
@@ -43,7 +43,7 @@ constexpr double PowerOfTwo(int exponent) {
 constexpr int WordExponent(int word) { return ExactSum::kBinBits * word + ExactSum::kMinExponent; }
 
 struct WordConstants {
-  double start;  // 1.5 * 2^52 units: sums within 2^51 units of it have a last bit of one unit
+  double start;  // 1.5 * 2^52 units: the last bit of sums within 2^51 units of it is one unit
   double units;  // 1 / unit
 };
 
@@ -56,19 +56,19 @@ constexpr std::array<WordConstants, ExactSum::kBins> MakeConstants() {
 }
 constexpr std::array<WordConstants, ExactSum::kBins> kConstants = MakeConstants();
 
-// Fits the first-level cache, for it is read twice, and bounds what an accumulator takes: a square
-// adds at most 2^26 units to its top word.
+// A block fits into the first-level cache, since it is read twice. Its size also bounds the
+// accumulators: a square adds at most 2^26 units to its top word.
 constexpr size_t kBlock = 8192;
 static_assert(kBlock <= size_t{1} << 25);
 
-// Bits of the largest magnitude, and of the smallest that is not zero minus one (all ones if there
-// is none).
+// The bits of the largest magnitude, and those of the smallest nonzero magnitude minus one (all
+// ones if all are zero).
 struct MagnitudeRange {
   uint32_t largest;
   uint32_t smallest_minus_one;
 };
 
-// Of the values as fp32.
+// Returns the range of the values, converted to fp32.
 template <typename T>
 HWY_INLINE MagnitudeRange FindRange(size_t n, const T* x) {
   const hn::ScalableTag<uint32_t> d;
@@ -89,14 +89,14 @@ HWY_INLINE MagnitudeRange FindRange(size_t n, const T* x) {
   return {hn::GetLane(hn::MaxOfLanes(d, largest)), hn::GetLane(hn::MinOfLanes(d, smallest))};
 }
 
-// Adds the squares of one block, all of whose bits lie in words (top - kCount, top].
+// Adds the squares of one block. All of their bits lie in words (top - kCount, top].
 template <int kCount, typename T>
 HWY_INLINE void AddBlock(size_t n, const T* x, int top, int64_t* words) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> df;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  // Two sets of accumulators, because one would wait for its own additions.
+  // Two sets of accumulators hide the latency of additions.
   V even[kCount];
   V odd[kCount];
 #pragma GCC unroll 24
@@ -189,8 +189,8 @@ namespace {
 HWY_EXPORT(AddPiece);
 
 absl::Status AddSquares(const AddSquaresCall& call, CpuKernels&) {
-  // A word takes less than 2^27 units a square, so a piece's words stay far from overflow until
-  // they are normalised.
+  // A square adds less than 2^27 units to a word, so that the words of a piece cannot overflow
+  // before they are normalised.
   constexpr int64_t kPiece = int64_t{1} << 18;
   std::vector<int64_t> lengths;
   lengths.reserve(call.arrays.size());

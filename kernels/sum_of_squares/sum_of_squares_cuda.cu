@@ -16,13 +16,13 @@ namespace {
 using u64 = unsigned long long;
 
 constexpr int kThreads = 256;
-constexpr int kItems = 16;  // of a thread and turn
+constexpr int kItems = 16;  // elements that a thread has of a tile
 constexpr int64_t kTile = int64_t{kThreads} * kItems;
 
 // A square is mantissa^2 * 2^(2 * (exponent - 150)), its mantissa below 2^24. In the block's common
-// scale, squares of the largest exponent e are shifted left by kHeadBits and those of exponent e -
-// k by 2 k less: down to k = kWindow nothing is lost. 2^48 << 62 times kTile (2^12) squares stay
-// below 2^123.
+// scale, squares of the largest exponent e are shifted left by kHeadBits, and those of exponent e -
+// k by 2 k bits less. For k up to kWindow no bit is lost. The sum of kTile (2^12) squares stays
+// below 2^48 * 2^62 * 2^12 < 2^123.
 constexpr int kHeadBits = 62;
 constexpr int kWindow = kHeadBits / 2;
 
@@ -52,7 +52,7 @@ __device__ void AddToWords(int64_t* words, Wide value, int unit) {
   int word = unit / ExactSum::kBinBits;
   const int offset = unit % ExactSum::kBinBits;
   constexpr u64 kMask = (u64{1} << ExactSum::kBinBits) - 1;
-  // The first piece has room for fewer bits; later ones are whole.
+  // The first word takes fewer bits than later ones.
   int room = ExactSum::kBinBits - offset;
   int shift = offset;
   while (value.low != 0 || value.high != 0) {
@@ -66,7 +66,7 @@ __device__ void AddToWords(int64_t* words, Wide value, int unit) {
   }
 }
 
-// Exponent as stored, 1 for subnormals, and the mantissa with its leading one.
+// Returns the stored exponent, 1 for subnormals, and the mantissa with its leading one.
 __device__ __forceinline__ void Take(float x, int& exponent, unsigned& mantissa) {
   const unsigned bits = __float_as_uint(x);
   exponent = static_cast<int>((bits >> 23) & 0xff);
@@ -87,8 +87,8 @@ __host__ __device__ __forceinline__ int64_t TilesOf(int64_t count) {
   return (count + kTile - 1) / kTile;
 }
 
-// What a launch is told: as many arrays of one type as a kernel's parameter has room for on every
-// device, for the reasons of adamw/adamw_plan.h.
+// The parameter of a launch: as many arrays of one type as fit into a kernel's parameters on every
+// device, for the reasons given in adamw/adamw_plan.h.
 constexpr int kArrays = static_cast<int>((kKernelParameterBytes - 16) / 16);
 struct SquaresTable {
   struct Array {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   ZEROTH_SHARED(u64, low_scratch, [kThreads / 32]);
   ZEROTH_SHARED(u64, high_scratch, [kThreads / 32]);
   int64_t* const words = table.words;
-  // Arrays' tiles are laid end to end; `tile` is counted from the current array's first.
+  // The tiles of all arrays are laid end to end. `tile` counts from the current array's first tile.
   int array = 0;
   for (int64_t tile = blockIdx.x;; tile += gridDim.x) {
     while (array < table.count && tile >= TilesOf(table.arrays[array].count)) {
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       for (int i = 1; i < kThreads / 32; ++i) AddWide(sum, {low_scratch[i], high_scratch[i]});
       int unit = UnitOf(top) - kHeadBits;
       if (unit < 0) {
-        // Below one unit there is nothing: a block of tiny values, whose low bits are zeros.
+        // There are no bits below one unit: the low bits of a block of tiny values are zeros.
         const int drop = -unit;
         sum.low = (sum.low >> drop) | (sum.high << (64 - drop));
         sum.high >>= drop;
@@ -179,7 +179,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   }
 }
 
-// Carries upwards until every word but the top one is in [0, 2^kBinBits), as ExactSum::Normalize.
+// Carries upwards until every word but the top one is in [0, 2^kBinBits), as ExactSum::Normalize
+// does.
 __global__ void NormalizeWords(int64_t* words) {
   for (int i = 0; i + 1 < ExactSum::kBins; ++i) {
     words[i + 1] += words[i] >> ExactSum::kBinBits;
@@ -187,13 +188,13 @@ __global__ void NormalizeWords(int64_t* words) {
   }
 }
 
-// The value of the words as a double, from the most significant one down: off by less than a few
-// units of double's last place.
+// Returns the value of the words as a double, with an error of a few units in the last place. Adds
+// from the most significant word down.
 __device__ double Decode(const int64_t* words) {
   int64_t digits[ExactSum::kBins];
   int64_t carry = 0;
   for (int i = 0; i < ExactSum::kBins; ++i) {
-    // Halves, so that a word near the limits does not overflow with the carry.
+    // Adds in two halves, so that a word near the limits does not overflow with the carry.
     const int64_t mask = (int64_t{1} << ExactSum::kBinBits) - 1;
     const int64_t low = (words[i] & mask) + (carry & mask);
     digits[i] = low & mask;
@@ -233,8 +234,8 @@ absl::Status LaunchSums(DType dtype, const SquaresTable& table, int64_t tiles,
   });
 }
 
-// A block adds its elements up in 128-bit integers under an exponent that all its elements share,
-// and then adds few words. Arrays of one type share launches.
+// A block sums its elements in 128-bit integers that share one exponent, and then adds to a few
+// words. Arrays of one type share launches.
 absl::Status AddSquares(const AddSquaresCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {

@@ -23,7 +23,7 @@ class SumOfSquaresSuite : public KernelsSuite {
  protected:
   Tensor NewSum();
   static std::vector<int64_t> Words(const Tensor& sum);
-  // What ClipFactor makes of the squares of `values`.
+  // Returns ClipFactor's result for the squares of `values`.
   std::vector<float> NormAndFactor(const std::vector<float>& values, double scale, double max_norm);
   // Random mantissas and signs, exponent fields uniform on [lowest, highest], and a tenth of zeros.
   std::vector<float> WildValues(int64_t count, int lowest_exponent, int highest_exponent);

@@ -14,7 +14,7 @@
 namespace zeroth {
 namespace {
 
-// A failed allocation or copy leaves nothing to test.
+// A failed allocation or copy ends the test.
 template <typename T>
 T ValueOrDie(absl::StatusOr<T> value) {
   if (!value.ok()) ADD_FAILURE() << value.status();

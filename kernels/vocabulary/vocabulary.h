@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What of an embedding and of a loss remains to be computed where the vocabulary is divided: which
-// tokens are here, and softmax cross-entropy from the statistics of every part. Products are left
-// to Gemm, and the exchange of statistics to the caller.
+// Parts of an embedding and of a loss for a vocabulary that is divided among ranks: they find the
+// tokens that belong to a rank's part, and compute softmax cross-entropy from the statistics of all
+// parts. Gemm computes the products, and the caller exchanges the statistics. Deterministic.
 
 #ifndef ZEROTH_KERNELS_VOCABULARY_VOCABULARY_H_
 #define ZEROTH_KERNELS_VOCABULARY_VOCABULARY_H_
@@ -17,18 +17,18 @@
 
 namespace zeroth {
 
-// Of a row of logits and a part of the vocabulary: the largest logit, the sum of e^(logit - it),
-// and the target's logit, or 0 where the target is elsewhere.
+// Number of statistics for a row of logits and a part of the vocabulary: the largest logit, the sum
+// of e^(logit - largest), and the target's logit, or 0 if the target is in another part.
 inline constexpr int64_t kSoftmaxStatistics = 3;
 
 struct LocalIdsArgs {
-  Tensor ids;         // int32: tokens in [0, vocab); InvalidArgument for others
-  int64_t first = 0;  // of the part, which is [first, first + count)
+  Tensor ids;         // int32: tokens in [0, vocab); others are InvalidArgument
+  int64_t first = 0;  // the part is [first, first + count)
   int64_t count = 0;
   int64_t vocab = 0;
-  Tensor local;    // int32, as many: id - first, or `count` for one elsewhere
-  Tensor counted;  // fp32 [1], or undefined: how many are not -100, which is allowed then, for
-                   // a target that is left out, and stays
+  Tensor local;    // int32, as many as ids: id - first, or `count` for a token of another part
+  Tensor counted;  // fp32 [1], or undefined. If defined, ids may hold -100 for targets that do not
+                   // count; these stay -100, and the number of the others is written here
 };
 
 struct SoftmaxStatisticsArgs {
@@ -41,13 +41,14 @@ struct SoftmaxStatisticsArgs {
 
 struct SoftmaxGradientArgs {
   Tensor logits;      // fp32 [rows, columns]
-  Tensor targets;     // int32 [rows], local; -100: left out
+  Tensor targets;     // int32 [rows], local; rows with -100 do not count
   Tensor statistics;  // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
-  Tensor divisor;     // fp32 [1]: of the sum of losses; `counted` of LocalIds, for the mean
+  Tensor divisor;     // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
   float grad_scale = 1.0f;
-  Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], 0 if left out
-  // Overwritten with the gradients of grad_scale * that sum: fp32 or 16 bits [rows, columns],
-  // fp32 may be `logits`. Undefined for losses alone.
+  Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], or 0 for a row that
+                  // does not count
+  // fp32, bf16 or fp16 [rows, columns], overwritten with the gradients of grad_scale * sum of
+  // losses / divisor. In fp32 it may be `logits`. Undefined if only losses are wanted.
   Tensor dlogits;
 };
 
@@ -61,15 +62,16 @@ namespace kernels {
 
 absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args);
 absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args);
-// Sums of parts are added in their order, so that the result does not depend on who has which part.
+// Adds the sums of parts in their order, so that the result does not depend on which rank has which
+// part.
 absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args);
 absl::Status MeanLoss(Kernels& kernels, const MeanLossArgs& args);
-// Unimplemented names a device that has none of these.
+// OK if the device has these operations; otherwise Unimplemented names the device.
 absl::Status SupportsDividedVocabulary(Kernels& kernels);
 
 }  // namespace kernels
 
-// What devices compute.
+// The checked arguments.
 struct LocalIdsCall {
   int64_t places = 0;
   const int32_t* ids = nullptr;

@@ -49,7 +49,7 @@ absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CpuKernels&) {
 }
 const OnCpu<SoftmaxStatistics> softmax_statistics;
 
-// Of one row: e^logit is multiplied by this many times e^-max to be a probability.
+// The statistics of a whole row: max, sum of e^(logit - max), and the target's logit.
 struct WholeSoftmax {
   float max = 0;
   double sum = 0;
@@ -64,7 +64,7 @@ WholeSoftmax Combine(const SoftmaxGradientCall& call, int64_t row) {
   all.max = of_part(0)[0];
   for (int64_t part = 1; part < call.parts; ++part) {
     const float max = of_part(part)[0];
-    if (!(max <= all.max)) all.max = max;  // and NaN stays
+    if (!(max <= all.max)) all.max = max;  // NaN stays NaN
   }
   for (int64_t part = 0; part < call.parts; ++part) {
     const float* const statistics = of_part(part);

@@ -13,7 +13,7 @@ namespace zeroth::cuda {
 namespace {
 
 constexpr int kRowThreads = 256;
-// What no logit is as small as.
+// Stands for the maximum of no logits; every logit is larger.
 constexpr float kBelowAll = -3.0e38f;
 
 __global__ void __launch_bounds__(kMapThreads)
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// One block counts what is not left out, and not beyond the vocabulary.
+// One block counts the ids that are in the vocabulary.
 __global__ void __launch_bounds__(kRowThreads) CountKernel(LocalIdsCall call) {
   ZEROTH_SHARED(int32_t, counts, [kRowThreads]);
   int32_t count = 0;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kRowThreads) CountKernel(LocalIdsCall call) {
   *call.counted = static_cast<float>(count);
 }
 
-// A block has a row.
+// A block processes a row.
 __global__ void __launch_bounds__(kRowThreads) StatisticsKernel(SoftmaxStatisticsCall call) {
   ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
   const int64_t row = blockIdx.x;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCal
   const bool counts = target != kIgnoredTarget;
   float max = kBelowAll;
   float sum = 0.0f;
-  float at_target = 0.0f;  // of one part; the others have nothing there
+  float at_target = 0.0f;  // one part has the target's logit, the others have 0
   for (int64_t part = 0; part < call.parts; ++part) {
     max = fmaxf(max, call.statistics[(part * call.rows + row) * kSoftmaxStatistics]);
   }

@@ -10,7 +10,7 @@
 namespace zeroth::reference {
 namespace {
 
-// One query head of one sequence: where its vectors lie, and the softmax of one row.
+// One query head of one sequence: the addresses of its vectors, and the softmax of one row.
 struct Head {
   Head(const AttentionShape& shape, int64_t batch, int64_t head, const std::vector<int32_t>& starts)
       : dim(shape.head_dim),

@@ -41,8 +41,8 @@ struct Desc {
   const float* second_scale = nullptr;
 };
 
-// What a caller promises of the addresses of a, b, c, d, bias and aux. An algorithm holds what it
-// was promised, to be checked in every call.
+// The alignments that a caller promises for the addresses of a, b, c, d, bias and aux. An algorithm
+// holds what it was promised, to be checked in every call.
 struct Alignments {
   uint32_t of[6] = {256, 256, 256, 256, 256, 256};
 };
@@ -198,11 +198,10 @@ void Compute(const Product& p) {
   }
 }
 
-// What the library asks of its tensor-core kernels: rows that start on 16 bytes, an auxiliary
-// matrix in steps of 8 elements, a bias of c's type.
-// What it asks of products of 8-bit floats on top: the "TN" layout, sizes that are multiples of 16
-// bytes where they are contiguous, no two e5m2, a scale for each, a result and a bias of 16 bits or
-// an fp32 result without.
+// The requirements of the library's tensor-core kernels: rows that start on 16 bytes, an auxiliary
+// matrix in steps of 8 elements, a bias of c's type. Its further requirements for products of 8-bit
+// floats: the "TN" layout, sizes that are multiples of 16 bytes where they are contiguous, no two
+// e5m2, a scale for each, a result and a bias of 16 bits or an fp32 result without.
 bool IsSupportedFp8(const Desc& desc, const Layout& first, const Layout& second, const Layout& c) {
   if (desc.first_op != CUBLAS_OP_T || desc.second_op != CUBLAS_OP_N) return false;
   if (first.type == CUDA_R_8F_E5M2 && second.type == CUDA_R_8F_E5M2) return false;

@@ -14,7 +14,7 @@ namespace zeroth::cuda::emulation {
 inline float FromBits(bf16, uint16_t bits) { return ToFloat(bf16(__nv_bfloat16_raw{bits})); }
 inline float FromBits(fp16, uint16_t bits) { return ToFloat(fp16(__half_raw{bits})); }
 
-// What a lane holds, element by element as the ISA counts them.
+// The elements that a lane holds, in the order of the ISA.
 struct MmaOperands {
   float a[8];
   float b[4];
