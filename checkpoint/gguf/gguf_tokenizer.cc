@@ -34,10 +34,19 @@ constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 constexpr char kBosKey[] = "tokenizer.ggml.bos_token_id";
 constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
 
-// Llama 3's splitting expression as tokenizer.json spells it.
-constexpr char kLlama3Cuts[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Splitting expressions as tokenizer.json spells them, and llama.cpp's names for them: Llama 3's,
+// and Qwen 2's, in which each digit is a word.
+struct CuttingExpression {
+  const char* expression;
+  const char* pre;
+};
+constexpr CuttingExpression kCuttingExpressions[] = {
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "llama-bpe"},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     "qwen2"}};
 
 absl::Status Bad(absl::string_view path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
@@ -144,8 +153,11 @@ std::optional<std::string> CuttingRule(const Json& pre_tokenizer) {
   if (!Says(pre_tokenizer, "type", "Sequence") || list == pre_tokenizer.end()) return std::nullopt;
   if (!list->is_array() || list->size() != 2) return std::nullopt;
   const auto pattern = (*list)[0].find("pattern");
-  if (pattern == (*list)[0].end() || !Says(*pattern, "Regex", kLlama3Cuts)) return std::nullopt;
-  return "llama-bpe";
+  if (pattern == (*list)[0].end()) return std::nullopt;
+  for (const CuttingExpression& known : kCuttingExpressions) {
+    if (Says(*pattern, "Regex", known.expression)) return known.pre;
+  }
+  return std::nullopt;
 }
 
 absl::Status AddJsonMerges(const Json& merges, const std::string& path,
@@ -177,7 +189,17 @@ absl::StatusOr<GgufVocabulary> ReadTokenizerJson(const std::string& path) {
   if (!rule) {
     return absl::UnimplementedError(absl::StrCat(
         path,
-        ": its pre_tokenizer is neither GPT-2's nor Llama 3's; convert without a vocabulary"));
+        ": its pre_tokenizer is neither GPT-2's nor Llama 3's nor Qwen 2's; convert without a "
+        "vocabulary"));
+  }
+  // llama.cpp normalises nothing. Nearly all text is in the normal form NFC already.
+  const Json normalizer = json.value("normalizer", Json());
+  if (!normalizer.is_null() && !Says(normalizer, "type", "NFC")) {
+    const Json form = normalizer.is_object() ? normalizer.value("type", Json()) : normalizer;
+    return absl::UnimplementedError(
+        absl::StrCat(path, ": its normalizer is ", form.dump(),
+                     ", expected null or NFC, since llama.cpp does not change text before it cuts "
+                     "it; convert without a vocabulary"));
   }
   VocabularyBuilder builder(path);
   builder.result().pre = *rule;

@@ -28,7 +28,8 @@ struct GgufVocabulary {
   std::vector<GgufTokenType> types;
   // "left right", in the order of application.
   std::vector<std::string> merges;
-  // llama.cpp's name of the rule that splits text into words: "gpt-2" or "llama-bpe" (Llama 3's).
+  // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's) or
+  // "qwen2".
   std::string pre = "gpt-2";
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
@@ -39,7 +40,8 @@ GgufVocabulary ByteVocabulary();
 
 // Reads tokenizer.json, or vocab.json and merges.txt, of a Hugging Face directory; empty if it has
 // neither. InvalidArgument, naming the file, for ids that repeat or leave gaps and for malformed
-// merges. Unimplemented for other encoders (SentencePiece, WordPiece) and other splitting rules.
+// merges. Unimplemented for other encoders (SentencePiece, WordPiece), other splitting rules, and
+// normalizers other than NFC.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
 // Sets tokenizer.ggml.*, with as many tokens as the embedding has rows (`vocab_size`). Padding rows

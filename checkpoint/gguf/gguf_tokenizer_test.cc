@@ -62,10 +62,10 @@ Json TokenizerJson(const Json& pre_tokenizer) {
             {"merges", Json::array({Json::array({"a", "b"})})}}}};
 }
 
-Json Llama3Cuts() {
-  const std::string regex =
-      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+// Llama 3's cuts, and with `digits` of "\\p{N}" Qwen 2's.
+Json Llama3Cuts(const std::string& digits = "\\p{N}{1,3}") {
+  const std::string regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" + digits +
+                            "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
   return {{"type", "Sequence"},
           {"pretokenizers",
            {{{"type", "Split"}, {"pattern", {{"Regex", regex}}}},
@@ -84,6 +84,10 @@ TEST(GgufTokenizerTest, ReadsTokenizerJson) {
   EXPECT_EQ((*vocabulary)->types[4], GgufTokenType::kUserDefined);
   EXPECT_EQ((*vocabulary)->merges, (std::vector<std::string>{"a b"}));
   EXPECT_EQ(HfTokenizerFiles(**vocabulary).status().code(), absl::StatusCode::kUnimplemented);
+  Json qwen2 = TokenizerJson(Llama3Cuts("\\p{N}"));
+  qwen2["normalizer"] = {{"type", "NFC"}};
+  dir.Write("tokenizer.json", qwen2.dump());
+  EXPECT_EQ((*ReadHfVocabulary(dir.path()))->pre, "qwen2");
   dir.Write("tokenizer.json", TokenizerJson({{"type", "ByteLevel"}}).dump());
   EXPECT_EQ((*ReadHfVocabulary(dir.path()))->pre, "gpt-2");
 }
@@ -108,7 +112,11 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
   EXPECT_THAT(message(with("/model/byte_fallback", true)), HasSubstr("after SentencePiece"));
   EXPECT_THAT(message(with("/model", 3)), HasSubstr("expected an object \"model\""));
   EXPECT_THAT(message(with("/pre_tokenizer/pretokenizers/0/pattern/Regex", ".")),
-              HasSubstr("neither GPT-2's nor Llama 3's"));
+              HasSubstr("neither GPT-2's nor Llama 3's nor Qwen 2's"));
+  EXPECT_EQ(message(with("/normalizer", Json())), "");
+  for (const Json& wrong : {Json({{"type", "Lowercase"}}), Json(1), Json::object()}) {
+    EXPECT_THAT(message(with("/normalizer", wrong)), HasSubstr("expected null or NFC"));
+  }
   for (const Json& wrong : {Json(), Json(1), Json("x"), Json::array({1, 2}), Json::object()}) {
     EXPECT_THAT(message(with("/pre_tokenizer", wrong)), HasSubstr("neither GPT-2's"));
     EXPECT_THAT(message(with("/pre_tokenizer/pretokenizers", wrong)), HasSubstr("neither GPT-2's"));
