@@ -5,12 +5,12 @@
 // barriers that not all threads reach. Under the sanitizers it finds
 //
 //   races (thread sanitizer): two threads of a block without a __syncthreads or __syncwarp between
-//     their accesses, two blocks of a grid, two kernels whose streams no event orders. Emulated
-//     threads are threads to it, ordered by what CUDA says orders them and by nothing else: the
-//     launch, __syncthreads, __syncwarp, __threadfence around atomics, and the end of the grid.
-//     Shuffles, votes and matrix products exchange values and order no memory. Each finding is one
-//     pair of accesses that CUDA leaves unordered; what it misses: it remembers the last few
-//     accesses to a word, and of two blocks only those that run on different sets of fibers;
+//     their accesses, two blocks of a grid, two kernels whose streams no event orders. The
+//     sanitizer takes emulated threads for threads. Only what CUDA defines orders them: the launch,
+//     __syncthreads, __syncwarp, __threadfence around atomics, and the end of the grid. Shuffles,
+//     votes and matrix products exchange values but order no memory. Each finding is a pair of
+//     accesses that CUDA leaves unordered. It may miss some: it remembers the last few accesses to
+//     a word, and of two blocks only those that run on different sets of fibers;
 //   accesses outside of allocations (address sanitizer): of device memory, and of each array of
 //     shared memory.
 //
