@@ -100,8 +100,6 @@ absl::StatusOr<DeviceProperties> ReadProperties(int ordinal) {
   properties.compute_capability = read.major * 10 + read.minor;
   properties.multiprocessors = read.multiProcessorCount;
   properties.shared_bytes_per_block = read.sharedMemPerBlockOptin;
-  properties.l2_bytes = static_cast<size_t>(read.l2CacheSize);
-  properties.memory_bytes = read.totalGlobalMem;
   return properties;
 }
 

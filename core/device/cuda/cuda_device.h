@@ -28,8 +28,6 @@ struct DeviceProperties {
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
   size_t shared_bytes_per_block = 0;  // the opt-in limit
-  size_t l2_bytes = 0;
-  size_t memory_bytes = 0;
 };
 
 class CudaDevice final : public Device {
