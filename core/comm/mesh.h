@@ -38,12 +38,12 @@ enum class Traffic : uint8_t {
   kReduce,
   kGatherAcross,  // gathers between groups, before the gather inside the group
   kReduceAcross,  // reductions between groups, after the reduction inside the group
-  kActivations,   // activations of layers that several ranks compute together
+  kActivations,   // of layers that several ranks compute together, in the order of compute
 };
 
 // The ranks of a world, row-major in the order of the axes. Neighbours on the last axis are
-// consecutive ranks (usually on one machine), which the fixed reduction tree over the world adds up
-// first. One object per rank. Not thread-safe.
+// consecutive ranks (usually on one machine), also in the fixed reduction tree over the world. One
+// object per rank. Not thread-safe.
 class Mesh {
  public:
   // Positions in axes(), as Find returns them. The last one listed is the innermost: {shard,

@@ -126,7 +126,7 @@ class ProcessWorld {
   const std::string back_end_;
   // Set when the world breaks. Destroyed last, because the destruction of later members may hang.
   std::unique_ptr<LastResort> last_resort_;
-  // Declared before what uses the connection, since it has rank 0's coordinator.
+  // Destroyed after all later members, because it has rank 0's coordinator.
   Meeting meeting_;
   const Socket stop_;  // ends the reading thread
   std::thread reader_;
