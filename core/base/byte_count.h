@@ -10,8 +10,8 @@
 
 namespace zeroth {
 
-// "1500", "64KiB", "1.5MiB", "2GiB", "5GB" (10^9, as Hugging Face counts): bytes, rounded down.
-// InvalidArgument for anything else, negative or not finite.
+// Parses a number of bytes: "1500", "64KiB", "1.5MiB", "2GiB", or "5GB" (10^9, as Hugging Face
+// counts). Rounds down. InvalidArgument for anything else, and for negative or infinite numbers.
 absl::StatusOr<int64_t> ParseByteCount(absl::string_view text);
 
 }  // namespace zeroth

@@ -14,34 +14,34 @@
 
 namespace zeroth {
 
-// XXH3 of 64 bits (Collet, xxHash 0.8): one flipped bit anywhere changes it, and computing it is
-// faster than reading memory. It finds damage; it does not stop someone who means to forge.
+// XXH3 of 64 bits (Collet, xxHash 0.8). A single flipped bit changes it, and computing it is faster
+// than reading memory. It detects damage, but does not protect against forgery.
 uint64_t ChecksumOf(absl::Span<const uint8_t> bytes);
 inline uint64_t ChecksumOf(absl::string_view text) {
   return ChecksumOf(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
 
-// The checksum of bytes that come one part after the other.
+// The checksum of bytes that are added in parts.
 class ChecksumStream {
  public:
   ChecksumStream();
   ChecksumStream(const ChecksumStream&) = delete;
   ChecksumStream& operator=(const ChecksumStream&) = delete;
   void Add(absl::Span<const uint8_t> bytes);
-  // Of all that were added: ChecksumOf of them in one piece.
+  // The checksum of all bytes added so far, equal to ChecksumOf of them.
   uint64_t Value() const;
 
  private:
-  // In place, and aligned by hand: GCC's address sanitizer puts locals that must be aligned to 64
-  // bytes where they are not.
+  // In place, and aligned by hand, because GCC's address sanitizer misaligns local variables that
+  // need an alignment of 64 bytes.
   uint8_t room_[kXxh3StateBytes + kXxh3StateAlignment];
   void* const state_;
 };
 
-// 16 lower-case hexadecimal digits: JSON's numbers do not hold 64 bits everywhere.
+// 16 lower-case hexadecimal digits, because not all JSON readers keep 64 bits of a number.
 std::string ChecksumText(uint64_t checksum);
-// The inverse; InvalidArgument quotes what is not that.
+// The inverse of ChecksumText. InvalidArgument quotes any other text.
 absl::StatusOr<uint64_t> ParseChecksum(absl::string_view text);
 
 }  // namespace zeroth

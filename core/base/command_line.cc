@@ -29,8 +29,8 @@
 namespace zeroth {
 namespace {
 
-// Names that transformers, llama.cpp, lm-evaluation-harness and the trainer give to what a flag of
-// one of the programs does.
+// The names that transformers, llama.cpp, lm-evaluation-harness and the trainer have for flags of
+// the programs.
 constexpr NamedElsewhere kElsewhere[] = {
     {"--model", "model_name_or_path pretrained model_path m init_from"},
     {"--precision", "torch_dtype param_dtype"},
@@ -46,7 +46,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--threads", "num_threads workers num_workers"},
 };
 
-// The flag that a word names behind its dashes; "no" before a switch turns it off.
+// Returns the flag of this name. "no" before the name of a Boolean flag turns it off.
 const absl::CommandLineFlag* FindFlag(absl::string_view name) {
   if (const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name)) return flag;
   if (!absl::ConsumePrefix(&name, "no")) return nullptr;
@@ -54,7 +54,7 @@ const absl::CommandLineFlag* FindFlag(absl::string_view name) {
   return flag != nullptr && flag->IsOfType<bool>() ? flag : nullptr;
 }
 
-// What may be meant by a flag that the program lacks, of those of its `source`.
+// Returns a hint for an unknown flag, from the flags that are defined in `source`.
 std::string HintAt(absl::string_view name, const std::string& source) {
   std::vector<std::string> names;
   for (const auto& [own, flag] : absl::GetAllFlags()) {
@@ -69,7 +69,8 @@ std::string HintAt(absl::string_view name, const std::string& source) {
   return DidYouMean(name, elsewhere, names, "--");
 }
 
-// Abseil ends the program at a flag that does not exist, and its older versions give no hint.
+// Checks this first, because Abseil ends the program at an unknown flag, and older versions give no
+// hint.
 absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** argv) {
   std::vector<std::string> wrong;
   for (int i = 1; i < argc; ++i) {
@@ -78,9 +79,9 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
     if (word == "-" || !absl::ConsumePrefix(&word, "-")) continue;
     absl::ConsumePrefix(&word, "-");
     const absl::string_view name = word.substr(0, word.find('='));
-    // It names flags that need not exist.
+    // --undefok lists flags that need not exist.
     if (name == "undefok") return absl::OkStatus();
-    // Abseil has these by themselves, and registers them nowhere.
+    // Abseil handles these without registering them.
     if (absl::StartsWith(name, "help") || name == "version") continue;
     const absl::CommandLineFlag* const flag = FindFlag(name);
     if (flag == nullptr) {

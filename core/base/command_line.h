@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the project's programs do alike when they start.
+// How the project's programs start.
 
 #ifndef ZEROTH_CORE_BASE_COMMAND_LINE_H_
 #define ZEROTH_CORE_BASE_COMMAND_LINE_H_
@@ -15,25 +15,26 @@
 
 namespace zeroth {
 
-// Parses Abseil's flags, and returns the other words. --help prints `usage` and the flags of this
-// source file (a part of its path), not those of the libraries. InvalidArgument names flags that do
-// not exist, and which may be meant; a value that a flag cannot take ends the program.
+// Parses Abseil's flags, and returns the other words. --help prints `usage` and only the flags that
+// are defined in `source` (a part of a file's path). InvalidArgument names flags that do not exist,
+// and suggests similar ones. An invalid value of a flag ends the program.
 absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view usage,
                                                             std::string source, int argc,
                                                             char** argv);
-// The same for a program that takes flags alone, and EnterUsersDirectory(). InvalidArgument for
-// another word says how flags look: `example` is one.
+// The same for a program that takes only flags. Also calls EnterUsersDirectory(). InvalidArgument
+// for any other word shows `example`, a flag.
 absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
                         int argc, char** argv);
 
-// Runs a program and returns its exit code: 0, or 1 after an error, which is printed to stderr.
-// What would end the process is an error of the call that caused it from then on: a write to a pipe
-// that nobody reads (SIGPIPE) or beyond the limit on the size of files (SIGXFSZ), and an exception,
-// as for want of memory.
+// Runs a program and returns its exit code: 0, or 1 after an error, which it prints to stderr.
+// Ignores SIGPIPE and SIGXFSZ, so that writing to a closed pipe, or beyond the limit on file sizes,
+// is an error of that write. An exception from `program`, such as for lack of memory, is an error,
+// too.
 int RunProgram(absl::FunctionRef<absl::Status()> program);
 
-// Under `bazel run` a program starts in Bazel's folders, but relative paths mean where the user
-// stands: goes there, and nowhere otherwise. NotFound names a folder that cannot be entered.
+// `bazel run` starts a program in Bazel's folders. Changes to the user's directory then, to which
+// relative paths refer, and does nothing otherwise. NotFound names a directory that it cannot
+// enter.
 absl::Status EnterUsersDirectory();
 
 }  // namespace zeroth

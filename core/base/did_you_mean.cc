@@ -15,7 +15,8 @@
 namespace zeroth {
 namespace {
 
-// Insertions, deletions and replacements that make one of the other, and swaps of neighbours.
+// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a`
+// into `b`.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -34,14 +35,14 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return last[b.size()];
 }
 
-// As names are compared.
+// The form in which names are compared.
 std::string Plain(absl::string_view name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"-", "_"}, {".", "_"}});
 }
 
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
-// Without "_" too, which people put at other ends of a number.
+// Removes "_" as well, because names of sizes differ in where they have it.
 std::string WithoutNumbers(absl::string_view name) {
   std::string letters;
   for (const char c : name) {
@@ -50,8 +51,8 @@ std::string WithoutNumbers(absl::string_view name) {
   return letters;
 }
 
-// Those of `ours` that differ from `name` only in numbers, as another size of a model does; the
-// most alike first.
+// Returns the names of `ours` that differ from `name` only in numbers, as sizes of a model do. The
+// most similar come first.
 std::vector<std::string> InOtherNumbers(absl::string_view name,
                                         absl::Span<const std::string> ours) {
   std::vector<std::string> alike;
@@ -66,9 +67,9 @@ std::vector<std::string> InOtherNumbers(absl::string_view name,
   return alike;
 }
 
-// Those of `ours` that typing errors make of `name`.
+// Returns the names of `ours` that `name` may be a misspelling of.
 std::vector<std::string> SpelledAlike(absl::string_view name, absl::Span<const std::string> ours) {
-  // An error in one letter of three or four; in more, it is another word.
+  // Allows one error for four letters, and at least one. With more errors it is another word.
   size_t nearest = std::max<size_t>(1, name.size() / 4);
   std::vector<std::string> alike;
   for (const std::string& our : ours) {

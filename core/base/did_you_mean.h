@@ -10,19 +10,19 @@
 
 namespace zeroth {
 
-// What other frameworks and earlier versions call something here.
+// The names that other frameworks and earlier versions have for one of this project's names.
 struct NamedElsewhere {
-  const char* ours;   // as a hint says it, such as "full_shard (ZeRO-3)"
-  const char* names;  // theirs in lower case, "_" for "-" and ".", separated by blanks
+  const char* ours;   // our name, as in a hint: "full_shard (ZeRO-3)"
+  const char* names;  // their names in lower case, with "_" for "-" and ".", separated by blanks
 };
 
-// A hint for whoever wrote a name that does not exist, such as "; did you mean full_shard
-// (ZeRO-3)?". It names what others call so, or else up to three of `ours` that are spelled alike,
-// each with `prefix` before it. Empty if `unknown` is far from all of them.
+// Returns a hint for a name that does not exist, such as "; did you mean full_shard (ZeRO-3)?". It
+// suggests our name for what others call `unknown`, or else up to three of `ours` with a similar
+// spelling, each after `prefix`. Empty if no name is similar.
 std::string DidYouMean(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
                        absl::Span<const std::string> ours, absl::string_view prefix = "");
 
-// The same, and the names that there are: "; did you mean cpu? This program has: cpu".
+// The same, followed by all names: "; did you mean cpu? This program has: cpu".
 std::string InsteadOf(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
                       absl::Span<const std::string> ours);
 

@@ -13,14 +13,14 @@
 
 namespace zeroth {
 
-// The types that a tensor can hold. The numeric values are not stable across versions; files store
+// The element types of tensors. The numeric values may change between versions, so files store
 // names.
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32, kInt64, kUInt8 };
 
 // Bytes of one element.
 size_t SizeOf(DType dtype);
 
-// "fp32", "bf16", "fp16", "int32", "int64", "uint8": the spelling of flags and messages.
+// "fp32", "bf16", "fp16", "int32", "int64", "uint8", as in flags and messages.
 absl::string_view DTypeName(DType dtype);
 
 // The inverse of DTypeName. InvalidArgument lists the allowed names.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of fp32 in registers, fp32, bf16 or fp16 in memory: what is stored is rounded to nearest
-// even, to the bits of ToBFloat16 and ToFloat16.
+// Loads and stores vectors of fp32 from and to memory of fp32, bf16 or fp16. Stores round to
+// nearest even, with the bits of ToBFloat16 and ToFloat16.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_CORE_BASE_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -23,10 +23,11 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Integer arithmetic rather than the conversions of the target, so that every target and ToFloat16
-// agree on the bits of NaNs: 16 bits, in 32-bit lanes, and the bits of a float.
+// The conversions use integer arithmetic instead of the target's instructions, so that every target
+// and ToFloat16 agree on the bits of NaNs. They convert between 16 bits in 32-bit lanes and a
+// float's bits.
 
-// Unsigned lanes below 2^31, compared as signed ones, which every target can.
+// Compares unsigned lanes below 2^31 as signed ones, which every target supports.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> Above(D d, V value, uint32_t bound) {
   const hn::RebindToSigned<D> di;
@@ -49,8 +50,8 @@ HWY_INLINE V WidenFloat16(D d, V half) {
   const V shifted = hn::ShiftLeft<13>(magnitude);
   const V normal = hn::Add(shifted, hn::Set(d, 112u << 23));
   const V infinite_or_nan = hn::Or(shifted, hn::Set(d, 0x7f800000u));
-  // A subnormal counts units of 2^-24: written into the mantissa of 2^-14, that number is taken off
-  // again.
+  // A subnormal is a number of units of 2^-24. It is written into the mantissa of 2^-14, which is
+  // then subtracted.
   const V smallest_normal = hn::Set(d, 113u << 23);
   const V subnormal = hn::BitCast(d, hn::Sub(hn::BitCast(df, hn::Or(shifted, smallest_normal)),
                                              hn::BitCast(df, smallest_normal)));

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
-// counter-based generator, so that a draw is a pure function of (seed, stream, index) and not of
-// the order of the calls.
+// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a
+// counter-based generator: a draw depends on (seed, stream, index) alone, not on the order of
+// calls.
 
 #ifndef ZEROTH_CORE_BASE_PHILOX_H_
 #define ZEROTH_CORE_BASE_PHILOX_H_
@@ -18,14 +18,14 @@ namespace zeroth {
 // One block of four words: Philox 4x32 with ten rounds. Matches the Random123 known-answer vectors.
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// 64 well-mixed bits of a name: the same in every process, so that ranks agree on a stream by its
-// name alone.
+// A hash of 64 well-mixed bits, the same in every process, so that ranks agree on a stream by its
+// name.
 uint64_t HashName(absl::string_view name);
 
-// An independent stream of draws named by a seed and a name, typically a parameter's. Every element
-// has its own draw: ranks that own different elements of one parameter need not talk to agree on
-// its initial values. The Philox key is the seed; the counter is the index (of the element, or of
-// four for normals) and a 64-bit hash of the name. Immutable and thread-safe.
+// An independent stream of draws for a seed and a name, typically of a parameter. Every element has
+// its own draw, so ranks that own different elements of a parameter need no communication to agree
+// on its initial values. The Philox key is the seed. The counter is the index (of one element, or
+// of four for normals) and a 64-bit hash of the name. Immutable and thread-safe.
 class CounterRng {
  public:
   CounterRng(uint64_t seed, absl::string_view name);

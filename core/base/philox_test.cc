@@ -48,7 +48,7 @@ TEST(CounterRngTest, StreamsDifferBySeedAndName) {
   EXPECT_NE(rng.Bits64(5), rng.Bits64(5 + (uint64_t{1} << 32)));
 }
 
-// Draws are part of what a seed means: a change would silently change everybody's initial weights.
+// Draws belong to the meaning of a seed: a change would silently change all initial weights.
 TEST(CounterRngTest, DrawsAreStable) {
   const CounterRng rng(42, "wte.weight");
   EXPECT_EQ(rng.Bits(0), 0xf2ece8c8u);

@@ -18,9 +18,9 @@
 
 namespace zeroth {
 
-// What plug-ins of one `Kind`, a type that only tells registries apart, have registered, by name.
-// Plug-ins register before main, by objects at namespace scope; look-ups may outlive main, so a
-// registry is a static that is never destroyed. Thread-safe.
+// The registered plug-ins of one `Kind`, by name. `Kind` is any type; it only tells registries
+// apart. Plug-ins register before main, by objects at namespace scope. A registry is never
+// destroyed, because look-ups may happen after main. Thread-safe.
 template <typename Kind, typename Entry>
 class Registry {
  public:
@@ -52,7 +52,7 @@ class Registry {
     return names;
   }
 
-  // What an error about an `unknown` name ends with, see did_you_mean.h.
+  // The end of an error message about an `unknown` name, see did_you_mean.h.
   std::string Instead(absl::string_view unknown,
                       absl::Span<const NamedElsewhere> elsewhere = {}) const {
     return InsteadOf(unknown, elsewhere, Names());

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// XXH3 of 64 bits, compiled for several vector widths: the library for every x86-64 has the
-// narrowest, which is a third as fast as the widest. They differ in nothing else.
+// XXH3 of 64 bits, compiled for several vector widths. The library, built for every x86-64, has
+// only the narrowest, which is a third as fast as the widest. The results are the same.
 
 #ifndef ZEROTH_CORE_BASE_XXH3_VARIANT_H_
 #define ZEROTH_CORE_BASE_XXH3_VARIANT_H_
@@ -11,7 +11,7 @@
 
 namespace zeroth {
 
-// Of a hash in progress.
+// The size and alignment of the state of a hash in progress.
 inline constexpr size_t kXxh3StateBytes = 576;
 inline constexpr size_t kXxh3StateAlignment = 64;
 
@@ -24,7 +24,8 @@ struct Xxh3Variant {
 
 // For any processor of the architecture.
 extern const Xxh3Variant kXxh3Portable;
-// For those with AVX2, and with AVX-512 F; elsewhere the same as the portable one.
+// For processors with AVX2, and with AVX-512 F. On other architectures the same as the portable
+// one.
 extern const Xxh3Variant kXxh3Avx2;
 extern const Xxh3Variant kXxh3Avx512;
 

@@ -64,7 +64,7 @@ absl::Status AgreeOnStatus(Communicator& world, Device& device, const absl::Stat
                           Max(world, device, mine.ok() ? 0 : world.size() - world.rank(), label));
   if (most == 0) return absl::OkStatus();
   const int root = world.size() - most;
-  // The code, and what it is about, as one text.
+  // The code and the message as one text.
   const std::string text = absl::StrCat(static_cast<int>(mine.code()), " ", mine.message());
   ZEROTH_ASSIGN_OR_RETURN(const std::string error, BroadcastText(world, device, root, text, label));
   int code = 0;

@@ -15,18 +15,18 @@
 
 namespace zeroth {
 
-// Collective, and a barrier: OK on every rank if `mine` is OK on every rank; otherwise, on every
-// rank, the error of the lowest rank that has one, with "rank R: " before its message. So that
-// ranks go on together or turn back together where an error need not end the world. Waits for the
-// device's compute stream. Errors of the communicator come first.
+// Returns OK on every rank if `mine` is OK on every rank. Otherwise returns, on every rank, the
+// error of the lowest rank that has one, with "rank R: " before its message. So ranks go on
+// together or turn back together after an error that need not break the world. Collective, and a
+// barrier. Waits for the device's compute stream. An error of the communicator takes precedence.
 absl::Status AgreeOnStatus(Communicator& world, Device& device, const absl::Status& mine,
                            absl::string_view label);
 
 // "rank 3", or "ranks 1, 3".
 std::string RanksText(absl::Span<const int> ranks);
 
-// Collective: the text of rank `root`, on every rank. InvalidArgument on every rank if it is longer
-// than 2^30 bytes.
+// Returns the text of rank `root` on every rank. Collective. InvalidArgument on every rank if it is
+// longer than 2^30 bytes.
 absl::StatusOr<std::string> BroadcastText(Communicator& world, Device& device, int root,
                                           const std::string& text, absl::string_view label);
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which calls the ranks of a group have made, whether they match, and who is waited for: the
-// bookkeeping of communicator.h's errors, shared by the back ends. Nobody waits here.
+// Which calls the ranks of a group have made, whether they match, and which ranks are missing. The
+// back ends share this bookkeeping for the errors of communicator.h. It never blocks.
 
 #ifndef ZEROTH_CORE_COMM_CALL_LEDGER_H_
 #define ZEROTH_CORE_COMM_CALL_LEDGER_H_
@@ -21,8 +21,8 @@
 
 namespace zeroth {
 
-// A rank first promises a call (Issue), then makes it (Arrive), one at a time: it may arrive at the
-// next one only once all have arrived at this one. `rank` is a rank of the group. Functions that
+// A rank first issues a call, which promises it, and then arrives at it. It may arrive at its next
+// call only after all ranks have arrived at this one. `rank` is a rank of the group. Functions that
 // end in Locked need the world's mutex held.
 class CallLedger : public WorldState::Channel {
  public:
@@ -34,24 +34,24 @@ class CallLedger : public WorldState::Channel {
   WorldState& world() const { return *world_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
-  // The group's rank that is `world_rank`, if it is one of the group.
+  // The rank within the group of `world_rank`, if that is a member.
   std::optional<int> GroupRank(int world_rank) const;
   const std::string& name() const { return name_; }
 
-  // Promises one more call by `rank` and returns its index. The world's error if it is broken.
+  // `rank` issues a call. Returns the call's index, or the world's error.
   absl::StatusOr<uint64_t> IssueLocked(int rank);
-  // `rank` makes its next call, and waits from now on unless that completes it. The world's error
-  // if it is broken. FailedPrecondition, which breaks the world, if the call differs from that of a
-  // rank which came before, or if a missing rank will never call.
+  // `rank` arrives at its next call. If others are missing, the ledger takes it for waiting.
+  // Returns the world's error if it is broken. FailedPrecondition, which breaks the world, if the
+  // call differs from another rank's, or if a missing rank will never make it.
   absl::Status ArriveLocked(int rank, const CollectiveCall& call);
-  // How many calls all ranks have arrived at. May be read without the mutex.
+  // The number of calls that all ranks have arrived at. May be read without the mutex.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
-  // How many calls `rank` has arrived at.
+  // The number of calls that `rank` has arrived at.
   uint64_t ArrivedLocked(int rank) const { return members_[static_cast<size_t>(rank)].arrived; }
   bool IsWaitingLocked(int rank) const { return IsWaiting(members_[static_cast<size_t>(rank)]); }
-  // Breaks the world because the call that `rank` waits in has taken too long.
+  // Breaks the world because `rank` has waited in its call for too long.
   void TimeOutLocked(int rank);
-  // `rank` makes no further calls here: its communicator is gone.
+  // `rank` has destroyed its communicator and makes no further calls here.
   void LeaveLocked(int rank);
 
   void WakeLocked() override {}
@@ -69,7 +69,7 @@ class CallLedger : public WorldState::Channel {
   bool IsWaiting(const Member& member) const { return member.arrived > completed(); }
   std::string RankName(int rank) const;
   absl::Status CheckMatchLocked(int rank, const CollectiveCall& call) const;
-  // Group rank of one that will never make the next call; -1 if there is none.
+  // Returns a rank that will never make the next call; -1 if there is none.
   int FindDepartedLocked() const;
   std::string DescribeDepartureLocked(int departed, int waiting) const;
   std::string DescribeMemberLocked(int rank) const;

@@ -16,8 +16,8 @@
 
 namespace zeroth {
 
-// What the back ends' communicators have in common: each operation becomes a Collective, whose
-// arguments are checked, and goes one way.
+// The common base of the back ends' communicators. It turns each operation into a Collective,
+// checks the arguments, and hands it to Enqueue.
 class CheckedCommunicator : public Communicator {
  public:
   absl::Status AllGather(BufferView send, BufferView recv, Stream& stream,
@@ -37,16 +37,16 @@ class CheckedCommunicator : public Communicator {
   CommStats& stats() final { return *stats_; }
 
  protected:
-  // Enqueues `collective` unless this rank's own arguments are wrong (`checked`), which breaks the
-  // world: the others wait for a call that cannot come.
+  // Enqueues `collective`. If `checked` is an error, this rank's arguments are wrong: breaks the
+  // world with it instead, because the other ranks would wait for a call that never comes.
   virtual absl::Status Enqueue(Collective collective, const absl::Status& checked,
                                Stream& stream) = 0;
   // This rank's number in the world.
   virtual int world_rank() const = 0;
-  // Breaks the world on account of this rank, unless it is broken.
+  // Breaks the world with this rank's error, unless it is broken already.
   virtual void Break(const absl::Status& reason) = 0;
 
-  // What the account says of a call: see CollectiveBytes.
+  // The bytes that CommStats counts for a call, see CollectiveBytes.
   int64_t TrafficOf(const Collective& collective) const;
   void Count(const Collective& collective);
   const std::shared_ptr<CommStats>& shared_stats() const { return stats_; }
@@ -54,7 +54,7 @@ class CheckedCommunicator : public Communicator {
   std::string Describe(const CollectiveCall& call) const;
 
  private:
-  // Enqueue, marked in the timeline if there is one.
+  // Calls Enqueue, and marks the call in the timeline if there is one.
   absl::Status Mark(Collective collective, const absl::Status& checked, Stream& stream);
   absl::Status MarkSpan(Timeline& timeline, Collective collective, Stream& stream);
 

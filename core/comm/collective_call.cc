@@ -20,9 +20,4 @@ std::string CollectiveCall::ToString() const {
   return absl::StrCat(text, ")");
 }
 
-bool operator==(const CollectiveCall& a, const CollectiveCall& b) {
-  return a.operation == b.operation && a.index == b.index && a.count == b.count &&
-         a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root && a.label == b.label;
-}
-
 }  // namespace zeroth

@@ -96,7 +96,7 @@ int64_t ByteSize(const BufferView& view) {
 }
 
 BufferView Range(const BufferView& view, int64_t begin, int64_t count) {
-  // An empty buffer may be null, and null admits no arithmetic.
+  // An empty buffer may be null, on which pointer arithmetic is undefined.
   if (count == 0) return BufferView(view.data, 0, view.dtype);
   const int64_t offset = begin * static_cast<int64_t>(SizeOf(view.dtype));
   return BufferView(static_cast<char*>(view.data) + offset, count, view.dtype);

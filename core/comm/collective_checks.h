@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank can check about its own arguments before it talks to anybody, and how buffers are cut
-// into pieces: shared by the back ends. All checks return InvalidArgument with both values where
-// two must agree.
+// The back ends' checks of a rank's own arguments, made before any communication, and the division
+// of buffers into pieces. A check returns InvalidArgument, with both values where two must agree.
 
 #ifndef ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
 #define ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
@@ -23,13 +22,13 @@ int64_t ByteSize(const BufferView& view);
 BufferView Range(const BufferView& view, int64_t begin, int64_t count);
 // Elements [piece * count, (piece + 1) * count) of `view`.
 BufferView Piece(const BufferView& view, int64_t piece, int64_t count);
-// Piece `piece` of `view` cut into pieces of `counts`, or, if there are none, into `size` equal
-// ones.
+// Piece `piece` of `view`, which is divided into pieces of `counts` elements, or into `size` equal
+// pieces if `counts` is empty.
 BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int piece, int size);
 
-// How a buffer is divided into one piece for each rank: the last ones may be shorter, or empty.
+// The division of a buffer into one piece for each rank. The last pieces may be shorter, or empty.
 struct Pieces {
-  // Of whole cache lines, so that two ranks do not write to one.
+  // Pieces of whole cache lines, so that two ranks never write to the same line.
   static Pieces OfLines(const BufferView& buffer, int size);
 
   int64_t Begin(int rank) const { return std::min(rank * piece, count); }
@@ -38,8 +37,8 @@ struct Pieces {
     return Range(buffer, Begin(rank), Count(rank));
   }
 
-  int64_t piece = 0;  // elements of the first, and longest, one
-  int64_t count = 0;  // of all
+  int64_t piece = 0;  // elements of the first piece, which is the longest
+  int64_t count = 0;  // elements of all pieces
 };
 
 absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int rank, int size);

@@ -28,7 +28,7 @@ absl::string_view CollectiveOpName(CollectiveOp op) {
 int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_size) {
   ZEROTH_CHECK(full_buffer_bytes >= 0 && group_size >= 1);
   if (group_size == 1) return 0;
-  // Dividing first keeps the product inside int64 for every buffer that can exist.
+  // Dividing first avoids an overflow of int64 for every buffer that can exist.
   const int64_t whole = full_buffer_bytes / group_size;
   const int64_t rest = full_buffer_bytes % group_size;
   const int64_t others = group_size - 1;
@@ -56,7 +56,7 @@ void CommStats::Add(CollectiveOp op, int64_t bytes, absl::string_view label) {
   Entry& entry = latest_[next_];
   next_ = (next_ + 1) % kLatest;
   entry.op = op;
-  entry.label.assign(label.data(), label.size());  // in the memory of the one before
+  entry.label.assign(label.data(), label.size());  // reuses the memory of the old label
   entry.bytes = bytes;
   entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   entry.time = absl::Now();

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank has sent: counts for reports, and an ordered record for tests of structure.
+// What a rank has communicated: counts for reports, and an ordered record for tests of structure.
 
 #ifndef ZEROTH_CORE_COMM_COMM_STATS_H_
 #define ZEROTH_CORE_COMM_COMM_STATS_H_
@@ -31,12 +31,12 @@ inline constexpr int kCollectiveOpCount = 6;
 // "all_gather", …
 absl::string_view CollectiveOpName(CollectiveOp op);
 
-// Bytes that one rank sends in the bandwidth-optimal algorithm, whatever the back end really does:
-// all-gather and reduce-scatter (n-1)/n of the full buffer, all-reduce twice that, broadcast the
-// buffer, so that back ends and the formulas in the literature can be compared.
+// The bytes that one rank sends in the bandwidth-optimal algorithm, whatever the back end really
+// does: (n-1)/n of the full buffer for all-gather, reduce-scatter and all-to-all, twice that for
+// all-reduce, and the buffer for broadcast. So back ends compare with formulas in the literature.
 int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_size);
 
-// Thread-safe. One per communicator and rank.
+// One per communicator and rank. Thread-safe.
 class CommStats {
  public:
   struct Counter {
@@ -47,8 +47,8 @@ class CommStats {
     CollectiveOp op;
     std::string label;
     int64_t bytes;
-    uint64_t sequence = 0;  // grows over all communicators and ranks of the process
-    absl::Time time;        // when it was issued
+    uint64_t sequence = 0;  // increases over all communicators and ranks of the process
+    absl::Time time;        // when the call was issued
   };
   using Counters = std::array<Counter, kCollectiveOpCount>;
 
@@ -56,17 +56,17 @@ class CommStats {
   Counters counters() const;
   Counter operator[](CollectiveOp op) const { return counters()[static_cast<size_t>(op)]; }
 
-  // Off by default: the record grows with every call.
+  // Off by default, because the record grows with every call.
   void EnableRecord(bool on);
-  // The calls in the order in which they were issued, since the record was switched on or last
-  // taken.
+  // Returns the calls since the record was switched on or last taken, in the order of issue.
   std::vector<Entry> TakeRecord();
 
-  // The latest kLatest calls, or all if there were fewer, in that order: always kept.
+  // The latest kLatest calls, or all if there were fewer, in the order of issue. Always kept.
   static constexpr size_t kLatest = 32;
   std::vector<Entry> Latest() const;
 
-  // Where the communicator marks its calls from now on; nullptr: nowhere. Not thread-safe.
+  // The timeline in which the communicator marks its calls from now on; nullptr: none. Not
+  // thread-safe.
   void set_timeline(Timeline* timeline) { timeline_ = timeline; }
   Timeline* timeline() const { return timeline_; }
 
@@ -74,8 +74,8 @@ class CommStats {
   mutable std::mutex mutex_;
   Counters counters_{};
   bool record_on_ = false;
-  std::vector<Entry> latest_;  // a ring
-  size_t next_ = 0;            // its place for the next call
+  std::vector<Entry> latest_;  // a ring buffer
+  size_t next_ = 0;            // the ring's place for the next call
   std::vector<Entry> record_;
   Timeline* timeline_ = nullptr;
 };

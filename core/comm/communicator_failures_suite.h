@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What happens when ranks disagree, fail or fall silent. See communicator_test_suite.h.
+// Tests of ranks that disagree, fail or do not call. See communicator_test_suite.h.
 
 #ifndef ZEROTH_CORE_COMM_COMMUNICATOR_FAILURES_SUITE_H_
 #define ZEROTH_CORE_COMM_COMMUNICATOR_FAILURES_SUITE_H_
@@ -34,7 +34,7 @@ inline absl::Status CheckMismatch(TestRank& rank, const CollectiveOnBuffer& usua
   words.push_back("do not match");
   words.push_back("(call 2");
   ExpectWords(status, words);
-  // Of the other ranks, one is named.
+  // The message names one of the other ranks.
   bool names_another = false;
   for (int r = 0; r < last; ++r) {
     names_another |= absl::StrContains(status.message(), absl::StrCat("rank ", r, " called"));
@@ -175,7 +175,7 @@ TEST_P(CommunicatorTest, AbortReleasesThoseWhoWait) {
     ZEROTH_ASSIGN_OR_RETURN(const auto other, rank.world.Duplicate());
     if (rank.rank() == 0) {
       SleepFor(3000);
-      // From a thread that makes no calls, on a communicator that nobody waits in.
+      // From a thread that makes no calls, on a communicator in which no rank waits.
       std::thread([&] { other->Abort(absl::ResourceExhaustedError("no memory left")); }).join();
       return absl::OkStatus();
     }
@@ -258,7 +258,7 @@ TEST_P(CommunicatorTest, ADestroyedCommunicatorIsNotWaitedFor) {
   });
 }
 
-// What was enqueued before the communicator went still runs.
+// Calls that were enqueued before the communicator was destroyed still run.
 TEST_P(CommunicatorTest, EnqueuedCallsOutliveTheirCommunicator) {
   ExpectAllOk([](TestRank& rank) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(auto other, rank.world.Duplicate());

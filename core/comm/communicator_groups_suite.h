@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which ranks talk to which: Split, Duplicate, Mesh. See communicator_test_suite.h.
+// Tests of groups: Split, Duplicate, Mesh. See communicator_test_suite.h.
 
 #ifndef ZEROTH_CORE_COMM_COMMUNICATOR_GROUPS_SUITE_H_
 #define ZEROTH_CORE_COMM_COMMUNICATOR_GROUPS_SUITE_H_

@@ -31,7 +31,7 @@ TEST_P(CommunicatorTest, RegisteredMemoryGetsTheSameBytes) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor other, TransportFloats(rank, all));
       ZEROTH_RETURN_IF_ERROR(CheckGatherInto(rank, *group, other, ++seed, in_place));
     }
-    // What else uses it is none the wiser.
+    // Calls on other memory work as before.
     ZEROTH_RETURN_IF_ERROR(
         group->AllReduce(memory.View(0, Shape({5})), ReduceOp::kMean, rank.stream, "mean"));
     return rank.stream.Synchronize();

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What collectives compute. See communicator_test_suite.h.
+// Tests of the results of collectives. See communicator_test_suite.h.
 
 #ifndef ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_
 #define ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_
@@ -343,7 +343,8 @@ TEST_P(CommunicatorTest, RandomDelaysChangeNothing) {
   });
 }
 
-// A call only enqueues: the last rank orders it after everybody has heard from it in another way.
+// A call only enqueues: the last rank enqueues its call after all ranks have heard from it
+// otherwise.
 TEST_P(CommunicatorTest, CallsDoNotWaitForOtherRanks) {
   if (GetParam().back_end == "local" && GetParam().device != "cpu") {
     GTEST_SKIP() << "where streams run behind the host, this back end's hosts meet for each call";

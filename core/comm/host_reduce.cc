@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth {
 namespace HWY_NAMESPACE {
 
-// 8 KiB of float32: the blocks of an eight-rank tree and one block of each source fit in L1.
+// 8 KiB of float32: the blocks of a tree over eight ranks and one block of each source fit in L1.
 constexpr size_t kBlock = 2048;
 
 struct Sum {
@@ -34,14 +34,14 @@ struct Sum {
 };
 
 struct Max {
-  // A comparison with NaN is false, which picks b; so only a NaN in a must be asked for.
+  // A comparison with NaN is false and selects b, so only a NaN in a has to be checked.
   template <class V>
   static HWY_INLINE V Combine(V a, V b) {
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
   }
 };
 
-// The tree over kCount <= 4 ranks for one vector, kept in registers.
+// Reduces one vector of kCount <= 4 ranks along the tree, in registers.
 template <int kCount, class Op, class Source, class D>
 HWY_INLINE hn::Vec<D> LeafTree(D d, const Source* const* sources, size_t at) {
   if constexpr (kCount == 1) {
@@ -56,8 +56,8 @@ HWY_INLINE hn::Vec<D> LeafTree(D d, const Source* const* sources, size_t at) {
 template <int kCount, class Op, class Source, class D>
 HWY_INLINE size_t LeafRange(D d, const Source* const* sources, size_t begin, size_t count,
                             float* out) {
-  // The stores below may alias anything, so that pointers in memory would be loaded again for every
-  // vector.
+  // Copied to local variables: the stores below may alias anything, so the compiler would load
+  // pointers in memory again for every vector.
   const Source* local[kCount];
   std::copy(sources, sources + kCount, local);
   const size_t lanes = hn::Lanes(d);
@@ -67,7 +67,7 @@ HWY_INLINE size_t LeafRange(D d, const Source* const* sources, size_t begin, siz
   return begin;
 }
 
-// The last elements run the same code on vectors of one lane, so no element's bits depend on its
+// The last elements use the same code with vectors of one lane, so no element's bits depend on its
 // position.
 template <int kCount, class Op, class Source>
 HWY_INLINE void LeafBlock(const Source* const* sources, size_t count, float* out) {
@@ -75,8 +75,9 @@ HWY_INLINE void LeafBlock(const Source* const* sources, size_t count, float* out
   LeafRange<kCount, Op>(hn::CappedTag<float, 1>(), sources, done, count, out);
 }
 
-// out = the tree over `ranks` sources. `out` is written only once every source has been read, as it
-// may be one of them; `scratch` has two blocks for each level above the leaves.
+// Reduces `ranks` sources along the tree into `out`. Writes `out` only after it has read every
+// source, because `out` may be one of them. `scratch` has two blocks for each level above the
+// leaves.
 template <class Op, class Source>
 void TreeBlock(const Source* const* sources, int ranks, size_t count, float* out, float* scratch) {
   switch (ranks) {
@@ -143,7 +144,7 @@ void ReduceTyped(const HostReduction& r) {
           FinishRange(hn::ScalableTag<float>(), values, 0, count, scale, r.accumulate, out);
       FinishRange(hn::CappedTag<float, 1>(), values, done, count, scale, r.accumulate, out);
     }
-    // While the block is still in cache.
+    // Copied while the block is still in the cache.
     for (void* other : r.destinations.subspan(1)) {
       std::memcpy(static_cast<Result*>(other) + begin, out, count * sizeof(Result));
     }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of reductions in host memory, in the order that communicator.h fixes: for back
-// ends that have all ranks' elements at hand (shared memory, or after an all-to-all).
+// Reductions in host memory, in the order that communicator.h fixes. For back ends that have the
+// elements of all ranks at hand: in shared memory, or after an all-to-all.
 
 #ifndef ZEROTH_CORE_COMM_HOST_REDUCE_H_
 #define ZEROTH_CORE_COMM_HOST_REDUCE_H_
@@ -16,18 +16,19 @@
 
 namespace zeroth {
 
-// One range of `count` elements on each of sources.size() >= 1 ranks becomes one range.
+// Reduces `count` elements of each of sources.size() >= 1 ranks to `count` elements.
 struct HostReduction {
   absl::Span<const void* const> sources;  // in rank order, of `dtype`
-  absl::Span<void* const> destinations;   // each gets the result, of `result_dtype`
+  absl::Span<void* const> destinations;   // each receives the result, of `result_dtype`
   int64_t count = 0;
   DType dtype = DType::kFloat32;
   DType result_dtype = DType::kFloat32;  // `dtype`, or fp32 if `dtype` is floating-point
-  ReduceOp op = ReduceOp::kSum;          // integers: not kMean; integer sums wrap around
-  bool accumulate = false;  // adds to the (one, fp32, not a source) destination; not for kMax
+  ReduceOp op = ReduceOp::kSum;          // not kMean for integers, whose sums wrap around
+  // Adds the result to the destination: one, of fp32, that is not a source. Not for kMax.
+  bool accumulate = false;
 };
 
-// The reduction that `collective` is, of these elements.
+// Returns the reduction that `collective` asks for, of these elements.
 inline HostReduction ReductionOf(const Collective& collective,
                                  absl::Span<const void* const> sources,
                                  absl::Span<void* const> destinations, int64_t count) {
@@ -40,10 +41,10 @@ inline HostReduction ReductionOf(const Collective& collective,
           collective.accumulate};
 }
 
-// A destination may be one of the sources (the same address, the same type) and must not overlap
-// them otherwise. The maximum of floats is NaN if any of them is. Reads every source and writes
-// every destination once, on the calling thread, holding only a few cache-resident blocks beside
-// them.
+// A destination may be one of the sources, with the same address and type. Otherwise it must not
+// overlap them. The maximum of floats is NaN if any of them is. Runs on the calling thread. Reads
+// every source and writes every destination once, and needs only a few blocks of scratch that stay
+// in the cache.
 void ReduceOnHost(const HostReduction& reduction);
 
 }  // namespace zeroth

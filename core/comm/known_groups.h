@@ -12,18 +12,18 @@
 
 namespace zeroth {
 
-// What a communicator also is that stands for one rank alone: it cannot ask the others who joins a
-// group, and has to be told.
+// A communicator that stands for one rank alone implements this, too. It cannot ask other ranks
+// which of them join a group, so the caller of a split tells it.
 class KnowsGroups {
  public:
   virtual ~KnowsGroups() = default;
-  // `members`: ranks of this group, in the order of the new one, this rank among them.
+  // `members` are the ranks of this group that form the new one, in its order. This rank is one.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitKnown(
       absl::Span<const int> members) = 0;
 };
 
-// Communicator::Split, or SplitForGathers, by a caller that knows the members of each new group:
-// those of one color have the same. Collective as these are.
+// As Communicator::Split, or SplitForGathers, for a caller that knows the members of this rank's
+// new group. Ranks of one color pass the same members. Collective.
 absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(Communicator& group,
                                                         absl::Span<const int> members, int color,
                                                         bool for_gathers);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How ranks come into being: by back end, chosen by name.
+// Starts ranks, by a back end that is chosen by name.
 
 #ifndef ZEROTH_CORE_COMM_LAUNCHER_H_
 #define ZEROTH_CORE_COMM_LAUNCHER_H_
@@ -21,35 +21,36 @@
 namespace zeroth {
 
 struct LaunchOptions {
-  // Ranks to start. Back ends whose ranks another program starts (see WorldSize) take 0, or the
-  // number that it says.
+  // The number of ranks to start. If a launcher starts the ranks (see WorldSize), 0 or the
+  // launcher's number.
   int world_size = 1;
   // How long a rank waits in a collective for the others before it reports which of them are
   // missing.
   absl::Duration timeout = absl::Minutes(10);
-  // How back ends over a network reduce: "tree" adds as communicator.h says; "nccl" leaves the sums
-  // of floating-point elements to the library, whose order and rounding are its own.
+  // How reductions over a network add: "tree" as communicator.h says; "nccl" leaves floating-point
+  // sums to NCCL, with an order and rounding of its own.
   std::string reduction = "tree";
-  // Whether nccl gathers by the device's copy engines, which leaves the multiprocessors to compute:
-  // "on", "off", or "auto", where it can.
+  // Whether the back end nccl gathers by the device's copy engines, which leaves the
+  // multiprocessors to compute: "on", "off", or "auto" (if it can).
   std::string nccl_copy_engine = "auto";
 };
 
-// What a rank runs. `world` lives as long as the call.
+// The main function of a rank. `world` lives as long as the call.
 using RankMain = std::function<absl::Status(Communicator& world)>;
 
-// Runs `rank_main` once per rank of this process and returns when all have returned: OK if all did,
-// otherwise the error of the rank that failed first, with its number. A rank that returns an error
-// (or throws) breaks the world for the others, so that they return that error instead of waiting.
+// Runs `rank_main` once per rank of this process, and returns when all ranks have returned: OK if
+// all succeeded, otherwise the error of the rank that failed first, with its number. A rank that
+// returns an error (or throws) breaks the world for the others, so that they return that error
+// instead of waiting.
 using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain&)>;
 
-// For a back end whose ranks another program starts (torchrun, mpirun, srun): how many there are,
-// in all or on this machine (0: not known).
+// For a back end whose ranks another program starts (torchrun, mpirun, srun): returns the number of
+// ranks, in total or on this machine (0: unknown).
 using WorldSizeSource = std::function<absl::StatusOr<int>()>;
 
-// Helpers of launchers: InvalidArgument for a timeout or a word that makes no sense; and
-// `rank_main`'s result, with what it throws made an error.
+// For launchers: InvalidArgument for an invalid timeout or option.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
+// For launchers: returns the result of `rank_main`, or an error for an exception that it throws.
 absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);
 
 // Back ends by name. Thread-safe.
@@ -58,9 +59,9 @@ class LauncherRegistry {
   static void Register(absl::string_view name, Launcher launcher,
                        WorldSizeSource world_size = nullptr,
                        WorldSizeSource local_world_size = nullptr);
-  // The number of ranks that have been started, if `name` has them started by another program.
+  // The number of ranks that another program has started; none if `name` starts its ranks itself.
   static absl::StatusOr<std::optional<int>> WorldSize(absl::string_view name);
-  // How many of them share this machine; none if `name` starts its ranks itself, or does not know.
+  // The number of those on this machine; none if `name` starts its ranks itself, or does not know.
   static absl::StatusOr<std::optional<int>> LocalWorldSize(absl::string_view name);
   // NotFound lists the back ends that are linked in.
   static absl::Status Launch(absl::string_view name, const LaunchOptions& options,

@@ -128,14 +128,14 @@ absl::StatusOr<Communicator*> Mesh::Group(const Axes& axes, Traffic traffic) {
   for (const int axis : axes) {
     if (axes_[static_cast<size_t>(axis)].size > 1) key.push_back(axis);
   }
-  // No calls are made in a group of one, whatever they were for.
+  // A group of one rank makes no calls, so the traffic makes no difference.
   if (key.empty()) traffic = Traffic::kReduce;
   Communicator*& group = group_of_[{key, traffic}];
   if (group != nullptr) return group;
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> made,
       SplitInto(*world_, RanksAlong(*this, key), index(AllBut(key)), traffic == Traffic::kGather));
-  // Who has given the first groups a timeline does not know of later ones.
+  // The timeline was set on the groups that existed then; later groups take it from the first.
   if (!groups_.empty()) made->stats().set_timeline(groups_.front()->stats().timeline());
   groups_.push_back(std::move(made));
   group = groups_.back().get();
@@ -152,8 +152,8 @@ absl::StatusOr<std::unique_ptr<MeshView>> MeshView::Create(Mesh& mesh, Mesh::Axe
                                                            Mesh::Axes sharded,
                                                            bool owners_over_groups) {
   std::unique_ptr<MeshView> view(new MeshView());
-  // In the order of the mesh's own axes, so that its sums are those of shard groups and then across
-  // them wherever these follow each other.
+  // In the order of the mesh's axes. So if these axes are adjacent, its sums have the bits of sums
+  // inside the shard groups and then across them.
   Mesh::Axes all = replicated;
   all.insert(all.end(), sharded.begin(), sharded.end());
   std::sort(all.begin(), all.end());

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
@@ -31,7 +32,7 @@ void WorldState::BreakLocked(Failure failure) {
 
 void WorldState::BreakLocked(const absl::Status& reason, int world_rank) {
   ZEROTH_CHECK(!reason.ok());
-  BreakLocked(Failure{reason.code(), std::string(reason.message()), world_rank});
+  BreakLocked(Failure(reason, world_rank));
 }
 
 void WorldState::Break(const absl::Status& reason, int world_rank) {
@@ -41,27 +42,23 @@ void WorldState::Break(const absl::Status& reason, int world_rank) {
 
 void WorldState::BreakByDroppedCall(const std::string& call, int world_rank,
                                     const absl::Status& cause) {
-  std::string message =
+  const std::string message =
       absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call);
-  if (!cause.ok()) absl::StrAppend(&message, ": ", cause.message());
-  const absl::StatusCode code = cause.ok() ? absl::StatusCode::kAborted : cause.code();
+  const absl::Status error = cause.ok() ? absl::AbortedError(message) : Annotate(cause, message);
   std::lock_guard<std::mutex> lock(mutex_);
-  BreakLocked(Failure{code, std::move(message), world_rank, /*is_symptom=*/true});
+  BreakLocked(Failure(error, world_rank, /*symptom=*/true));
 }
 
 void WorldState::BreakByDepartureLocked(const std::string& departure, int world_rank) {
-  BreakLocked(
-      Failure{absl::StatusCode::kFailedPrecondition, departure, world_rank, /*is_symptom=*/true});
+  BreakLocked(Failure(absl::FailedPreconditionError(departure), world_rank, /*symptom=*/true));
 }
 
 void WorldState::RankReturned(int world_rank, const absl::Status& status) {
   std::lock_guard<std::mutex> lock(mutex_);
   returned_[static_cast<size_t>(world_rank)] = true;
   if (!status.ok()) {
-    const std::string message(status.message());
-    returned_errors_.push_back(Failure{status.code(), message, world_rank});
-    BreakLocked(Failure{status.code(), absl::StrCat("rank ", world_rank, " failed: ", message),
-                        world_rank});
+    returned_errors_.emplace_back(status, world_rank);
+    BreakLocked(Annotate(status, absl::StrCat("rank ", world_rank, " failed")), world_rank);
     return;
   }
   for (const Channel* channel : channels_) {
@@ -74,8 +71,7 @@ absl::Status WorldState::RootCause() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (returned_errors_.empty()) return absl::OkStatus();
   const auto own = [](const Failure& failure) {
-    return absl::Status(failure.code,
-                        absl::StrCat("rank ", failure.world_rank, " failed: ", failure.message));
+    return Annotate(failure.ToStatus(), absl::StrCat("rank ", failure.world_rank, " failed"));
   };
   if (broken_->is_symptom) {
     for (const Failure& failure : returned_errors_) {
@@ -91,8 +87,7 @@ absl::Status WorldState::RootCause() {
                        (first.world_rank == broken_->world_rank &&
                         absl::StrContains(broken_->message, first.message));
   if (repeats) return broken_->ToStatus();
-  // A rank that met the broken world and returned words of its own: both are needed to understand
-  // it.
+  // The rank met the broken world and returned an error of its own. Both are needed to understand.
   return absl::Status(
       first.code,
       absl::StrCat(first_own.message(), " (after communication broke: ", broken_->message, ")"));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whether a world of ranks still works, and who has left it: what back ends keep in one place, in
-// the process that the ranks share or in the one where they meet.
+// The state of a world of ranks: the error that broke it, and which ranks have returned. A back end
+// has one, in the process that all ranks share or in the coordinator's.
 
 #ifndef ZEROTH_CORE_COMM_WORLD_STATE_H_
 #define ZEROTH_CORE_COMM_WORLD_STATE_H_
@@ -17,22 +17,32 @@
 
 namespace zeroth {
 
-// One mutex guards the world and every rendezvous in it, so that "the world broke" and "the last
-// rank arrived" cannot happen at once: a call either runs on all of its ranks or on none. It is
-// held for bookkeeping only, never while data moves. Thread-safe; functions that end in Locked need
-// the mutex held.
+// An error that threads share. absl::Status counts references inside a library that sanitizers do
+// not see, so the code and the message are kept as plain values, and each reader makes a Status.
+struct SharedError {
+  explicit SharedError(const absl::Status& status)
+      : code(status.code()), message(status.message()) {}
+  absl::Status ToStatus() const { return absl::Status(code, message); }
+
+  absl::StatusCode code;
+  std::string message;
+};
+
+// One mutex guards the world and every rendezvous in it. So a call either runs on all of its ranks
+// or on none: the world cannot break while the last rank arrives. The mutex is held for bookkeeping
+// only, never while data moves. Thread-safe. Functions that end in Locked need the mutex held.
 class WorldState {
  public:
-  // A place where ranks wait for each other. Registered for as long as it exists.
+  // A place where ranks wait for each other. It is registered for as long as it exists.
   class Channel {
    public:
     virtual ~Channel() = default;
-    // The world broke: those who wait must look.
+    // Wakes the waiting ranks, because the world has broken.
     virtual void WakeLocked() = 0;
-    // Why the others can wait no longer now that `world_rank` makes no further calls; empty if none
-    // waits for it.
+    // `world_rank` makes no further calls. Returns the error of the ranks that wait for it here;
+    // empty if none does.
     virtual std::string DescribeWaitForLocked(int world_rank) const = 0;
-    // The call in which `world_rank` waits for others here; empty if it does not.
+    // Returns the call in which `world_rank` waits for others here; empty if it does not wait.
     virtual std::string DescribeWaitOfLocked(int world_rank) const = 0;
   };
 
@@ -44,46 +54,43 @@ class WorldState {
   absl::Duration timeout() const { return timeout_; }
   std::mutex& mutex() { return mutex_; }
 
-  // OK, or the error that broke the world; each call returns a status that shares nothing with
-  // other threads.
+  // The error that broke the world, or OK.
   absl::Status StatusLocked() const;
   bool IsBrokenLocked() const { return broken_.has_value(); }
   absl::Status status();
 
-  // Breaks the world unless it is broken, on account of `world_rank`.
+  // Breaks the world with the error of `world_rank`, unless it is broken already.
   void BreakLocked(const absl::Status& reason, int world_rank);
   void Break(const absl::Status& reason, int world_rank);
-  // As Break, for a call that `world_rank` issued but whose stream will not run it, for the
-  // stream's error `cause` (OK: unknown). What the rank then returns may say more, so RootCause()
-  // prefers it.
+  // Breaks the world because the stream of `world_rank` dropped a call that the rank had issued.
+  // `cause` is the stream's error (OK: unknown). The error that the rank returns later may say
+  // more, so RootCause() prefers that one.
   void BreakByDroppedCall(const std::string& call, int world_rank, const absl::Status& cause);
-  // As Break, because `world_rank` gave up a communicator on which others wait. That is what a rank
-  // does on its way out of an error of its own, so here too RootCause() prefers what it returns.
+  // Breaks the world because `world_rank` destroyed a communicator on which others wait. A rank
+  // does so on its way out of an error of its own, so RootCause() prefers the error that it
+  // returns.
   void BreakByDepartureLocked(const std::string& departure, int world_rank);
 
-  // `world_rank`'s main function has ended.
+  // The main function of `world_rank` has returned `status`.
   void RankReturned(int world_rank, const absl::Status& status);
   bool HasReturnedLocked(int world_rank) const {
     return returned_[static_cast<size_t>(world_rank)];
   }
-  // What to report once all have returned: OK if all returned OK, otherwise the error that came
-  // first, with its rank.
+  // The result of the world once all ranks have returned: OK if all returned OK, otherwise the
+  // error that came first, with its rank.
   absl::Status RootCause();
 
   void RegisterLocked(Channel* channel) { channels_.insert(channel); }
   void Unregister(Channel* channel);
-  // Where `world_rank` waits, in any channel but `except`; empty if nowhere.
+  // The call in which `world_rank` waits, in any channel but `except`; empty if it waits nowhere.
   std::string DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const;
 
  private:
-  // Statuses are kept as plain values: absl::Status counts references in a library that sanitizers
-  // cannot look into.
-  struct Failure {
-    absl::StatusCode code;
-    std::string message;
+  struct Failure : SharedError {
+    Failure(const absl::Status& error, int failed_rank, bool symptom = false)
+        : SharedError(error), world_rank(failed_rank), is_symptom(symptom) {}
     int world_rank;
-    bool is_symptom = false;  // what the rank then returns names the cause better
-    absl::Status ToStatus() const { return absl::Status(code, message); }
+    bool is_symptom;  // the error that the rank returns later names the cause better
   };
 
   void BreakLocked(Failure failure);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Devices, streams and events: the interface that everything above is written against. An
-// implementation is a folder that registers itself (see cpu/).
+// Devices, streams and events: the interface that all layers above use. An implementation is a
+// folder that registers itself (see cpu/).
 
 #ifndef ZEROTH_CORE_DEVICE_DEVICE_H_
 #define ZEROTH_CORE_DEVICE_DEVICE_H_
@@ -29,31 +29,33 @@ class Device;
 class Event {
  public:
   virtual ~Event() = default;
-  // True once the work before the event has ended, in success or in error.
+  // True once the work before the event has ended, with or without an error.
   virtual bool IsDone() const = 0;
-  // Blocks the host until then. Returns the error of the stream that recorded it, if any.
+  // Blocks the host until the event is done. Returns the error of the stream that recorded it, if
+  // any.
   virtual absl::Status Synchronize() const = 0;
-  // When that was, in seconds on a clock that all streams of the device share. Blocks as
-  // Synchronize() does. FailedPrecondition unless it was recorded by Stream::RecordTime.
+  // The time at which the event was done, in seconds on a clock that all streams of the device
+  // share. Blocks as Synchronize() does. FailedPrecondition unless Stream::RecordTime recorded the
+  // event.
   virtual absl::StatusOr<double> Seconds() const;
 };
 
-// An ordered queue of work. Work on two streams is unordered unless an event orders it. After the
-// first failure a stream runs nothing more and every call returns that first error. Thread-safe,
-// though order needs one issuing thread.
+// An ordered queue of work. Work on two streams is unordered unless an event orders it. After its
+// first failure a stream runs nothing more, and every call returns that first error. Thread-safe,
+// but only calls from one thread have an order.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual Device& device() const = 0;
   virtual absl::string_view name() const = 0;
 
-  // An event that is done when everything enqueued so far has run.
+  // Returns an event that is done when all work enqueued so far has run.
   virtual absl::StatusOr<std::shared_ptr<Event>> Record() = 0;
-  // The same, of an event that remembers when it was done. Costs a little more. Unimplemented where
-  // the device cannot tell.
+  // The same, with an event that keeps the time at which it was done. Costs a little more.
+  // Unimplemented if the device cannot tell the time.
   virtual absl::StatusOr<std::shared_ptr<Event>> RecordTime();
-  // What is enqueued from now on runs after `event`. A failed event fails this stream with its
-  // error.
+  // Work that is enqueued from now on runs after `event`. If the event has failed, this stream
+  // fails with its error.
   virtual absl::Status Wait(const std::shared_ptr<Event>& event) = 0;
   // Blocks the host until the stream is idle; returns its first error.
   virtual absl::Status Synchronize() = 0;
@@ -61,32 +63,32 @@ class Stream {
   virtual absl::Status status() const = 0;
 };
 
-// Work that was recorded once, to be run as a whole again and again: the device gets it in one
-// piece and the host spends nothing on its parts (a CUDA graph). It has the addresses, sizes and
-// scalars that it was recorded with; what is to change from one time to the next has to lie in
-// device memory. Owns the memory that was allocated while it was recorded, and keeps what was in
-// use then from being handed out again, whoever frees it: its results are to be read while it
-// lives.
+// Work that was recorded once and can be played as a whole many times (a CUDA graph). The device
+// gets it in one piece, so the host spends no time on its parts. Addresses, sizes and scalars are
+// those of the recording; values that change from one play to the next must lie in device memory.
+// The recording owns the memory that was allocated while it was made. Memory that was in use then
+// is not handed out again while the recording exists, even if its owner frees it. Read the results
+// while the recording exists.
 class Recording {
  public:
-  // Waits until it no longer runs. The device outlives it.
+  // Waits until the recording no longer runs. The device must outlive it.
   virtual ~Recording() = default;
-  // Enqueues all of it on `stream`, of the device that recorded it and not being recorded itself.
-  // Events of the recorded work then stand for the end of the latest time.
+  // Enqueues the recorded work on `stream`, which belongs to the device that recorded it and is not
+  // being recorded itself. Afterwards, events of the recorded work stand for the end of this play.
   virtual absl::Status Play(Stream& stream) = 0;
 };
 
 // How to open a device.
 struct DeviceOptions {
-  int index = 0;    // which device of its kind; the CPU has only 0
-  int threads = 1;  // threads of one rank's kernels (CPU); more are useless beyond the rank's cores
+  int index = 0;             // which device of its kind; the CPU has only 0
+  int threads = 1;           // threads of one rank's kernels (CPU), at most the rank's cores
   int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
-  // Matrix products have the same bits whatever `threads` is (CPU): for some speed, see
-  // kernels/gemm/gemm_cpu.h. All other kernels' never depend on it.
+  // Makes the bits of matrix products independent of `threads` (CPU), which costs some speed, see
+  // kernels/gemm/gemm_cpu.h. The bits of all other kernels never depend on it.
   bool bits_of_any_team = false;
-  // Where Allocator::AllocateForTransport gets memory of this kind of device from: the rank's
-  // Communicator::memory_source(). Memory goes back there once the device's streams are done with
-  // it. nullptr, or a device that has no use for it (CPU): there is none.
+  // The source of Allocator::AllocateForTransport: the rank's Communicator::memory_source(). Memory
+  // is returned to it once the device's streams no longer use it. nullptr: there is none. The CPU
+  // ignores it.
   std::shared_ptr<MemorySource> transport_memory = nullptr;
 };
 
@@ -103,42 +105,43 @@ class Device {
   std::string name() const;  // "cpu:0"
 
   virtual Allocator& allocator() = 0;
-  // Where kernels run unless told otherwise. On the CPU it runs work at once on the calling thread.
+  // The default stream of kernels. On the CPU it runs work at once on the calling thread.
   virtual Stream& compute_stream() = 0;
-  // A further stream that runs beside the compute stream. On the CPU: a worker thread.
+  // Creates a stream that runs concurrently with the compute stream. On the CPU it is a worker
+  // thread.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name) = 0;
-  // Prepares the calling host thread to issue work here (current device, OpenMP team size). Call
-  // once per thread.
+  // Prepares the calling host thread to issue work on this device (current device, OpenMP team
+  // size). Call it once per thread.
   virtual void BindThread() = 0;
 
-  // Asynchronous on `stream`, which must belong to this device; memory must stay valid until it has
-  // run.
+  // These run asynchronously on `stream`, which must belong to this device. The memory must stay
+  // valid until they have run.
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes, Stream& stream) = 0;
   virtual absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes,
                                     Stream& stream) = 0;
   virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes,
                                   Stream& stream) = 0;
   virtual absl::Status FillZero(void* dst, size_t bytes, Stream& stream) = 0;
-  // Whether its allocations are memory of the host, at full speed: what one may read and write in
-  // place, once no stream works on it, where a copy through other host memory would be wasted.
+  // True if the device's memory is host memory. Then the host may read and write it in place,
+  // without a copy, once no stream uses it.
   virtual bool MemoryIsHost() const { return false; }
 
-  // Further memory for this rank's state, outside of the allocator's account. Unimplemented where
-  // the device has none; InvalidArgument for options that mean nothing to it; the store's errors.
+  // Opens further memory for this rank's state, outside of the allocator's account. Unimplemented
+  // if the device has none, InvalidArgument for options that do not apply to it, or the store's
+  // errors.
   virtual absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
       const OffloadStoreOptions& options);
 
-  // Whether the two functions below are there. Otherwise they are Unimplemented.
+  // True if the device supports the two functions below. Otherwise they are Unimplemented.
   virtual bool CanRecord() const { return false; }
-  // Waits for all streams of this device. From then on, until EndRecording() on the same thread,
-  // what is enqueued on them is recorded and does not run; so waiting for a stream or an event,
-  // copies from or to host memory, timed events and new streams are FailedPrecondition in between;
-  // nor may a stream go away.
-  // What has run before is enqueued without the one-time work (plans, caches) that a recording
-  // would repeat: record nothing that has not run.
+  // Waits for all streams of this device, and starts a recording. Until EndRecording() on the same
+  // thread, work that is enqueued on the streams is recorded and does not run. Meanwhile waiting on
+  // the host for a stream or an event, copies from or to host memory, timed events and new streams
+  // are FailedPrecondition, and no stream may be destroyed. Record only work that has run before:
+  // the first run does one-time work (plans, caches), which every play would repeat.
   virtual absl::Status BeginRecording();
-  // Ends it, also after an error, whose caller drops the result. An error here, or of a call on
-  // a stream in between, leaves no recording.
+  // Ends the recording. Call it also after an error, and drop the result then. There is no
+  // recording after an error here, or of a call on a stream since BeginRecording().
   virtual absl::StatusOr<std::unique_ptr<Recording>> EndRecording();
 };
 
@@ -147,8 +150,7 @@ class DeviceRegistry {
  public:
   using Factory = std::function<absl::StatusOr<std::shared_ptr<Device>>(const DeviceOptions&)>;
 
-  // Called by an implementation's static registration object. A second registration of a name is a
-  // bug and aborts.
+  // Called by DeviceRegistration. A second registration of a name is a bug and aborts.
   static void Register(absl::string_view type, Factory factory);
   // NotFound lists the kinds that are linked in.
   static absl::StatusOr<std::shared_ptr<Device>> Create(absl::string_view type,

@@ -26,7 +26,7 @@ absl::string_view MemoryCategoryName(MemoryCategory category) {
 
 namespace {
 
-constexpr size_t kMostHolders = 10;  // that a message names
+constexpr size_t kMostHolders = 10;  // holders that a message names
 
 std::string MiB(int64_t bytes) {
   return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
@@ -60,7 +60,7 @@ void Allocator::EnterPlace(absl::string_view what, absl::string_view of) {
 
 void Allocator::LeavePlace() {
   std::lock_guard<std::mutex> lock(holders_mutex_);
-  // After an error, all may have been left.
+  // LeaveAllPlaces may have left this one, after an error.
   if (!entered_.empty()) entered_.pop_back();
   holder_ = entered_.empty() ? &outside_ : entered_.back();
 }

@@ -11,19 +11,19 @@
 
 namespace zeroth {
 
-// The bookkeeping behind Allocator::stats(), for allocators to share. Not thread-safe: the
+// The bookkeeping behind Allocator::stats(), which allocators share. Not thread-safe: the
 // allocator's lock guards it.
 class MemoryAccount {
  public:
   void Allocated(size_t bytes, MemoryCategory category);
   // Aborts if the category does not have that many bytes in use.
   void Freed(size_t bytes, MemoryCategory category);
-  // Counts `bytes` more (or, negative, fewer) as in use, without an allocation: for memory that is
-  // kept for work still to come. Aborts like Freed.
+  // Counts `bytes` more (negative: fewer) as in use, without an allocation: for memory that is kept
+  // for later work. Aborts as Freed does.
   void Charge(int64_t bytes, MemoryCategory category);
-  // Bytes taken from (positive) or given back to (negative) the operating system.
+  // Counts bytes taken from (positive) or returned to (negative) the operating system.
   void AddReserved(int64_t bytes);
-  // Peaks become the current values.
+  // Sets the peaks to the current values.
   void ResetPeaks();
 
   const MemoryStats& stats() const { return stats_; }

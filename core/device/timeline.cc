@@ -126,7 +126,7 @@ std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
       event["args"] = {{"bytes", span.bytes}};
       if (seconds > 0) event["args"]["GB/s"] = static_cast<double>(span.bytes) / seconds / 1e9;
     }
-    // A colour of chrome://tracing's.
+    // A colour of chrome://tracing.
     if (absl::StartsWith(span.label, kWaitFor)) event["cname"] = "terrible";
     add(std::move(event));
   }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// When what ran on which stream: the evidence that traffic hides behind compute.
+// Records what ran when on which stream, to show how communication overlaps with compute.
 
 #ifndef ZEROTH_CORE_DEVICE_TIMELINE_H_
 #define ZEROTH_CORE_DEVICE_TIMELINE_H_
@@ -21,45 +21,45 @@
 
 namespace zeroth {
 
-// Marks are timed events in the streams themselves, so recording changes no order and makes nobody
-// wait. Used by one rank's thread only.
+// Marks are timed events in the streams, so recording changes no order and no thread waits. Used by
+// one rank's thread only.
 class Timeline {
  public:
-  // Something that a stream did, in seconds on the device's clock.
+  // A period of a stream's work, in seconds on the device's clock.
   struct Span {
     std::string stream;
     std::string label;
     double begin = 0;
     double end = 0;
-    int64_t bytes = -1;  // that it has moved; negative: it is not about such
+    int64_t bytes = -1;  // bytes that the work moved; negative: none
   };
-  // Memory in use, by category, as far as the host had come when the compute stream was where a
-  // mark is.
+  // Memory in use by category, at a mark of the compute stream: as the host had allocated it when
+  // it enqueued the mark.
   struct MemorySample {
     double seconds = 0;
     std::array<int64_t, kMemoryCategoryCount> bytes{};
   };
 
-  // Marks the place in `stream` where `label` begins, or ends; spans of one stream nest. Costs
-  // nothing while recording is off.
+  // Mark the place in `stream` where `label` begins or ends. Spans of one stream nest. Cost nothing
+  // while recording is off.
   absl::Status Begin(Stream& stream, absl::string_view label);
   absl::Status End(Stream& stream, absl::string_view label, int64_t bytes = -1);
 
   bool recording() const { return recording_; }
   void set_recording(bool on) { recording_ = on; }
 
-  // Whether waits are added up, for the price of two events each; apart from recording.
-  bool counts_waits() const { return counts_waits_; }
-  // Forgets what has been added up, and begins or stops to.
+  // Starts or stops to add up the compute stream's waits, from zero. A wait costs two events. It is
+  // independent of recording.
   void set_counts_waits(bool on);
-  // Around what `stream` stands still for. Only the compute stream's waits count.
+  // Call these before and after work that `stream` waits for. Only the compute stream's waits
+  // count.
   absl::Status BeginWait(Stream& stream) { return AddWait(stream); }
   absl::Status EndWait(Stream& stream) { return AddWait(stream); }
-  // Seconds of all of these since they are added up, once they are over.
+  // The seconds of all waits since set_counts_waits(true). Blocks until they are over.
   absl::StatusOr<double> Waited() const;
 
-  // Everything recorded so far, by begin, and forgets it; waits until it has happened.
-  // FailedPrecondition names a label that was ended and not begun, or the reverse.
+  // Returns all spans recorded so far, ordered by begin, and forgets them. Blocks until their work
+  // has run. FailedPrecondition names a label that was ended but not begun, or begun but not ended.
   absl::StatusOr<std::vector<Span>> Take(std::vector<MemorySample>* memory = nullptr);
 
  private:
@@ -69,7 +69,7 @@ class Timeline {
     bool begins;
     int64_t bytes;
     std::shared_ptr<Event> event;
-    std::unique_ptr<MemorySample> memory;  // of marks in the compute stream
+    std::unique_ptr<MemorySample> memory;  // only at marks of the compute stream
   };
 
   absl::Status Add(Stream& stream, absl::string_view label, bool begins, int64_t bytes);
@@ -77,12 +77,12 @@ class Timeline {
 
   bool recording_ = false;
   bool counts_waits_ = false;
-  std::vector<std::shared_ptr<Event>> waits_;  // begins and ends in turn
+  std::vector<std::shared_ptr<Event>> waits_;  // alternating begins and ends
   std::vector<Mark> marks_;
 };
 
-// What `work` returns, which enqueues on `stream`, and marks that as "what of" for a timeline that
-// records; it may be nullptr.
+// Calls `work`, which enqueues on `stream`, and returns its result. If `timeline` is not null and
+// records, marks the work as "`what` `of`".
 template <typename Work>
 auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
            Work work) -> decltype(work()) {
@@ -94,10 +94,10 @@ auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::str
   return result;
 }
 
-// What a stream does while it does nothing, as the beginning of a label: "wait for gather h.0".
+// The beginning of the label of a wait: "wait for gather h.0".
 inline constexpr char kWaitFor[] = "wait for";
 
-// As Timed, for `work` that `stream` stands still for.
+// As Timed, for `work` that `stream` waits for.
 template <typename Work>
 auto TimedWait(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
                Work work) -> decltype(work()) {
@@ -108,9 +108,9 @@ auto TimedWait(Timeline* timeline, Stream& stream, absl::string_view what, absl:
   return result;
 }
 
-// Spans and samples as events of chrome://tracing and Perfetto, JSON objects with commas in
-// between: process number `rank` with a thread for each stream, moved by `offset` seconds. Whoever
-// writes a file puts those of all ranks into {"traceEvents": [...]}.
+// Returns spans and samples as events of chrome://tracing and Perfetto: JSON objects with commas
+// between them, of process number `rank` with a thread for each stream. Adds `offset` seconds to
+// all times. The caller writes those of all ranks into {"traceEvents": [...]}.
 std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
                               absl::Span<const Timeline::MemorySample> memory, int rank,
                               double offset);

@@ -34,7 +34,7 @@ std::vector<T> Rounded(absl::Span<const float> values, const Round& round) {
   return rounded;
 }
 
-// Waits, as what is copied from is the caller's.
+// Waits for the copy, because the caller owns `values`.
 absl::Status Copy(const void* values, const Tensor& tensor) {
   Stream& stream = tensor.device().compute_stream();
   ZEROTH_RETURN_IF_ERROR(

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensors of any floating-point type as floats on the host: for those who load, export, inspect.
+// Reads and writes tensors of any floating-point type as floats on the host: for loading, exporting
+// and inspecting.
 
 #ifndef ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
 #define ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
@@ -15,12 +16,12 @@
 
 namespace zeroth {
 
-// The elements of a tensor of fp32, bf16 or fp16, each of which a float holds exactly; synchronous,
+// Returns the elements of a tensor of fp32, bf16 or fp16, which floats hold exactly. Synchronous,
 // as Tensor::ToHost. InvalidArgument for other types.
 absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor);
 
-// Sets a tensor of fp32, bf16 or fp16 to `values`, rounded to nearest even; synchronous.
-// InvalidArgument for other types or another count.
+// Sets a tensor of fp32, bf16 or fp16 to `values`, rounded to nearest even. Synchronous.
+// InvalidArgument for other types, or another number of values.
 absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor);
 
 }  // namespace zeroth

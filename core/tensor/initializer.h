@@ -10,9 +10,8 @@
 
 namespace zeroth {
 
-// How a parameter's first values are made. Any range of elements can be filled alone and gets the
-// values it would get as part of the whole, so each owner of a shard fills only its shard. A value
-// type.
+// The initial values of a parameter. A range of elements gets the same values whether it is filled
+// alone or as part of the whole, so each rank fills only its shard. A value type.
 class Initializer {
  public:
   static Initializer Constant(float value) { return Initializer(Kind::kConstant, value); }
@@ -21,7 +20,7 @@ class Initializer {
   // Normal with mean 0.
   static Initializer Normal(float stddev) { return Initializer(Kind::kNormal, stddev); }
 
-  // out[i] = the value of element begin + i of the parameter `name` under `seed`.
+  // Sets out[i] to the value of element begin + i of the parameter `name` under `seed`.
   void Fill(uint64_t seed, absl::string_view name, int64_t begin, absl::Span<float> out) const;
 
  private:

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A named, trainable tensor. Its storage belongs to whoever manages it (a plain allocation, or the
-// flat buffers of a sharded unit); a Parameter only views it. That keeps naming, freezing and tying
-// ordinary while storage stays flat.
+// A named, trainable tensor. A Parameter only views its storage, which belongs to its manager: a
+// plain allocation, or the flat buffers of a sharded unit. So naming, freezing and tying do not
+// depend on how the storage is laid out.
 
 #ifndef ZEROTH_CORE_TENSOR_PARAMETER_H_
 #define ZEROTH_CORE_TENSOR_PARAMETER_H_
@@ -25,16 +25,17 @@
 
 namespace zeroth {
 
-// What the rows and columns of a matrix are, for who treats matrices as such.
+// The meaning of a matrix's rows and columns, for optimizers that treat matrices as a whole (Muon).
 struct MatrixStructure {
   bool outputs_are_columns = false;  // stored [in, out]; otherwise [out, in]
-  // Widths, along the outputs, of the matrices that are stored side by side as this one: query, key
-  // and value. Empty: it is one.
+  // The widths, along the outputs, of matrices that are stored side by side in this one: query, key
+  // and value. Empty: this is a single matrix.
   std::vector<int64_t> parts = {};
-  int64_t head_dim = 0;  // of each attention head among the outputs; 0: they are no heads
+  int64_t head_dim = 0;  // outputs of each attention head; 0: the outputs are not heads
 };
 
-// Neither copyable nor movable: units and layers hold its address. Used by one rank's thread only.
+// Neither copyable nor movable, because units and layers hold its address. Used by one rank's
+// thread only.
 class Parameter {
  public:
   Parameter(std::string name, Shape shape, Initializer initializer = Initializer::Zeros(),
@@ -49,20 +50,20 @@ class Parameter {
   Parameter& operator=(const Parameter&) = delete;
 
   const std::string& name() const { return name_; }
-  // Of what is here: a part, if the parameter is divided.
+  // The shape of what this rank holds: of a part, if the parameter is divided.
   const Shape& shape() const { return shape_; }
   int64_t numel() const { return shape_.numel(); }
 
-  // Makes this a part of the parameter that it was constructed as (tensor parallelism); by default
-  // it is all of it. Initial values, checkpoints and exports are of the undivided parameter, of
-  // which this is a range. Before the parameter joins a unit. InvalidArgument as ShapeOfPart,
-  // FailedPrecondition if it is a part already.
+  // Makes this object a part of the parameter that it was constructed as (tensor parallelism). By
+  // default it is the whole parameter. Initial values, checkpoints and exports refer to elements of
+  // the undivided parameter. Call it before the parameter joins a unit. InvalidArgument as
+  // ShapeOfPart, FailedPrecondition if it is a part already.
   absl::Status Divide(ParameterPart part);
   const std::optional<ParameterPart>& part() const { return part_; }
-  // Of the undivided parameter.
+  // The shape of the undivided parameter.
   const Shape& global_shape() const { return global_shape_; }
   int64_t global_numel() const { return global_shape_.numel(); }
-  // Which of its elements the elements [begin, begin + numel) here are.
+  // Returns which elements of the undivided parameter [begin, begin + numel) of this object are.
   std::vector<ElementRun> GlobalRuns(int64_t begin, int64_t numel) const;
 
   DType dtype() const { return dtype_; }
@@ -71,42 +72,43 @@ class Parameter {
   const MatrixStructure& matrix() const { return matrix_; }
   void set_matrix(MatrixStructure matrix) { matrix_ = std::move(matrix); }
 
-  // A frozen parameter takes no gradient. Change it before the parameter joins a unit, or through
-  // the unit.
+  // A frozen parameter takes no gradient. Set it before the parameter joins a unit, or through the
+  // unit.
   bool requires_grad() const { return requires_grad_; }
   void set_requires_grad(bool value) { requires_grad_ = value; }
 
-  // Weight decay applies; by convention to parameters with two or more dimensions. Override per
-  // parameter.
+  // True if weight decay applies: by default to parameters with two or more dimensions.
   bool decay() const { return decay_; }
   void set_decay(bool value) { decay_ = value; }
 
-  // The full values; undefined while nobody has made them available. Do not keep a copy: it would
-  // keep a gather buffer.
+  // The full values; undefined while they are not gathered. Do not keep a copy, which would keep a
+  // gather buffer alive.
   const Tensor& data() const { return data_; }
   void set_data(Tensor data) { data_ = std::move(data); }
 
-  // Where to write a gradient contribution, and whether to add to what is there or to overwrite it.
+  // The destination of a gradient contribution, and whether to add to it or to overwrite it.
   struct GradientSlot {
     Tensor tensor;
     bool accumulate = false;
   };
-  // The slot for the next contribution; the caller must write all of it. FailedPrecondition if
-  // nobody provides gradient storage (frozen, or not managed); the provider's error if it fails.
+  // Returns the slot for the next contribution; the caller must write all of it. FailedPrecondition
+  // if there is no gradient storage (the parameter is frozen, or not managed), or the provider's
+  // error.
   absl::StatusOr<GradientSlot> TakeGradient();
-  // The gradient so far; undefined when there is no storage for it now.
+  // The gradient so far; undefined while it has no storage.
   const Tensor& grad() const { return grad_; }
   bool has_gradient() const { return grad_written_; }
 
-  // For the owner of the storage: the view that contributions go to (undefined to take it back);
-  // forgets what was written.
+  // For the owner of the storage: sets the view for contributions (undefined: none), and marks it
+  // as not written.
   void set_grad(Tensor grad) {
     grad_ = std::move(grad);
     grad_written_ = false;
   }
   // Marks the current gradient as (not) written, keeping its storage.
   void set_has_gradient(bool value) { grad_written_ = value; }
-  // For the owner: called by TakeGradient when there is no storage yet; must set_grad or fail.
+  // For the owner: sets the function that TakeGradient calls if there is no storage yet. It must
+  // call set_grad or fail.
   void set_gradient_provider(std::function<absl::Status()> provider) {
     provider_ = std::move(provider);
   }

@@ -16,8 +16,8 @@ std::vector<int64_t> SectionsOf(const Shape& global, const ParameterPart& part) 
   return part.sections.empty() ? std::vector<int64_t>{global.dim(part.dim)} : part.sections;
 }
 
-// Along the dimension: a section's share, which begins at `global_begin` of it, and at `begin` of
-// the part's.
+// The share of one section: where it begins along the undivided dimension (`global_begin`), and
+// along the part's dimension (`begin`).
 struct Share {
   int64_t global_begin;
   int64_t begin;
@@ -72,7 +72,7 @@ absl::StatusOr<Shape> ShapeOfPart(const Shape& global, const ParameterPart& part
 std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& part, int64_t begin,
                                    int64_t numel) {
   const std::vector<Share> shares = SharesOf(global, part);
-  int64_t inner = 1;  // elements of one index of the dimension
+  int64_t inner = 1;  // elements for each index of the dimension
   for (int i = part.dim + 1; i < global.rank(); ++i) inner *= global.dim(i);
   const int64_t global_row = global.dim(part.dim) * inner;
   const int64_t row = (shares.back().begin + shares.back().numel) * inner;

@@ -24,7 +24,7 @@ Shape::Shape(absl::Span<const int64_t> dims) {
   for (const int64_t dim : dims) {
     ZEROTH_CHECK(dim >= 0);
     overflow |= __builtin_mul_overflow(product, dim, &product);
-    // Zero from here on, whatever the other dimensions are, so it cannot overflow any more.
+    // With a zero dimension there are no elements, even if the other dimensions overflow.
     if (dim == 0) numel_ = 0;
   }
   if (numel_ == 0) return;

@@ -13,10 +13,10 @@
 
 namespace zeroth {
 
-// The dimensions of a contiguous row-major tensor. No dimensions: a scalar of one element. A zero
-// dimension: no elements. Negative dimensions, more than kMaxRank of them, and more than 2^63 - 1
-// elements are a bug and abort: sizes that come from outside are judged before a Shape is made of
-// them. A value type, without heap memory.
+// The dimensions of a contiguous row-major tensor. Without dimensions it is a scalar of one
+// element. A dimension of zero means no elements. Negative dimensions, more than kMaxRank
+// dimensions, and more than 2^63 - 1 elements are bugs and abort, so check sizes from outside
+// before making a Shape of them. A value type, without heap memory.
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
@@ -33,7 +33,7 @@ class Shape {
   absl::Span<const int64_t> dims() const {
     return absl::MakeConstSpan(dims_.data(), static_cast<size_t>(rank_));
   }
-  // This shape with `size` as its last dimension, of which there is at least one.
+  // Returns this shape, of at least one dimension, with `size` as the last one.
   Shape WithLast(int64_t size) const;
   // "[2, 3]".
   std::string ToString() const;

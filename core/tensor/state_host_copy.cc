@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
-// Calls copy(window, bytes from the first) for one window after the other, where `window` is device
-// memory that holds elements of an offloaded state, or is to be written to it.
+// Calls copy(window, done) for one window of elements after the other. `window` is device memory
+// for elements of the offloaded state, and `done` is the number of elements before them.
 template <typename Copy>
 absl::Status ForEachWindow(Device& device, const StateTensor& state, int64_t count,
                            const Copy& copy) {

@@ -12,9 +12,9 @@
 
 namespace zeroth {
 
-// Elements [begin, begin + count) of `state`, which is of `device`, to host memory and back, in
-// their own type. What is offloaded passes through the device's memory in pieces of at most 4 MiB.
-// Synchronous, on the compute stream. The caller keeps the range inside.
+// Copy elements [begin, begin + count) of `state`, in their own type, to host memory or back.
+// `state` belongs to `device`. Offloaded state passes through the device's memory in pieces of at
+// most 4 MiB. Synchronous, on the compute stream. The range must lie inside the state.
 absl::Status CopyStateToHost(Device& device, const StateTensor& state, int64_t begin, int64_t count,
                              void* host);
 absl::Status CopyStateFromHost(Device& device, const void* host, const StateTensor& state,

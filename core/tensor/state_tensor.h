@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Flat training state that lies in a device's memory or beyond it, and is read and written in
-// ranges either way.
+// Flat training state, in a device's memory or offloaded. Both are read and written in ranges.
 
 #ifndef ZEROTH_CORE_TENSOR_STATE_TENSOR_H_
 #define ZEROTH_CORE_TENSOR_STATE_TENSOR_H_
@@ -20,28 +19,29 @@
 
 namespace zeroth {
 
-// [numel] elements of one type in an OffloadRegion of its own. A handle, as a Tensor is: copies
+// `numel` elements of one type in an OffloadRegion of their own. A handle, as Tensor is: copies
 // share the bytes. Undefined by default.
 class OffloadedTensor {
  public:
   OffloadedTensor() = default;
-  // Zeros; the store's errors if it has no room.
+  // Reserves zeros. Returns the store's error if it has no room.
   static absl::StatusOr<OffloadedTensor> Zeros(OffloadStore& store, int64_t numel, DType dtype);
 
   bool defined() const { return region_ != nullptr; }
   int64_t numel() const { return numel_; }
   DType dtype() const { return dtype_; }
-  // The same bytes, read from now on as as many elements of a type that needs no more of them;
-  // aborts if the region is too small.
+  // Returns the same bytes as the same number of elements of another type. Aborts if the region is
+  // too small for them.
   OffloadedTensor As(DType dtype) const;
 
-  // Elements [begin, begin + the tensor's numel), as work of `stream`. Aborts unless these lie
-  // inside and the types are equal.
+  // Read or write the elements [begin, begin + the tensor's numel), as work of `stream`. Abort
+  // unless they lie inside and the types are equal.
   absl::Status Read(int64_t begin, const Tensor& dst, Stream& stream) const;
   absl::Status Write(int64_t begin, const Tensor& src, Stream& stream) const;
 
  private:
-  // Where element `begin` of `numel` starts in the region.
+  // The offset of element `begin` in the region. Checks that `numel` elements from there lie
+  // inside.
   int64_t Offset(int64_t begin, int64_t numel, DType dtype) const;
 
   std::shared_ptr<OffloadRegion> region_;
@@ -49,8 +49,8 @@ class OffloadedTensor {
   DType dtype_ = DType::kFloat32;
 };
 
-// One of the two: what an optimizer, a gradient norm or a checkpoint works on without asking where
-// it is. A handle.
+// A Tensor or an OffloadedTensor, for optimizers, gradient norms and checkpoints, which need not
+// know where the state is. A handle.
 class StateTensor {
  public:
   StateTensor() = default;
@@ -62,10 +62,10 @@ class StateTensor {
   bool is_offloaded() const { return offloaded_.defined(); }
   int64_t numel() const { return is_offloaded() ? offloaded_.numel() : tensor_.numel(); }
   DType dtype() const { return is_offloaded() ? offloaded_.dtype() : tensor_.dtype(); }
-  // The tensor itself, undefined if it is offloaded.
+  // The tensor; undefined if the state is offloaded.
   const Tensor& tensor() const { return tensor_; }
 
-  // As OffloadedTensor's; in memory they are copies.
+  // As OffloadedTensor's. If the state is in memory, these copy.
   absl::Status Read(int64_t begin, const Tensor& dst, Stream& stream) const;
   absl::Status Write(int64_t begin, const Tensor& src, Stream& stream) const;
 

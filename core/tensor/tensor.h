@@ -21,25 +21,24 @@
 
 namespace zeroth {
 
-// Storage + offset + shape + dtype + device; always contiguous, row-major. Copying a Tensor shares
-// its storage, and so do views; the storage goes back to its allocator with the last of them. A
-// default-constructed Tensor is undefined
-// (`defined()` is false) and holds nothing. The handle itself is a value; its bytes are shared and
-// unsynchronised. A Tensor must not outlive its device.
+// Storage, offset, shape, dtype and device; always contiguous and row-major. Copies and views of a
+// Tensor share its storage, which returns to its allocator with the last of them. A
+// default-constructed Tensor is undefined (`defined()` is false) and holds nothing. The handle
+// itself is a value; its bytes are shared and unsynchronised. A Tensor must not outlive its device.
 class Tensor {
  public:
   Tensor() = default;
 
-  // Uninitialised. ResourceExhausted if the device has no room for it, here and below.
+  // Allocates uninitialised elements. Here and below, ResourceExhausted if the device has no room.
   static absl::StatusOr<Tensor> Empty(Device& device, Shape shape, DType dtype,
                                       MemoryCategory category);
-  // The same in memory that collectives can be told of, see Allocator::AllocateForTransport.
+  // The same in memory that a transport can register, see Allocator::AllocateForTransport.
   static absl::StatusOr<Tensor> EmptyForTransport(Device& device, Shape shape, DType dtype,
                                                   MemoryCategory category);
-  // Zeros, enqueued on the device's compute stream.
+  // Allocates zeros, which are written on the device's compute stream.
   static absl::StatusOr<Tensor> Zeros(Device& device, Shape shape, DType dtype,
                                       MemoryCategory category);
-  // A copy of host values, synchronous. InvalidArgument if the count is not the shape's.
+  // Copies host values, synchronously. InvalidArgument if their number is not the shape's.
   template <typename T>
   static absl::StatusOr<Tensor> FromHost(Device& device, Shape shape, absl::Span<const T> values,
                                          MemoryCategory category) {
@@ -57,10 +56,10 @@ class Tensor {
     ZEROTH_CHECK(device_ != nullptr);
     return *device_;
   }
-  // The storage, for those who account for lifetimes; null if undefined.
+  // The storage, for code that manages its lifetime; null if undefined.
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
 
-  // First byte of the first element, in device memory. Aborts if undefined, as do the views below.
+  // The address of the first element, in device memory. Aborts if undefined, as do the views below.
   void* raw_data() const;
   // The same, typed; aborts if T is not the tensor's type.
   template <typename T>
@@ -69,20 +68,20 @@ class Tensor {
     return static_cast<T*>(raw_data());
   }
 
-  // `shape` elements starting `offset` elements after this tensor's first; aborts when that leaves
-  // the tensor.
+  // The elements of `shape` from element `offset` of this tensor on. Aborts if they exceed the
+  // tensor.
   Tensor View(int64_t offset, Shape shape) const;
-  // The bytes from `byte_offset` on as elements of another type; aborts when that leaves the tensor
-  // or misaligns.
+  // The bytes from `byte_offset` on as elements of another type. Aborts if they exceed the tensor
+  // or are misaligned.
   Tensor ViewAs(int64_t byte_offset, Shape shape, DType dtype) const;
-  // The same elements under another shape with the same count; aborts otherwise.
+  // The same elements with another shape. Aborts unless it has the same number of elements.
   Tensor Reshape(Shape shape) const;
   // Rows [begin, end) of dimension 0.
   Tensor Rows(int64_t begin, int64_t end) const;
 
-  // A synchronous copy to the host, of what the device's compute stream has written once everything
-  // enqueued on it has run; work on other streams is the caller's to wait for. InvalidArgument if T
-  // is not the tensor's type.
+  // Copies the elements to the host, synchronously, after all work that is enqueued on the device's
+  // compute stream. The caller must wait for work on other streams. InvalidArgument if T is not the
+  // tensor's type.
   template <typename T>
   absl::StatusOr<std::vector<T>> ToHost() const {
     std::vector<T> out(static_cast<size_t>(numel()));

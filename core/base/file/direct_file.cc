@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<DirectFile>> DirectFile::Create(std::string path,
   std::unique_ptr<DirectFile> file(
       new DirectFile(std::move(path), std::move(temporary.path), size, fd));
   ZEROTH_RETURN_IF_ERROR(file->Reserve());
-  // Refused where the file system knows no direct transfers.
+  // Fails if the file system has no direct transfers.
   if (direct) file->direct_ = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;
   return file;
 }
@@ -41,7 +41,7 @@ DirectFile::~DirectFile() {
 absl::Status DirectFile::Reserve() {
   if (size_ == 0) return absl::OkStatus();
   int error = TEMP_FAILURE_RETRY(fallocate(fd_, 0, 0, size_)) == 0 ? 0 : errno;
-  // Some file systems cannot reserve; the size must be there all the same.
+  // Some file systems cannot reserve space; then only the size is set.
   if (error == EOPNOTSUPP || error == ENOSYS) {
     error = TEMP_FAILURE_RETRY(ftruncate(fd_, size_)) == 0 ? 0 : errno;
   }
@@ -71,7 +71,7 @@ absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) 
     const ssize_t written = pwrite(fd_, part.data(), part.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EINVAL && direct_) {
-      // A disk with larger blocks, or a file system that promised too much.
+      // The disk has larger blocks, or the file system does not really support it.
       ZEROTH_RETURN_IF_ERROR(LeaveDirect());
       continue;
     }
@@ -81,7 +81,7 @@ absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) 
     }
     bytes.remove_prefix(static_cast<size_t>(written));
     offset += written;
-    // Cut short, where the rest is no longer aligned.
+    // After a short write, the rest may no longer be aligned.
     if (direct_ && written % kAlignment != 0) ZEROTH_RETURN_IF_ERROR(LeaveDirect());
   }
   return absl::OkStatus();
@@ -109,7 +109,7 @@ absl::StatusOr<PageBuffer> PageBuffer::Allocate(size_t size) {
   void* const data =
       mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return refused();
-  // A system without huge pages has small ones.
+  // An error is ignored: without huge pages, the system uses small ones.
   madvise(data, rounded, MADV_HUGEPAGE);
   buffer.data_ = static_cast<uint8_t*>(data);
   buffer.size_ = rounded;

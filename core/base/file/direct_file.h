@@ -15,37 +15,38 @@
 
 namespace zeroth {
 
-// A new file of a known size, for much data that nobody reads soon. It goes past the page cache
-// where the file system can (O_DIRECT), which costs the processor next to nothing, leaves the cache
-// to others, and is as fast as the disk; otherwise through it. The file is under its name only
-// after Finish; one that is destroyed earlier leaves nothing behind. One thread.
+// Writes a new file of a known size, for large data that is not read soon. If the file system
+// allows, it bypasses the page cache (O_DIRECT). That costs little processor time, leaves the cache
+// to other data, and is as fast as the disk. The file has its name only after Finish; if it is
+// destroyed earlier, nothing is left. Not thread-safe.
 class DirectFile {
  public:
-  // Of file offsets, memory and lengths; enough for every disk in use.
+  // The alignment of file offsets, memory and lengths; enough for every disk in use.
   static constexpr int64_t kAlignment = 4096;
 
-  // Creates a temporary sibling of `path` and reserves its room, so that a full disk
-  // (ResourceExhausted) is known before anything is written. Other errors of the file system.
-  // `direct` is what is tried.
+  // Creates a temporary sibling of `path`, and reserves its space, so that a full disk
+  // (ResourceExhausted) is found before writing. Other errors of the file system. `direct`: try to
+  // bypass the page cache.
   static absl::StatusOr<std::unique_ptr<DirectFile>> Create(std::string path, int64_t size,
                                                             bool direct = true);
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
   ~DirectFile();
 
-  // The bytes from `offset` on. Offset and memory are aligned, and so is the length unless it
-  // reaches the end of the file; that which is not comes last, before Finish. Aborts otherwise, and
-  // beyond the end. Errors of the file system.
+  // Writes bytes from `offset` on. Aborts beyond the end of the file, and unless offset and memory
+  // are aligned, and the length is aligned or reaches the end of the file. A write of unaligned
+  // length must be the last one. Errors of the file system.
   absl::Status Write(int64_t offset, absl::Span<const uint8_t> bytes);
 
-  // Flushes to stable storage and renames to the name. What was not written is zeros.
+  // Flushes the file to stable storage and renames it to `path`. Bytes that were not written are
+  // zeros.
   absl::Status Finish();
 
  private:
   DirectFile(std::string path, std::string temporary, int64_t size, int fd)
       : path_(std::move(path)), temporary_(std::move(temporary)), size_(size), fd_(fd) {}
   absl::Status Reserve();
-  // From here on through the page cache.
+  // Writes through the page cache from now on.
   absl::Status LeaveDirect();
 
   const std::string path_;
@@ -55,8 +56,8 @@ class DirectFile {
   bool direct_ = false;
 };
 
-// Host memory that begins on a page, as direct transfers to and from files need it. Huge pages
-// where the system has them. Pages are there once they are touched. Empty by default.
+// Host memory that begins on a page, as direct file transfers need. Uses huge pages where the
+// system has them. Pages are allocated when they are first touched. Empty by default.
 class PageBuffer {
  public:
   PageBuffer() = default;

@@ -8,9 +8,9 @@
 
 namespace zeroth {
 
-// The status of a failed system call: "cannot <action>: <text of error_number>". NotFound,
-// PermissionDenied, ResourceExhausted (no space, or beyond a limit), AlreadyExists and
-// FailedPrecondition are told apart; the rest is Internal.
+// Returns the status of a failed system call: "cannot <action>: <text of error_number>". The code
+// is NotFound, PermissionDenied, ResourceExhausted (no space, or beyond a limit), AlreadyExists or
+// FailedPrecondition where one of these fits, otherwise Internal.
 absl::Status ErrnoStatus(int error_number, absl::string_view action);
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The few file operations that everything durable is built from.
+// The basic file operations of durable writes.
 
 #ifndef ZEROTH_CORE_BASE_FILE_FILE_UTIL_H_
 #define ZEROTH_CORE_BASE_FILE_FILE_UTIL_H_
@@ -17,13 +17,13 @@
 
 namespace zeroth {
 
-// The whole file. InvalidArgument if it holds more than `max_bytes`, found before anything is read;
-// errors as RandomAccessFile's.
+// Reads the whole file. InvalidArgument if it has more than `max_bytes`, which is checked before
+// reading. Other errors as RandomAccessFile's.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      size_t max_bytes = std::numeric_limits<size_t>::max());
 
-// Creates or replaces `path`; the bytes are on stable storage when this returns. Not atomic: write
-// to a temporary place and rename.
+// Creates or replaces `path`. The bytes are on stable storage when this returns. Not atomic: to
+// replace a file atomically, write a temporary file and rename it.
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content);
 
 // Writes all of `bytes` at `offset` of an open file, retrying short writes. `path` is for the
@@ -31,11 +31,12 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
 absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
                      absl::Span<const uint8_t> bytes);
 
-// Whether there is a regular file, or a link to one; false also where that cannot be known.
+// True if `path` is a regular file, or a link to one. False also if that cannot be determined.
 bool IsFile(const std::string& path);
 
-// rename(2), and removing whatever is at `path`, which need not be anything.
+// Renames as rename(2) does.
 absl::Status RenamePath(const std::string& from, const std::string& to);
+// Removes the file or directory at `path`, if there is one.
 absl::Status RemoveAll(const std::string& path);
 
 // `path` with symbolic links resolved, as far as it exists, and without a slash at its end.
@@ -44,13 +45,13 @@ absl::StatusOr<std::string> CanonicalPath(const std::string& path);
 // Makes earlier creations and renames inside `directory` survive a power failure.
 absl::Status SyncDirectory(const std::string& directory);
 
-// Flushes and closes an open temporary file, and gives it its name, for good: what comes after a
-// power failure is nothing or all of it. `*fd` is -1 once it is closed, and from then on nothing is
-// left of the temporary file after an error; before, it is the caller's to remove.
+// Flushes and closes an open temporary file, and renames it to `path`, durably: after a power
+// failure `path` has all of it or none. Sets `*fd` to -1 when it is closed. After an error with
+// `*fd` still open, the caller has to remove the temporary file; otherwise it is gone.
 absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path);
 
-// "<path>.<tag>-<16 random digits>": a sibling of `path` that no other call returns, on whatever
-// machine, in this process or another of the same number. See temporary_path.h.
+// "<path>.<tag>-<16 random digits>": a sibling of `path` that no other call returns, in any process
+// on any machine. See temporary_path.h.
 std::string TemporarySibling(const std::string& path, absl::string_view tag);
 
 }  // namespace zeroth

@@ -17,8 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Builds the value from parser events, so that a limit stops the parser instead of being noticed
-// afterwards.
+// Builds the value from parser events, so that a limit stops the parser at once.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}

@@ -19,10 +19,10 @@ struct JsonLimits {
   size_t max_bytes = size_t{64} << 20;
 };
 
-// Parses one JSON value. Unlike the library's own parser it never throws, stops at the first level
-// too deep, and refuses an object that names a key twice (where readers would silently disagree
-// about which value counts). InvalidArgument begins with `where` (normally the path) and says what
-// is wrong at which line.
+// Parses one JSON value. Unlike the library's own parser it never throws, limits the depth of
+// nesting, and refuses an object with the same key twice (readers disagree about which value
+// counts). InvalidArgument begins with `where` (normally the path) and says what is wrong at which
+// line.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view where,
                                          const JsonLimits& limits = {});
 

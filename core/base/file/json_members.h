@@ -18,15 +18,15 @@ namespace zeroth {
 // At most 40 characters of the JSON, for messages.
 std::string BriefJson(const nlohmann::json& json);
 
-// Reads the members of one object. The first that is not what it should be is remembered, as an
-// InvalidArgument that says where, what was found and what was expected, so that a caller reads all
-// of them and asks once; from then on what is returned means nothing. One thread.
+// Reads the members of one object. It keeps the first error, as an InvalidArgument that says where
+// it is, what was found and what was expected. So a caller reads all members and checks the status
+// once. After an error the returned values are meaningless. Not thread-safe.
 class JsonMembers {
  public:
   static constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-  // `place` begins messages; `status` takes the error, unless it has one, and may be shared with
-  // other objects. That and `object` outlive this.
+  // `place` begins messages. `status` receives the first error, and may be shared with other
+  // JsonMembers. `object` and `status` must outlive this.
   JsonMembers(const nlohmann::json& object, std::string place, absl::Status& status);
 
   int64_t Integer(absl::string_view key, int64_t least = 0, int64_t most = kMost);
@@ -38,7 +38,7 @@ class JsonMembers {
   std::string Text(absl::string_view key) {
     return Get<std::string>(key, &Json::is_string, "a string");
   }
-  // As ChecksumText writes it.
+  // A checksum as ChecksumText writes it.
   uint64_t Checksum(absl::string_view key);
   const nlohmann::json& Object(absl::string_view key) {
     return Member(key, &Json::is_object, "an object");
@@ -55,7 +55,7 @@ class JsonMembers {
   bool ok() const { return status_.ok(); }
   const std::string& place() const { return place_; }
   absl::Status& status() { return status_; }
-  // Remembers an error of the member.
+  // Sets the error of the member, unless there is one already.
   void Wrong(absl::string_view key, absl::string_view found, absl::string_view expected);
 
  private:

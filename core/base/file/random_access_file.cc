@@ -25,9 +25,9 @@ absl::Status NotRegular(const std::string& path, mode_t mode) {
                    S_ISDIR(mode) ? "a directory" : "something that is not a file"));
 }
 
-// Data may be thousands of files, while soft limits of 1,024 are common. The limit rises before it
-// is reached, since sockets and checkpoints need descriptors too. Where it cannot, whoever wants
-// the next one too many gets the error.
+// Data may have thousands of files, while soft limits of 1,024 are common. The limit is raised
+// before it is reached, because sockets and checkpoints need descriptors too. If that fails, a
+// later open reports the error.
 void LeaveRoomBeyond(int fd) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;

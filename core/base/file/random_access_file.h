@@ -14,9 +14,9 @@
 
 namespace zeroth {
 
-// A regular file that can be read at any place. Every read copies, by pread: a mapping would kill
-// the process (SIGBUS) when somebody cuts the file short, or its disk fails, while it is in use.
-// Movable. Thread-safe.
+// A regular file that can be read at any offset. Every read copies, by pread: a mapping would kill
+// the process (SIGBUS) if the file is truncated, or its disk fails, while it is in use. Movable.
+// Thread-safe.
 class RandomAccessFile {
  public:
   RandomAccessFile() = default;
@@ -26,20 +26,20 @@ class RandomAccessFile {
   RandomAccessFile& operator=(const RandomAccessFile&) = delete;
   ~RandomAccessFile();
 
-  // NotFound, PermissionDenied, or InvalidArgument for a directory or another thing that is not a
-  // regular file; every message carries the path. The file stays open; where that brings the
-  // process near its soft limit on open files, the limit rises to the hard one.
+  // Opens a file. NotFound, PermissionDenied, or InvalidArgument if it is a directory or another
+  // thing than a regular file. Every message names the path. If the process is then near its soft
+  // limit on open files, raises the soft limit to the hard one.
   static absl::StatusOr<RandomAccessFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // Bytes when it was opened.
+  // The size in bytes when the file was opened.
   size_t size() const { return size_; }
 
-  // All of `out`, from the byte `begin` on. DataLoss, with the place where the file ends, if it
-  // ends too early, as one does that was cut short since Open; Internal, with the bytes wanted, if
-  // the system cannot read them (EIO).
+  // Reads all of `out` from byte `begin` on. DataLoss, with the place, if the file ends too early,
+  // because it was truncated after Open. Internal, with the requested bytes, if the system cannot
+  // read them (EIO).
   absl::Status Read(size_t begin, absl::Span<uint8_t> out) const;
-  // The first `count` bytes, or all where there are fewer.
+  // Reads the first `count` bytes, or all if there are fewer.
   absl::StatusOr<std::vector<uint8_t>> ReadHead(size_t count) const;
 
  private:

@@ -30,12 +30,13 @@ namespace fs = std::filesystem;
 
 constexpr char kTag[] = "tmp";
 constexpr size_t kDigits = 16;
-// In a directory that is to be kept.
+// The file that marks a directory to keep.
 constexpr char kKeep[] = ".keep";
-// Somebody who removes leftovers may find a new path before it is locked; then another is made.
+// Another process that removes leftovers may remove a new path before it is locked; then another
+// one is created.
 constexpr int kAttempts = 100;
 
-// Whether `fd` is still what `path` names.
+// True if `path` still names the file of `fd`.
 bool IsAt(int fd, const std::string& path) {
   struct stat open = {};
   struct stat named = {};
@@ -67,7 +68,7 @@ absl::StatusOr<TemporaryPath> CreateTemporary(const std::string& of, bool direct
   for (int i = 0; i < kAttempts; ++i) {
     path = TemporarySibling(of, kTag);
     const int fd = OpenNew(path, directory);
-    // ENOENT: a directory that was taken for a leftover before it was open.
+    // ENOENT: another process took the directory for a leftover before it was opened.
     if (fd < 0 && errno != EEXIST && !(directory && errno == ENOENT && i + 1 < kAttempts)) break;
     if (fd < 0) continue;
     if (TryLock(fd) != LockResult::kHeld && IsAt(fd, path)) return TemporaryPath{path, fd};
@@ -76,7 +77,7 @@ absl::StatusOr<TemporaryPath> CreateTemporary(const std::string& of, bool direct
   return ErrnoStatus(errno, absl::StrCat("create ", directory ? "directory " : "", path));
 }
 
-// Locked while it is removed, so that of two who remove leftovers one does.
+// Removes a leftover while holding its lock, so that of two processes only one removes it.
 void RemoveIfDead(const fs::path& path) {
   struct stat facts = {};
   if (lstat(path.c_str(), &facts) != 0) return;

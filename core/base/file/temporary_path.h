@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Files and directories that are being made, beside what they will be called. Their names are
-// random, since process numbers repeat: in a container they always start at 1. Whoever makes one
-// holds a lock on it (flock), which the system releases when the process ends however it ends, so
-// that the leftovers of the dead can be told from what the living still write.
+// Temporary files and directories, beside the path that they are renamed to when complete. Their
+// names are random, because process numbers repeat: in a container they always start at 1. The
+// process that creates one holds a lock on it (flock), which the system releases however the
+// process ends. So leftovers of dead processes can be told from files that are still being written.
 
 #ifndef ZEROTH_CORE_BASE_FILE_TEMPORARY_PATH_H_
 #define ZEROTH_CORE_BASE_FILE_TEMPORARY_PATH_H_
@@ -17,33 +17,33 @@
 namespace zeroth {
 
 enum class LockResult {
-  kTaken,    // until the descriptor is closed
-  kHeld,     // by another descriptor, of this or another process
+  kTaken,    // locked until the descriptor is closed
+  kHeld,     // another descriptor has the lock, in this or another process
   kUnknown,  // the file system has no such locks
 };
-// Locks what `fd` is open on, without waiting. File systems without locks, and those that lock no
-// directories (NFS), give kUnknown.
+// Locks the file or directory of `fd`, without waiting. Returns kUnknown if the file system has no
+// locks, or cannot lock directories (NFS).
 LockResult TryLock(int fd);
 
 struct TemporaryPath {
   std::string path;  // "<of>.tmp-<16 digits>"
-  int fd = -1;       // open on it, and locked; the caller's to close
+  int fd = -1;       // open and locked; the caller closes it
 };
 
-// Creates an empty file, open for writing, or a directory, under a name that nothing else has.
-// Errors of the file system.
+// Create an empty file, open for writing, or a directory, under a unique name. Errors of the file
+// system.
 absl::StatusOr<TemporaryPath> CreateTemporaryFile(const std::string& of);
 absl::StatusOr<TemporaryPath> CreateTemporaryDirectory(const std::string& of);
 
-// Removes what these two have made for the same `of` in processes that are dead. What is locked, or
-// cannot be known to be a leftover, stays; so does what cannot be removed.
+// Removes the temporaries that dead processes have left for the same `of`. Keeps those that are
+// locked or may not be leftovers, and ignores errors of removing.
 void RemoveDeadTemporaries(const std::string& of);
 
-// Marks a temporary directory as one to keep: RemoveDeadTemporaries leaves it from then on.
+// Marks a temporary directory, so that RemoveDeadTemporaries keeps it.
 absl::Status KeepTemporary(const std::string& path);
 
-// Creates or replaces the file `path`, for good: readers, and whoever comes after a power failure,
-// see what was there before or all of `content`.
+// Creates or replaces the file `path`, atomically and durably: readers, also after a power failure,
+// see the old content or all of the new.
 absl::Status ReplaceFile(const std::string& path, absl::string_view content);
 
 }  // namespace zeroth

@@ -41,7 +41,7 @@ constexpr const char* kTexts[] = {"0",
                                   "[],[],[],[],[],[],[],[]",
                                   "\\ud800"};
 
-// Replaces the digits at or after `place`, if any are near, by another number or what is none.
+// Replaces the next digits at or after `place` by another number, or by text that is not a number.
 void ReplaceDigits(std::mt19937_64& random, size_t place, std::string* file) {
   while (place < file->size() && !absl::ascii_isdigit((*file)[place])) ++place;
   size_t end = place;

@@ -8,9 +8,9 @@
 
 namespace zeroth {
 
-// Damages a file in one to three places, as disks, careless writers and attackers do: other bytes,
-// numbers that break careless arithmetic (binary, and decimal where there are digits), parts that
-// are missing, repeated or cut off, brackets that are nested deep.
+// Damages a file in one to three places, as disks, careless writers and attackers do: changed
+// bytes, numbers that break careless arithmetic (binary, or decimal in place of digits), missing,
+// repeated or truncated parts, and deeply nested brackets.
 void Damage(std::mt19937_64& random, std::string* file);
 
 }  // namespace zeroth

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Fuzzing a file format: one target per format, run by two programs. A test damages the target's
-// seeds by the ten thousand, the same ones every time; with clang, libFuzzer does so without end,
-// guided by coverage (docs/build.md). zeroth_fuzz_test in //bazel:fuzz.bzl makes both.
+// Fuzzing of file formats: one target per format, which two programs run. A test damages the
+// target's seeds tens of thousands of times, always in the same way. With clang, libFuzzer does so
+// without end, guided by coverage (docs/build.md). zeroth_fuzz_test in //bazel:fuzz.bzl makes both.
 
 #ifndef ZEROTH_CORE_BASE_FUZZ_FUZZ_TARGET_H_
 #define ZEROTH_CORE_BASE_FUZZ_FUZZ_TARGET_H_
@@ -21,29 +21,29 @@ struct FuzzTarget {
   // Reads a file of these bytes, aborts if what is accepted breaks the reader's promises, and
   // returns whether it was accepted.
   bool (*run)(absl::Span<const uint8_t> file) = nullptr;
-  // Files made by our own writers; all of them are accepted.
+  // Files from our own writers, which are all accepted.
   std::vector<std::string> (*seeds)() = nullptr;
-  // What is read instead of damaged bytes, if given: a checksum that covers the file would have
-  // everything refused before the rest is looked at.
+  // Repairs damaged bytes before they are read, if not null. Otherwise a checksum over the file
+  // would refuse every damaged file before the rest is read.
   std::string (*repair)(absl::string_view damaged) = nullptr;
-  // `run` may ask for so many bytes at once, and hold so many, for each byte of the file; on top of
-  // kFuzzFreeBytes.
+  // The bytes that `run` may request at once, and may hold, for each byte of the file, in addition
+  // to kFuzzFreeBytes.
   size_t largest_request = 8;
   size_t most_held = 32;
 };
 
-// For messages, paths and the first growth of containers.
+// Allowed in any case, for messages, paths and small containers.
 inline constexpr size_t kFuzzFreeBytes = size_t{64} << 10;
 
-// Defined once in a program, by its format.
+// Each fuzz program defines this once, for its format.
 FuzzTarget GetFuzzTarget();
 
-// Runs the target on `file`, repaired, and aborts with a message if it takes more memory than the
-// target says. `label` says in that message which input it was.
+// Runs the target on `file`, after repairing it. Aborts with a message if it uses more memory than
+// the target allows. `label` names the input in that message.
 bool RunFuzzTarget(const FuzzTarget& target, absl::Span<const uint8_t> file,
                    absl::string_view label);
 
-// A file of given bytes that lives in memory, for readers that take a path.
+// A file in memory with the given bytes, for readers that take a path.
 class MemoryFile {
  public:
   explicit MemoryFile(absl::Span<const uint8_t> bytes);
@@ -58,7 +58,7 @@ class MemoryFile {
   std::string path_;
 };
 
-// The bytes of a text, which outlives them.
+// The bytes of `text`, which must outlive them.
 inline absl::Span<const uint8_t> BytesOfText(absl::string_view text) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size());
 }

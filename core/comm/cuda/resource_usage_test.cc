@@ -9,7 +9,7 @@ using TreeReduceUsageTest = ResourceUsageTest;
 
 TEST_F(TreeReduceUsageTest, NothingSpillsOrComputesInDoublePrecision) { CheckAll({}, {}); }
 
-// Those over more than 31 ranks.
+// The kernels for more than 31 ranks.
 TEST_F(TreeReduceUsageTest, SumsOverManyRanksMoveInPacks) {
   ForEach("TreeReduceKernel<float, float, false, 10, 4, *",
           [](const KernelCode& kernel) { EXPECT_GE(kernel.instructions.global_loads[16], 4); });

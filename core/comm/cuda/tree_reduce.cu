@@ -14,11 +14,11 @@ namespace zeroth::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Blocks to a multiprocessor: with four packs of 16 bytes under way in each thread these saturate
-// the memory, and leave most of the device to compute.
+// Blocks per multiprocessor. With four packs of 16 bytes in flight per thread they saturate the
+// memory, and leave most of the device to compute.
 constexpr int kResidentBlocks = 2;
 
-// Where ranks' elements are, in two forms.
+// The addresses of the ranks' elements, in two forms.
 struct ListedRanks {
   const void* sources[kMostTreeRanks];
   void* destinations[kMostTreeRanks];
@@ -55,7 +55,7 @@ struct Arguments {
   bool accumulate;
 };
 
-// Floats of every width are added up as float; integers as themselves.
+// Floats of every width are added as float, integers as unsigned integers.
 __device__ __forceinline__ float Widen(float x) { return x; }
 __device__ __forceinline__ float Widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ __forceinline__ float Widen(__half x) { return __half2float(x); }
@@ -101,7 +101,7 @@ __device__ __forceinline__ Sum Combine(Sum a, Sum b) {
   }
 }
 
-// N neighbours, moved at once.
+// N neighbouring elements, which are moved at once.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T at[N];
@@ -110,14 +110,14 @@ struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
 template <typename T>
 using SumOf = decltype(Widen(T()));
 
-// A pack, widened.
+// The widened elements of a pack.
 template <typename T, int N>
 struct Sums {
   __device__ __forceinline__ void Set(const Pack<T, N>& pack) {
 #pragma unroll
     for (int i = 0; i < N; ++i) at[i] = Widen(pack.at[i]);
   }
-  // Joins the sum of what comes before this.
+  // Adds the sum of the ranks before these.
   template <bool kMaximum>
   __device__ __forceinline__ void Join(const Sums& before) {
 #pragma unroll
@@ -127,11 +127,10 @@ struct Sums {
   SumOf<T> at[N];
 };
 
-// The elements [at, at + N) of all ranks, added up in rank order along the tree which splits n
-// ranks at the largest power of two below n. What waits are sums of complete subtrees, level l's
-// over 2^(l + 1) ranks: the digits of a binary counter of pairs. They have places that are known
-// where code is made, so that registers hold them, and the next pair is under way while one is
-// added.
+// Adds the elements [at, at + N) of all ranks along the tree that splits n ranks at the largest
+// power of two below n. `waiting` has sums of complete subtrees, at level l over 2^(l + 1) ranks,
+// like the digits of a binary counter of pairs. Its indices are known at compile time, so registers
+// hold it. The next pair is loaded while one is added.
 template <typename T, bool kMaximum, int kLevels, int N, typename Ranks>
 __device__ __forceinline__ Sums<T, N> TreeSum(const Ranks& ranks, int64_t at) {
   const int count = ranks.source_count;
@@ -149,7 +148,7 @@ __device__ __forceinline__ Sums<T, N> TreeSum(const Ranks& ranks, int64_t at) {
     if (rank + 2 < count) first = load(rank + 2);
     if (rank + 3 < count) second = load(rank + 3);
     sum.template Join<kMaximum>(left);
-    // No way out of the loop, which would keep it from being unrolled.
+    // The loop has no early exit, which would prevent unrolling.
     bool is_carried = true;
 #pragma unroll
     for (int level = 0; level < kLevels; ++level) {
@@ -161,7 +160,8 @@ __device__ __forceinline__ Sums<T, N> TreeSum(const Ranks& ranks, int64_t at) {
       }
     }
   }
-  // What is left is added from the smallest up; the last of an odd number is without a partner.
+  // The remaining sums are added from the smallest up. The last of an odd number of ranks comes
+  // first.
   Sums<T, N> total;
   total.Set(first);
   bool is_begun = count % 2 != 0;
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
   if (N > 1 && rest < count) ReduceAt<T, Result, kMaximum, kLevels, 1>(arguments, rest);
 }
 
-// Levels of a tree over up to 31 ranks, over up to 2047, and over as many as there may be.
+// The levels of a tree over up to 31 ranks, over up to 2047, and over the most ranks.
 constexpr int kFewLevels = 4;
 constexpr int kManyLevels = 10;
 template <typename Ranks>
@@ -225,7 +225,7 @@ static_assert(kMostStridedRanks < 1 << (kMostLevels<StridedRanks> + 1));
 
 bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
-// Whether every rank's elements can be moved 16 bytes at a time.
+// True if every rank's elements can be moved 16 bytes at a time.
 template <typename Ranks>
 bool ArePacked(const Ranks& ranks) {
   for (int i = 0; i < ranks.destination_count; ++i) {
@@ -254,11 +254,11 @@ absl::Status LaunchFor(const Arguments<Ranks>& arguments, int multiprocessors,
   if (arguments.op == ReduceOp::kMax) {
     return Enqueue<T, Result, true, kMost, 1>(arguments, multiprocessors, stream);
   }
-  // Sums of gradients are what most of the traffic is about.
+  // Sums of floats get the fast kernels, because most reductions are of gradients.
   if constexpr (std::is_same_v<SumOf<T>, float>) {
     constexpr int kWidth = 16 / sizeof(T);
     constexpr int kLevels = std::min(kManyLevels, kMost);
-    constexpr int kWidthOfMany = 4;  // what registers have room for
+    constexpr int kWidthOfMany = 4;  // the most that fits into registers
     const int ranks = arguments.ranks.source_count;
     const bool packed = ArePacked(arguments.ranks);
     if (packed && ranks < 2 << kFewLevels) {

@@ -22,8 +22,8 @@ inline constexpr int kMostTreeRanks = 64;
 // beyond kMostTreeRanks sources or destinations.
 absl::Status TreeReduce(const HostReduction& reduction, int multiprocessors, cudaStream_t stream);
 
-// As above, of ranks whose elements lie one after the other at `others`, `bytes_per_rank` apart, in
-// rank order. If own >= 0, rank `own` has no place there: its elements are at `own_elements`.
+// The same for ranks whose elements lie at `others` in rank order, `bytes_per_rank` apart. If
+// own >= 0, rank `own` has no place there, and its elements are at `own_elements`.
 struct StridedReduction {
   const void* others = nullptr;
   int64_t bytes_per_rank = 0;
@@ -35,7 +35,7 @@ struct StridedReduction {
   DType dtype = DType::kFloat32;
   DType result_dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  int mean_of = 0;  // what kMean divides by; 0: ranks
+  int mean_of = 0;  // the number that kMean divides by; 0: the number of ranks
   bool accumulate = false;
 };
 

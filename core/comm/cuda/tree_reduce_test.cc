@@ -61,7 +61,7 @@ class Arena {
   std::vector<uint8_t>& bytes() { return bytes_; }
 
  private:
-  // Ordinary numbers: any bits would be NaN, whose payload nobody promises.
+  // Ordinary numbers: arbitrary bits may be NaNs, whose payload is not specified.
   void Fill(size_t at, int64_t count, DType dtype, std::mt19937& random) {
     std::normal_distribution<float> normal(0.0f, 3.0f);
     for (int64_t i = 0; i < count; ++i) {

@@ -7,25 +7,23 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/local/local_collectives.h"
 #include "zeroth/core/comm/local/local_mover.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
 
 namespace zeroth {
 namespace {
 
-// A call between being enqueued and being run. If the stream drops it instead, the others would
-// wait in vain: so its end without a run breaks the world.
+// A call that was enqueued. If its stream drops it instead of running it, the other ranks would
+// wait in vain, so the destructor then breaks the world.
 class PendingCall {
  public:
-  // `stream` is the one that runs or drops it.
+  // `stream` runs or drops the call.
   PendingCall(std::shared_ptr<LocalGroup> group, int rank, Collective collective,
               const Stream& stream)
       : group_(std::move(group)),
         rank_(rank),
         collective_(std::move(collective)),
-        buffers_{collective_.send, collective_.recv, collective_.accumulate, nullptr,
-                 collective_.counts},
+        buffers_{collective_.send, collective_.recv, nullptr, collective_.counts},
         stream_(stream) {}
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
@@ -47,8 +45,8 @@ class PendingCall {
     return moved;
   }
 
-  // The same for a device whose streams run behind the host: the ranks' hosts meet here, and what
-  // they enqueue is ordered by events.
+  // The same for a device whose streams run behind the host. The ranks' host threads meet here, and
+  // events order the work that they enqueue.
   absl::Status Enqueue(Stream& stream) {
     started_ = true;
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LocalMover> mover,
@@ -117,7 +115,7 @@ absl::Status LocalCommunicator::Enqueue(Collective collective, const absl::Statu
   const absl::Status status =
       on_host ? CpuStream::From(stream).Enqueue([pending] { return pending->Run(); })
               : pending->Enqueue(stream);
-  // Only if the stream had failed by itself, in which case the world is not broken yet.
+  // If the stream had failed before, the world is not broken yet.
   if (!status.ok()) Break(Annotate(status, where));
   return status;
 }

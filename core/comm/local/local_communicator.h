@@ -11,12 +11,11 @@
 
 namespace zeroth {
 
-// One rank's end of a LocalGroup. On CPU streams calls meet on the streams' threads. On a device
-// whose streams run behind the host, the ranks' hosts meet when they enqueue a call, and the
-// device's work is ordered by events alone: nothing on the device ever waits for a host, which
-// streams that share a hardware queue could turn into a deadlock. There the calls of all
-// communicators of a rank must be made in one order on all ranks; otherwise they run into the
-// timeout.
+// One rank's communicator of a LocalGroup. On CPU streams, the streams' threads meet for a call. On
+// a device whose streams run behind the host, the ranks' host threads meet when they enqueue a
+// call, and events alone order the device's work. So nothing on the device ever waits for a host,
+// which could deadlock streams that share a hardware queue. On such devices all ranks must make the
+// calls of all their communicators in the same order. Otherwise they run into the timeout.
 class LocalCommunicator final : public CheckedCommunicator {
  public:
   explicit LocalCommunicator(LocalGroup::Seat seat);
@@ -25,7 +24,7 @@ class LocalCommunicator final : public CheckedCommunicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   std::string name() const override { return group_->name(); }
-  // Ranks' hosts meet at each call, and their devices' work waits for each other's.
+  // Host threads meet at each call, so with several ranks a device cannot play calls alone.
   bool SupportsRecording() const override { return size() == 1; }
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::Status status() const override;

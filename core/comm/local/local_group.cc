@@ -19,20 +19,18 @@ std::shared_ptr<LocalGroup> LocalGroup::CreateWorldGroup(std::shared_ptr<WorldSt
 
 LocalGroup::LocalGroup(std::shared_ptr<WorldState> world, std::vector<int> world_ranks)
     : world_(std::move(world)),
-      world_ranks_(std::move(world_ranks)),
-      name_(GroupName("local", world_ranks_)),
-      calls_(world_, world_ranks_, name_),
-      share_done_(world_ranks_.size()),
-      splits_(world_, world_ranks_, name_),
-      requests_(world_ranks_.size()),
-      seats_(world_ranks_.size()) {}
+      calls_(world_, world_ranks, GroupName("local", world_ranks)),
+      share_done_(world_ranks.size()),
+      splits_(world_, world_ranks, calls_.name()),
+      requests_(world_ranks.size()),
+      seats_(world_ranks.size()) {}
 
 absl::StatusOr<LocalGroup::Seat> LocalGroup::Split(int rank, int color, int key) {
   CollectiveCall call;
   call.operation = "split";
   ZEROTH_ASSIGN_OR_RETURN(call.index, splits_.Issue(rank));
-  // Safe without the mutex: others look only once all have arrived, and by the next split this one
-  // is over.
+  // Safe without the mutex: others read it only after all ranks have arrived, and before the next
+  // split.
   requests_[static_cast<size_t>(rank)] = {color, key};
   ZEROTH_RETURN_IF_ERROR(splits_.Arrive(rank, call, {}, [this] { AssignSeatsLocked(); }));
   Seat seat = std::exchange(seats_[static_cast<size_t>(rank)], {});

@@ -16,11 +16,11 @@
 
 namespace zeroth {
 
-// What the communicators of one group share. Held by each of them and by their calls that streams
-// have yet to run.
+// The state that the communicators of one group share. The communicators own it, and so do their
+// calls until streams have run them.
 class LocalGroup {
  public:
-  // One rank's seat in a group; no group for a rank that joined none.
+  // One rank's place in a group. `group` is null for a rank that joined none.
   struct Seat {
     std::shared_ptr<LocalGroup> group;
     int rank = 0;
@@ -32,31 +32,29 @@ class LocalGroup {
   LocalGroup(std::shared_ptr<WorldState> world, std::vector<int> world_ranks);
 
   WorldState& world() { return *world_; }
-  int size() const { return static_cast<int>(world_ranks_.size()); }
-  int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
-  const std::string& name() const { return name_; }
-  // Where collectives meet, on stream threads.
+  int size() const { return calls_.size(); }
+  int world_rank(int rank) const { return calls_.world_rank(rank); }
+  const std::string& name() const { return calls_.name(); }
+  // The rendezvous of collectives.
   Rendezvous& calls() { return calls_; }
-  // When `rank`'s share of the call that the group is in is done, on devices where the host runs
-  // ahead. Each rank sets its own between Arrive and Finish; all may read them from then until they
-  // arrive at the next call.
+  // The event after which `rank`'s share of the current call is done, on devices that run behind
+  // the host. Each rank sets its own between Arrive and Finish. All may read them from then until
+  // they arrive at the next call.
   std::shared_ptr<Event>& share_done(int rank) { return share_done_[static_cast<size_t>(rank)]; }
 
   // See Communicator::Split. Blocks until all ranks of the group have called it.
   absl::StatusOr<Seat> Split(int rank, int color, int key);
-  // `rank`'s communicator is gone.
+  // `rank` has destroyed its communicator.
   void Leave(int rank);
 
  private:
-  // Turns everybody's request into a seat.
+  // Makes the new groups from all ranks' requests.
   void AssignSeatsLocked();
 
   const std::shared_ptr<WorldState> world_;
-  const std::vector<int> world_ranks_;
-  const std::string name_;
   Rendezvous calls_;
   std::vector<std::shared_ptr<Event>> share_done_;
-  // Splits meet apart from collectives: they happen at once, whatever streams have still to run.
+  // Splits have a rendezvous of their own, because they do not wait for calls on streams.
   Rendezvous splits_;
   std::vector<SplitRequest> requests_;
   std::vector<Seat> seats_;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How bytes move between ranks that share a device's memory. The local back end says what goes
-// where; this does it, in host memory at once or on a device's stream.
+// How data moves between ranks that share a device's memory: at once in host memory, or as work of
+// a device's stream.
 
 #ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_
 #define ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_
@@ -14,8 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
+#include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/host_reduce.h"
+#include "zeroth/core/comm/local/rendezvous.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -24,20 +27,26 @@ class LocalMover {
  public:
   virtual ~LocalMover() = default;
   virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;
-  // As ReduceOnHost, in the mover's memory.
+  // Does what ReduceOnHost does, in the mover's memory.
   virtual absl::Status Reduce(const HostReduction& reduction) = 0;
 };
 
-// memcpy and ReduceOnHost.
+// Moves by memcpy and ReduceOnHost.
 LocalMover& HostMover();
 
-// Movers of devices whose streams run behind the host, by device type. Thread-safe.
+// Moves rank `rank`'s share of a collective's data. All ranks must be in the same call, and none
+// may use its buffers for anything else before all have moved their shares. `ranks` are their
+// buffers.
+absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
+                       LocalMover& mover);
+
+// The movers of devices whose streams run behind the host, by device type. Thread-safe.
 class LocalMoverRegistry {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<LocalMover>>(Stream&)>;
 
   static void Register(absl::string_view device_type, Factory factory);
-  // A mover that enqueues on `stream`. Unimplemented if none for its device is linked in.
+  // Returns a mover that enqueues on `stream`. Unimplemented if none for its device is linked in.
   static absl::StatusOr<std::unique_ptr<LocalMover>> Create(Stream& stream);
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What only ranks that share memory can show; the contract of communicators is in
+// Tests that need ranks that share memory; the contract of communicators is in
 // local_conformance_test.
 
 #include "zeroth/core/comm/local/local.h"

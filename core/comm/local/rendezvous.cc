@@ -21,10 +21,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Longer waits than this are no waits at all to a person, and would overflow the clock.
+// A longer timeout would overflow the clock, and is as good as none.
 constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
-// About as long as it takes to put a thread to sleep and wake it up again: polling longer gains
+// About as long as it takes to put a thread to sleep and to wake it up. Longer polling gains
 // nothing.
 constexpr int kSpinRounds = 400;
 
@@ -36,7 +36,7 @@ void PauseCpu() {
 #endif
 }
 
-// Waits for `done`; false if that takes longer than `timeout`.
+// Waits for `done`. Returns false if that takes longer than `timeout`.
 template <class Predicate>
 bool WaitFor(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
              absl::Duration timeout, Predicate done) {
@@ -56,7 +56,7 @@ Rendezvous::Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world
                 static_cast<unsigned>(CallLedger::world().size())),
       buffers_(static_cast<size_t>(size())) {}
 
-// Here, and not only in the base's destructor, since other ranks make virtual calls until then.
+// The base's destructor would be too late: other ranks make virtual calls until this returns.
 Rendezvous::~Rendezvous() { world().Unregister(this); }
 
 absl::StatusOr<uint64_t> Rendezvous::Issue(int rank) {

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The back end "mpi": processes on one machine or many, in host memory, started by mpirun, mpiexec
-// or srun. A program needs no MPI to start; the library is loaded when a rank runs (mpi_library.h).
+// The back end "mpi": ranks are processes on one machine or many, started by mpirun, mpiexec or
+// srun, and communicate between host memories. A program starts without MPI; the library is loaded
+// when a rank runs (mpi_library.h).
 
 #ifndef ZEROTH_CORE_COMM_MPI_MPI_H_
 #define ZEROTH_CORE_COMM_MPI_MPI_H_
@@ -12,14 +13,15 @@
 
 namespace zeroth {
 
-// Runs `rank_main` as the rank that MPI says this process is. What it returns, all ranks return.
-// Messages are as in communicator.h, the bits of reductions those of every back end.
+// Runs `rank_main` as the rank that this process is to MPI. The result is the same on all ranks.
+// Reductions have the bits of every other back end.
 //
-// May be called again, also after an error, unless a process was lost or MPI itself failed: its
-// error stays then. MPI ends with the program, for which each rank waits for all others.
+// May be called again, also after an error, unless a process was lost or MPI itself failed: then
+// every later call returns that error. MPI is finalized when the program ends, which each rank
+// delays until all ranks end.
 //
-// FailedPrecondition: there is no MPI, or not that of the launcher. InvalidArgument: options that
-// do not fit. Otherwise the errors of communicator.h.
+// FailedPrecondition: there is no MPI library, or it is not the launcher's. InvalidArgument: the
+// options do not fit. Otherwise the errors of communicator.h.
 absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main);
 
 }  // namespace zeroth

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookAround = std::chrono::milliseconds(20);
-// Ranks that live move what they have agreed on well within this time.
+// Living ranks finish a call that they agreed on well within this time.
 constexpr auto kGrace = std::chrono::seconds(5);
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One communicator's way to the other ranks: agreement first, then messages.
+// How one communicator reaches the other ranks: they agree on a call, then they exchange messages.
 
 #ifndef ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
 #define ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
@@ -22,18 +22,17 @@
 
 namespace zeroth::mpi {
 
-// The communicator and its enqueued calls share it: when the last of them is gone, the other ranks
-// learn that this one makes no further calls.
+// The communicator and its enqueued calls share the channel. When the last of them is destroyed,
+// the other ranks learn that this one makes no further calls.
 //
-// Messages of a channel carry the number of its group as their tag. MPI_Comm_split would set them
-// apart as well, but waits inside the library for all ranks, and nothing could end that wait when
-// one of them is lost; groups and their numbers come from the coordinator instead, which watches
-// the time.
+// The tag of a channel's messages is the number of its group. MPI_Comm_split would separate groups
+// as well, but it waits inside the library for all ranks, and nothing could end that wait if a rank
+// is lost. So groups and their numbers come from the coordinator, which enforces the timeout.
 //
 // Ranks are those of the group. Calls come from one thread at a time.
 class Channel {
  public:
-  // ResourceExhausted where the library has no tag for the group.
+  // ResourceExhausted if the library has no tag for the group.
   static absl::StatusOr<std::shared_ptr<Channel>> Create(std::shared_ptr<ProcessWorld> processes,
                                                          Engine& engine, ProcessWorld::Seat seat);
   ~Channel();
@@ -46,21 +45,21 @@ class Channel {
   const std::shared_ptr<ProcessWorld>& shared_processes() const { return processes_; }
   Engine& engine() const { return engine_; }
 
-  // Waits until all ranks have come to `call`. Either all of them return OK, and then all have to
-  // move its data, or none does.
+  // Waits until all ranks have arrived at `call`. Returns OK on all ranks or on none. After OK, all
+  // ranks must move the call's data.
   absl::Status Agree(const CollectiveCall& call);
-  // Begins to move messages of `call`; peers are ranks of the group.
+  // Starts to move messages of a call. Peers are ranks of the group.
   std::shared_ptr<Engine::Exchange> Start(std::vector<Message> messages);
-  // Waits for them. When the world breaks meanwhile, ranks that live still finish what they have
-  // agreed on; after a moment's grace the others are taken for lost, and MPI is abandoned: in case
-  // of an error, no message touches memory any more. So it does not return while the engine's
+  // Waits for the messages. If the world breaks meanwhile, living ranks still finish the call that
+  // they agreed on. After a few seconds the other ranks are taken for lost, and MPI is abandoned.
+  // So after an error no message touches memory any more. Finish does not return while the engine's
   // thread hangs in the library: then the world's last resort ends the process.
   absl::Status Finish(const Engine::Exchange& exchange, const CollectiveCall& call);
   absl::Status Move(std::vector<Message> messages, const CollectiveCall& call) {
     return Finish(*Start(std::move(messages)), call);
   }
 
-  // Memory of `stream`'s device that is free until the next call.
+  // Returns scratch memory of the stream's device, valid until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, Stream& stream);
 
  private:

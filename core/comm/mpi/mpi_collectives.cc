@@ -24,8 +24,8 @@ using Way = Message::Way;
 constexpr int64_t kCacheLine = 64;
 // Up to this many bytes from all ranks together, one round of messages is faster than two.
 constexpr int64_t kSmallAllReduceBytes = int64_t{256} << 10;
-// A block from all others together stays in the last cache until it is added; one from each is
-// large enough that its transfer costs more than its latency.
+// A block of all other ranks together stays in the last-level cache until it is added. The block of
+// one rank is large enough that its transfer takes longer than its latency.
 constexpr int64_t kBlockBytesOfAll = int64_t{8} << 20;
 constexpr int64_t kLeastBlockBytes = int64_t{16} << 10;
 constexpr int64_t kMostBlockBytes = int64_t{1} << 20;
@@ -45,8 +45,8 @@ void Copy(const BufferView& from, const BufferView& to) {
   }
 }
 
-// One message to each of the other ranks and one from each: send(to) and receive(from) say what. In
-// steps in which no two ranks send to one.
+// Returns one message to each other rank, send(to), and one from each, receive(from). In each step,
+// no two ranks send to the same one.
 template <typename Outgoing, typename Arrivals>
 std::vector<Message> Exchange(const Channel& channel, Outgoing send, Arrivals receive) {
   const int size = channel.size();
@@ -64,20 +64,20 @@ bool IsSmall(const BufferView& buffer, int size) {
   return ByteSize(buffer) * size <= kSmallAllReduceBytes;
 }
 
-// Elements in a block of one rank's.
+// The elements in a block of one rank.
 int64_t BlockElements(DType dtype, int size) {
   const int64_t share = kBlockBytesOfAll / std::max(1, size - 1);
   const int64_t bytes = std::clamp(share, kLeastBlockBytes, kMostBlockBytes);
   return bytes / kCacheLine * kCacheLine / static_cast<int64_t>(SizeOf(dtype));
 }
 
-// Two blocks from each of the others: one that is added, one that arrives.
+// Space for two blocks of each other rank: one is added while the next arrives.
 size_t BlockScratchBytes(const Pieces& pieces, DType dtype, int size) {
   const int64_t block = std::min(BlockElements(dtype, size), pieces.Count(0));
   return static_cast<size_t>(2 * (size - 1) * block) * SizeOf(dtype);
 }
 
-// Reduces this rank's piece of everybody's `from` into `to`.
+// Reduces this rank's piece of all ranks' `from` into `to`.
 class PieceReduction {
  public:
   PieceReduction(const Collective& collective, const BufferView& from, const BufferView& to,
@@ -167,8 +167,8 @@ absl::Status AllToAll(const Collective& collective, Channel& channel) {
   return channel.Move(Exchange(channel, sent, received), collective.call);
 }
 
-// Rank r, counted from the root, has it from the rank without r's lowest bit, and hands it to those
-// with one more bit below that.
+// Ranks are counted from the root. A rank receives from the rank without its lowest set bit, and
+// sends to the ranks with one more bit set below that.
 absl::Status Broadcast(const Collective& collective, Channel& channel) {
   const int size = channel.size();
   const int root = *collective.call.root;
@@ -258,7 +258,7 @@ absl::Status MoveData(const Collective& collective, Channel& channel, char* scra
     case CollectiveOp::kBroadcast:
       return Broadcast(collective, channel);
     case CollectiveOp::kBarrier:
-      // That all have agreed is all that it asks for.
+      // The agreement on the call is the barrier.
       break;
   }
   return absl::OkStatus();

@@ -13,11 +13,11 @@
 namespace zeroth::mpi {
 namespace {
 
-// A call between being enqueued and being run. If the stream drops it instead, the others would
-// wait in vain: so its end without a run breaks the world.
+// A call that was enqueued. If its stream drops it instead of running it, the other ranks would
+// wait in vain, so the destructor then breaks the world.
 class PendingCall {
  public:
-  // `stream` is the one that runs or drops it.
+  // `stream` runs or drops the call.
   PendingCall(std::shared_ptr<Channel> channel, Collective collective, std::string what,
               Stream& stream)
       : channel_(std::move(channel)),
@@ -39,7 +39,7 @@ class PendingCall {
 
   absl::Status Run() {
     started_ = true;
-    // Before the others count on this rank: from then on nothing may fail here alone.
+    // Allocated before the agreement: after it, nothing may fail on this rank alone.
     absl::StatusOr<char*> scratch =
         channel_->Scratch(ScratchBytes(collective_, channel_->size()), stream_);
     if (!scratch.ok()) return channel_->processes().Fail(scratch.status(), what_);
@@ -76,7 +76,7 @@ absl::Status MpiCommunicator::Enqueue(Collective collective, const absl::Status&
   Count(collective);
   const auto pending = std::make_shared<PendingCall>(channel_, std::move(collective), what, stream);
   const absl::Status status = CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });
-  // A stream that had failed by itself has not broken the world yet.
+  // If the stream had failed before, the world is not broken yet.
   return status.ok() ? status : processes.Fail(status, what);
 }
 

@@ -16,8 +16,8 @@
 
 namespace zeroth::mpi {
 
-// One rank's end of a group of processes, for CPU streams. Where a stream has a thread of its own,
-// that thread meets the other ranks for a call, and waits while the engine moves its data.
+// One rank's communicator of a group of processes, for CPU streams. A stream's own thread meets the
+// other ranks for a call, and waits while the engine moves the data.
 class MpiCommunicator final : public CheckedCommunicator {
  public:
   explicit MpiCommunicator(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}

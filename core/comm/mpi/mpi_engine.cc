@@ -20,13 +20,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Within the library's int, and small enough that one or another is done every few milliseconds.
+// Fits MPI's int counts, and is small enough that some piece is done every few milliseconds.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
-// Nothing done for as long as this: the others are slow, and the cores may be wanted.
+// If nothing was done for this long, the peers are slow, and the thread leaves its core to others.
 constexpr auto kBusyFor = std::chrono::milliseconds(5);
 constexpr auto kNap = std::chrono::microseconds(20);
-// How long a thread that hangs in the library, or ranks that have not parted in order, are waited
-// for.
+// How long the program's end waits for a thread that hangs in the library, or for the other ranks
+// after an error.
 constexpr auto kPatience = std::chrono::seconds(5);
 
 }  // namespace
@@ -44,9 +44,9 @@ class Engine::Exchange {
     }
   }
 
-  // On the engine's thread:
+  // These run on the engine's thread:
   absl::Status Begin(Library& library) {
-    // What waits to receive first: it is spared a copy.
+    // Receives start first: the library copies a message that arrives before its receive.
     for (const Message::Way way : {Message::Way::kReceive, Message::Way::kSend}) {
       for (Piece& piece : pieces_) {
         const Message& message = piece.message;
@@ -60,7 +60,7 @@ class Engine::Exchange {
     return absl::OkStatus();
   }
 
-  // How many pieces have been found done.
+  // Returns the number of pieces that have become done.
   absl::StatusOr<size_t> Test(Library& library) {
     const size_t before = pieces_.size();
     for (size_t i = 0; i < pieces_.size();) {
@@ -87,13 +87,13 @@ class Engine::Exchange {
   const int tag_;
   std::vector<Piece> pieces_;  // those that are not done
 
-  // Of the engine's mutex:
+  // Guarded by the engine's mutex:
   bool over_ = false;
   bool failed_ = false;
 };
 
 absl::StatusOr<Engine*> Engine::Get() {
-  // Never destroyed: its thread may be in the library when the program ends.
+  // Never destroyed, because its thread may be in the library when the program ends.
   static Engine* const engine = [] {
     auto* const created = new Engine;
     created->Run();
@@ -112,20 +112,20 @@ void Engine::Run() {
       {
         std::lock_guard<std::mutex> lock(mutex_);
         started_ = true;
-        if (!serves) failure_ = Failure{started.code(), std::string(started.message())};
+        if (!serves) failure_ = SharedError(started);
         changed_.notify_all();
       }
       if (serves) Serve();
     }).detach();
   } catch (const std::system_error& error) {
-    failure_ = Failure{absl::StatusCode::kResourceExhausted,
-                       absl::StrCat("cannot start the thread for MPI: ", error.what())};
+    failure_ = SharedError(absl::ResourceExhaustedError(
+        absl::StrCat("cannot start the thread for MPI: ", error.what())));
     return;
   }
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return started_; });
   if (failure_.has_value()) return;
-  // MPI expects to be ended. A fork of this process has no part in it.
+  // MPI must be finalized, but not by a fork of this process.
   process_ = getpid();
   on_exit([](int exit_code, void* engine) { static_cast<Engine*>(engine)->Leave(exit_code); },
           this);
@@ -178,9 +178,7 @@ void Engine::Serve() {
     }
     lock.lock();
     in_library_ = false;
-    if (!moved.ok() && !failure_.has_value()) {
-      failure_ = Failure{moved.code(), std::string(moved.message())};
-    }
+    if (!moved.ok() && !failure_.has_value()) failure_ = SharedError(moved);
     const auto over = std::stable_partition(active.begin(), active.end(),
                                             [](const auto& e) { return !e->IsEmpty(); });
     for (auto done = over; done != active.end(); ++done) (*done)->over_ = true;
@@ -240,7 +238,7 @@ absl::Status Engine::StatusOf(const Exchange& exchange) const {
 void Engine::Abandon(const absl::Status& reason) {
   ZEROTH_CHECK(!reason.ok());
   std::unique_lock<std::mutex> lock(mutex_);
-  if (!failure_.has_value()) failure_ = Failure{reason.code(), std::string(reason.message())};
+  if (!failure_.has_value()) failure_ = SharedError(reason);
   work_.notify_all();
   changed_.wait_for(lock, kPatience, [&] { return !in_library_; });
 }
@@ -272,7 +270,7 @@ void Engine::Leave(int exit_code) {
     return;
   }
   if (changed_.wait_for(lock, kPatience, [&] { return left_; })) return;
-  // The rest of the program must not be taken down under a thread that is in the library.
+  // Destroys nothing more, because the thread in the library may still use it.
   std::fflush(nullptr);
   _exit(exit_code);
 }

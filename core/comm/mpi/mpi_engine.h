@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The thread that makes all calls of MPI in this process. That one thread starts MPI as well, so
-// the lowest useful thread level, MPI_THREAD_FUNNELED, is enough: every implementation has it, and
-// none pays there for the locks of MPI_THREAD_MULTIPLE. Streams hand it messages and sleep while
-// it moves them, the messages of all communicators at once; and when ranks are lost it is the one
-// place to stop at, after which MPI touches no memory of this process any more.
+// The thread that makes all MPI calls of this process. It also initializes MPI, so that the thread
+// level MPI_THREAD_FUNNELED is enough. Every implementation has that level, and it avoids the locks
+// of MPI_THREAD_MULTIPLE. Streams hand messages to the thread and sleep while it moves them, those
+// of all communicators at once. When ranks are lost, it is the one place to stop: afterwards MPI
+// touches no memory of this process any more.
 
 #ifndef ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_
 #define ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_
@@ -27,11 +27,12 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/comm/mpi/mpi_library.h"
+#include "zeroth/core/comm/world_state.h"
 
 namespace zeroth::mpi {
 
-// Which tag means what among the messages of this project.
-// Where rank 0 listens (mpi_address.h).
+// The tags of this project's messages.
+// Where rank 0 listens (ExchangeAddress in mpi.cc).
 inline constexpr int kAddressTag = 0;
 // Group g of a world has kFirstGroupTag + g (mpi_channel.h).
 inline constexpr int kFirstGroupTag = 1;
@@ -48,14 +49,14 @@ struct Message {
 // Thread-safe.
 class Engine {
  public:
-  // What debuggers call its thread.
+  // The thread's name in debuggers.
   static constexpr char kThreadName[] = "zeroth-mpi";
 
-  // Messages that have been handed over together.
+  // Messages that were started together.
   class Exchange;
 
-  // The engine of this process, started when it is first asked for. The library cannot be started
-  // twice: an error here stays.
+  // Returns the engine of this process, and starts it first if necessary. MPI cannot be initialized
+  // twice, so an error is final.
   static absl::StatusOr<Engine*> Get();
 
   int rank() const { return rank_; }
@@ -63,24 +64,24 @@ class Engine {
   int greatest_tag() const { return greatest_tag_; }
   const std::string& description() const { return description_; }
 
-  // Begins to move all `messages`, those without bytes excepted; large ones in pieces. Between two
-  // ranks and for one tag, messages match in the order in which they are begun.
+  // Starts to move all `messages` that are not empty, large ones in pieces. Between two ranks and
+  // for one tag, messages match in the order in which they are started.
   std::shared_ptr<Exchange> Start(int tag, const std::vector<Message>& messages);
-  // Waits no longer than `most`; true if all messages have been moved, or cannot be any more.
+  // Waits at most `most`. Returns true if the exchange is over: all messages were moved, or failed.
   bool WaitFor(const Exchange& exchange, std::chrono::milliseconds most);
-  // Of an exchange that is over.
+  // The result of an exchange that is over.
   absl::Status StatusOf(const Exchange& exchange) const;
 
-  // No more calls of MPI, for good: what is under way fails, and so does whatever begins later.
-  // Returns when the thread touches no message any more, or hangs in the library.
+  // Makes no MPI calls any more. Current and later exchanges fail. Returns when the thread touches
+  // no message any more, or hangs in the library.
   void Abandon(const absl::Status& reason);
-  // The reason, or OK.
+  // The error for which the engine has stopped, or OK.
   absl::Status status() const;
-  // What its thread is at in the library and has not come back from, for messages; empty if it has.
-  // Waits for nobody.
+  // The MPI call that the thread has not returned from, for messages; empty if there is none. Never
+  // blocks.
   std::string Unfinished() const;
-  // Whether the ranks have last parted in order, or are together by other means, so that at the end
-  // of a program that succeeds MPI may wait for all of them without limit.
+  // Says whether the ranks' last run ended without an error, or whether they communicate by other
+  // means. Then MPI may wait for all ranks without a limit when a successful program ends.
   void SetInOrder(bool in_order);
 
  private:
@@ -88,22 +89,14 @@ class Engine {
 
   void Run();
   absl::Status StartLibrary();
-  // The thread's work until the program ends.
+  // Runs on the thread until the program ends.
   void Serve();
   void Pause(std::chrono::steady_clock::time_point last_progress) const;
   void FailAllLocked(std::vector<std::shared_ptr<Exchange>>& active);
-  // At the program's end.
+  // Runs when the program ends.
   void Leave(int exit_code);
 
-  // Kept as plain values: absl::Status counts references in a library that sanitizers cannot look
-  // into.
-  struct Failure {
-    absl::StatusCode code = absl::StatusCode::kUnknown;
-    std::string message;
-    absl::Status ToStatus() const { return absl::Status(code, message); }
-  };
-
-  std::unique_ptr<Library> library_;  // of the thread
+  std::unique_ptr<Library> library_;  // used by the thread alone
   pid_t process_ = 0;
   int rank_ = 0;
   int size_ = 1;
@@ -111,13 +104,13 @@ class Engine {
   std::string description_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;     // for the thread
-  std::condition_variable changed_;  // for those who wait for it
+  std::condition_variable work_;     // wakes the thread
+  std::condition_variable changed_;  // wakes those who wait for the thread
   bool started_ = false;
-  std::optional<Failure> failure_;
+  std::optional<SharedError> failure_;
   std::vector<std::shared_ptr<Exchange>> submitted_;
-  std::atomic<bool> in_library_{false};              // the thread may be at messages
-  std::atomic<const char*> last_call_{"MPI_Isend"};  // of the library's functions
+  std::atomic<bool> in_library_{false};              // the thread may be in an MPI call
+  std::atomic<const char*> last_call_{"MPI_Isend"};  // the function that it called last
   bool in_order_ = false;
   bool leaving_ = false;
   bool left_ = false;

@@ -20,7 +20,7 @@
 namespace zeroth::mpi {
 namespace {
 
-// Alike in all implementations.
+// The same in all implementations.
 constexpr int kSuccess = 0;
 constexpr int kThreadFunneled = 1;
 constexpr int kThreadMultiple = 3;
@@ -73,7 +73,7 @@ class Binding final : public Library {
   Binding(std::string description, void* library)
       : Library(std::move(description)), abi_(library), library_(library) {}
 
-  // What the library lacks; none if it has all.
+  // Returns a function that the library lacks; none if it has all.
   std::optional<std::string> missing() const {
     return abi_.IsComplete() ? missing_ : "its predefined objects";
   }
@@ -101,7 +101,7 @@ class Binding final : public Library {
       owns_ = true;
     }
     ZEROTH_RETURN_IF_ERROR(Call(comm_dup_, abi_.world, &comm_));
-    // Otherwise errors end the process where it stands.
+    // By default an MPI error aborts the process.
     ZEROTH_RETURN_IF_ERROR(Call(comm_set_errhandler_, comm_, abi_.return_errors));
     ZEROTH_RETURN_IF_ERROR(Call(comm_rank_, comm_, &rank_));
     ZEROTH_RETURN_IF_ERROR(Call(comm_size_, comm_, &size_));
@@ -114,7 +114,7 @@ class Binding final : public Library {
   }
 
   absl::Status Finalize() override {
-    // A program that has started MPI itself may have ended it by now.
+    // A program that has initialized MPI itself may have finalized it by now.
     int finalized = 0;
     ZEROTH_RETURN_IF_ERROR(Call(finalized_, &finalized));
     if (finalized != 0) return absl::OkStatus();
@@ -224,7 +224,7 @@ absl::StatusOr<std::unique_ptr<Library>> Bind(const std::string& description, vo
   return std::unique_ptr<Library>(std::move(binding));
 }
 
-// The first line of what the library calls itself; empty if it is no MPI.
+// The first line of the library's version text; empty if it is not MPI.
 std::string VersionOf(void* library) {
   const auto get =
       reinterpret_cast<int (*)(char*, int*)>(dlsym(library, "MPI_Get_library_version"));
@@ -259,7 +259,7 @@ std::vector<std::string> Library::Candidates(const Lookup& lookup) {
   if (const auto chosen = lookup("ZEROTH_MPI_LIBRARY"); chosen.has_value() && !chosen->empty()) {
     return {*chosen};
   }
-  // The numbers are those of the binary interfaces. Debian calls MPICH's by another name.
+  // The numbers are versions of the binary interfaces. Debian has another name for MPICH's library.
   std::vector<std::string> open_mpi = {"libmpi.so.40"};
   std::vector<std::string> mpich = {"libmpi.so.12", "libmpich.so.12", "libmpi_cray.so.12"};
   const bool by_hydra =
@@ -279,7 +279,7 @@ absl::StatusOr<std::unique_ptr<Library>> Library::Load() {
       });
   std::vector<std::string> problems;
   for (const std::string& name : candidates) {
-    // Global, because plug-ins of the library refer to it without saying so.
+    // RTLD_GLOBAL, because the library's plug-ins use its symbols without linking it.
     void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library != nullptr) return Use(name, library);
     problems.emplace_back(dlerror());

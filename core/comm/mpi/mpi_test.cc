@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What is the MPI back end's own: failures of processes and libraries, programs that use MPI
+// Tests of the MPI back end alone: failures of processes and libraries, programs that use MPI
 // themselves, and meeting by MPI. The ranks' side is mpi_ranks.cc.
 
 #include "zeroth/core/comm/mpi/mpi.h"
@@ -107,7 +107,7 @@ TEST_P(MpiTest, LostRanksAreNoticed) {
   }
 }
 
-// Nothing in its process comes back from that, so the process ends, with the reason.
+// The process cannot recover from that, so it ends with the reason.
 TEST_P(MpiTest, ARankThatHangsInsideMpiEndsItself) {
   if (GetParam() == MpiKind::kMpich) {
     GTEST_SKIP() << "MPICH's mpirun ends all ranks when one fails";

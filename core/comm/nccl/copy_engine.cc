@@ -11,9 +11,9 @@
 namespace zeroth::nccl {
 namespace {
 
-// The first release with the policy and copy-engine collectives.
+// The first release of NCCL with CTA policy zero and copy-engine collectives.
 constexpr int kFirstVersion = 22800;
-// Batches of copies and of waits for memory, which they are made of.
+// The first driver with batches of copies and of waits for memory, which those collectives use.
 constexpr int kFirstDriver = 12050;
 
 std::string NcclVersion(int code) {

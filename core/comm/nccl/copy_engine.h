@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which groups gather by the copy engines of their devices: decided once, before communicators are
-// made, by all ranks alike from what each can do. No calls of the library in here.
+// Decides which groups gather by their devices' copy engines. All ranks make the same decision
+// once, before they create communicators, from the abilities of all ranks. Nothing here calls NCCL.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_COPY_ENGINE_H_
 #define ZEROTH_CORE_COMM_NCCL_COPY_ENGINE_H_
@@ -15,51 +15,50 @@
 
 namespace zeroth::nccl {
 
-// What one rank has. Versions as the libraries number them: NCCL 2.28.9 is 22809, CUDA 13.0 is
-// 13000.
+// What one rank can do. Versions are in the libraries' own numbers: NCCL 2.28.9 is 22809, CUDA 13.0
+// is 13000.
 struct RankAbility {
   std::string mode;          // LaunchOptions::nccl_copy_engine
   std::string host;          // the machine's name
-  std::string boot;          // which of the machines of that name, as /proc tells
+  std::string boot;          // the machine's boot id, which tells machines of one name apart
   int compiled_version = 0;  // of NCCL's header
-  int library_version = 0;   // of the library that runs
-  int driver_version = 0;    // the CUDA version that the driver knows
-  std::string memory_error;  // of memory that can be registered; empty: there is some
+  int library_version = 0;   // of the loaded NCCL library
+  int driver_version = 0;    // the CUDA version that the driver supports
+  std::string memory_error;  // why no memory can be registered; empty if some can
 
   std::string Serialize() const;
-  // Internal if the bytes are none.
+  // Internal if the bytes are not a RankAbility.
   static absl::StatusOr<RankAbility> Parse(absl::string_view bytes);
 };
 
-// NCCL gathers by copy engines where a communicator is told to use no multiprocessors if it can
-// (CTA policy zero, from 2.28 on), all its ranks are on one machine, and the memory is registered
-// as a symmetric window. Whether NVLink connects all devices, which that takes too, the library
-// finds out and keeps to itself: without, it gathers by kernels.
+// NCCL gathers by copy engines if the communicator asks for it (CTA policy zero, from 2.28 on), all
+// its ranks are on one machine, the memory is registered as a symmetric window, and NVLink connects
+// all devices. NCCL does not tell whether NVLink does; without it, NCCL gathers by kernels.
 class CopyEnginePlan {
  public:
-  // Nobody does.
+  // A plan without copy engines.
   CopyEnginePlan() = default;
-  // `ranks` of the world, in their order. InvalidArgument if their modes differ; FailedPrecondition
-  // under "on" if some rank cannot, naming it and what it has.
+  // `ranks` are all ranks of the world, in order. InvalidArgument if their modes differ.
+  // FailedPrecondition if the mode is "on" and some rank cannot, naming the rank and the reason.
   static absl::StatusOr<CopyEnginePlan> Make(std::vector<RankAbility> ranks);
 
-  // Whether memory is to be allocated so that it can be registered.
+  // True if memory has to be allocated such that it can be registered.
   bool enabled() const { return obstacle_.empty() && !ranks_.empty(); }
-  // Whether a group of these ranks registers memory. Groups of one do not, having nothing to send.
+  // True if a group of these ranks registers memory. A group of one rank does not.
   bool Registers(const std::vector<int>& world_ranks) const;
-  // The same of a group of gathers; FailedPrecondition under "on" for groups of several machines,
-  // naming two ranks.
+  // The same for a group that gathers. FailedPrecondition if the mode is "on" and the group spans
+  // machines, naming two ranks.
   absl::StatusOr<bool> GathersByCopyEngine(const std::vector<int>& world_ranks) const;
-  // One line: which way such a group gathers, and why. Empty if nobody is to be told: for groups of
-  // one, and under "off".
+  // One line that says how such a group gathers, and why. Empty for groups of one rank, and if the
+  // mode is "off".
   std::string Note(const std::vector<int>& world_ranks) const;
 
  private:
-  // Why the group cannot; empty if it can.
+  // Why the group cannot gather by copy engines; empty if it can.
   std::string ObstacleOf(const std::vector<int>& world_ranks) const;
 
   std::vector<RankAbility> ranks_;
-  std::string obstacle_;  // to all groups
+  std::string obstacle_;  // why no group can
 };
 
 }  // namespace zeroth::nccl

@@ -36,7 +36,7 @@ absl::Status CheckOptions(const ProcessEnvironment& environment, const LaunchOpt
       absl::StrCat("world_size is ", options.world_size, ", but ", started));
 }
 
-// Processes of a node take its GPUs in turn. One that sees a single GPU has been given that.
+// Local rank r takes GPU r. A process that sees a single GPU takes that one.
 absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
   int devices = 0;
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&devices));
@@ -48,8 +48,8 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
                    " GPUs; start at most one process per GPU"));
 }
 
-// What the rank has of the library, which must stay until all ranks have returned: until then they
-// may need to hear of each other.
+// The rank's NCCL objects. They must stay until all ranks have returned, because other ranks may
+// still need this one.
 struct Rank {
   std::shared_ptr<nccl::World> world;
   std::unique_ptr<nccl::NcclCommunicator> communicator;
@@ -68,7 +68,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
   absl::StatusOr<std::unique_ptr<nccl::NcclCommunicator>> communicator =
       nccl::NcclCommunicator::CreateWorld(rank.world);
   if (!communicator.ok()) {
-    // Where the world has broken, that is the cause and this only what it looks like here.
+    // If the world has broken, its error is the cause of this one.
     const absl::Status broken = processes->SettledStatus();
     return broken.ok() ? communicator.status() : broken;
   }

@@ -4,22 +4,18 @@
 
 #include <nccl.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/collective_checks.h"
-#include "zeroth/core/comm/nccl/nccl_calls.h"
 
 namespace zeroth::nccl {
 namespace {
 
-// Awaits that all ranks of a group have made the same calls. In a world that has broken since, they
-// have ended without being done.
+// The condition that all ranks of a group have posted matching calls. If the world has broken
+// since, the calls ended without moving their data, so Await returns the world's error.
 class Agreement final : public cuda::HostCondition {
  public:
   Agreement(std::shared_ptr<ProcessWorld> world, uint32_t group)
@@ -34,8 +30,8 @@ class Agreement final : public cuda::HostCondition {
   const uint32_t group_;
 };
 
-// What a communicator's handle knows of memory that begins at `data`, until the end of this. They
-// share the handle, since either may go first: the library's own stays until it knows none.
+// A window that a handle has registered at `data`; deregistered by the destructor. It shares the
+// handle with the communicator, because either may be destroyed first.
 class WindowRegistration final : public MemoryRegistration {
  public:
   WindowRegistration(std::shared_ptr<Handle> handle, const void* data)
@@ -73,10 +69,10 @@ absl::Status RecordedCalls::BeforePlay(cuda::CudaStream& stream) {
   if (last.stream != &stream && last.end != nullptr) ordered = stream.Wait(last.end);
   absl::StatusOr<std::shared_ptr<Event>> begin = stream.Record();
   ordered.Update(begin.status());
-  // The other ranks wait for what this one does not play.
+  // The other ranks wait for this one's play.
   if (!ordered.ok()) return processes.Fail(ordered, play_.ToString());
   begin_ = *std::move(begin);
-  // Before the end is recorded, so that whoever waits for that awaits the agreement, too.
+  // Required before the end is recorded, so that waiting for the end includes the agreement.
   stream.Require(shared_.agreement, number_);
   return absl::OkStatus();
 }
@@ -184,7 +180,7 @@ absl::Status NcclCommunicator::Enqueue(Collective collective, const absl::Status
   absl::StatusOr<std::shared_ptr<Event>> end = stream.Record();
   if (!end.ok()) return fail(end.status());
   last = {&stream, *end};
-  // What is recorded runs when it is played, which is watched as a whole.
+  // Recorded calls run when the recording is played, and each play is watched as a whole.
   if (playback == nullptr) traffic_->Add(call, number, *begin, *std::move(end));
   return absl::OkStatus();
 }
@@ -201,7 +197,10 @@ absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStre
     case CollectiveOp::kAllReduce:
       return Reduce(collective, stream);
     case CollectiveOp::kAllToAll:
-      return AllPairs(collective, stream);
+      return Exchange(
+          [&](int peer) { return PieceOf(collective.send, collective.counts.send, peer, size()); },
+          [&](int peer) { return PieceOf(collective.recv, collective.counts.recv, peer, size()); },
+          /*except=*/-1, stream);
     case CollectiveOp::kBroadcast:
       return handle_->Call("ncclBroadcast", [&](ncclComm_t communicator) {
         return ncclBroadcast(recv.data, recv.data, static_cast<size_t>(recv.count),
@@ -212,9 +211,7 @@ absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStre
       break;
   }
   ZEROTH_ASSIGN_OR_RETURN(char* const bytes, Scratch(static_cast<size_t>(size()), stream));
-  return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-    return ncclAllGather(bytes + rank(), bytes, 1, ncclUint8, communicator, stream.handle());
-  });
+  return GatherFrom(bytes + rank(), bytes, 1, DType::kUInt8, stream);
 }
 
 absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& stream) {
@@ -224,7 +221,7 @@ absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& 
     Device& device = stream.device();
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
                             device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
-    // The compute stream may still be at work on what the memory was before.
+    // The compute stream may still use the memory for what it held before.
     if (!stream.is_compute()) {
       ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> free, device.compute_stream().Record());
       ZEROTH_RETURN_IF_ERROR(stream.Wait(free));
@@ -236,44 +233,47 @@ absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& 
 
 absl::Status NcclCommunicator::Gather(const Collective& collective, cuda::CudaStream& stream) {
   const BufferView& send = collective.send;
-  ZEROTH_ASSIGN_OR_RETURN(const void* const own, GatherSource(send, collective.recv, stream));
+  const BufferView& recv = collective.recv;
+  const void* own = send.data;
+  void* const place = Piece(recv, rank(), send.count).data;
+  // Copy engines move registered memory only, which shards are not in. So this rank's shard is
+  // copied into its place first, which costs 1/n of the gathered bytes inside the device.
+  if (by_copy_engine_ && own != place &&
+      handle_->HasWindow(recv.data, static_cast<size_t>(ByteSize(recv)))) {
+    ZEROTH_RETURN_IF_ERROR(
+        stream.device().Copy(place, own, static_cast<size_t>(ByteSize(send)), stream));
+    own = place;
+  }
+  return GatherFrom(own, recv.data, send.count, send.dtype, stream);
+}
+
+absl::Status NcclCommunicator::GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
+                                          cuda::CudaStream& stream) {
   return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-    return ncclAllGather(own, collective.recv.data, static_cast<size_t>(send.count),
-                         TypeOf(send.dtype), communicator, stream.handle());
+    return ncclAllGather(send, recv, static_cast<size_t>(count), TypeOf(dtype), communicator,
+                         stream.handle());
   });
 }
 
-// Copy engines move what is registered, which shards are not: this rank's part is first put in its
-// place, at a cost of one copy inside the device of 1/n of what is gathered.
-absl::StatusOr<const void*> NcclCommunicator::GatherSource(const BufferView& send,
-                                                           const BufferView& recv,
-                                                           cuda::CudaStream& stream) {
-  const auto bytes = static_cast<size_t>(ByteSize(send));
-  char* const place = Bytes(recv) + static_cast<size_t>(rank()) * bytes;
-  if (!by_copy_engine_ || send.data == place ||
-      !handle_->HasWindow(recv.data, static_cast<size_t>(ByteSize(recv)))) {
-    return send.data;
-  }
-  ZEROTH_RETURN_IF_ERROR(stream.device().Copy(place, send.data, bytes, stream));
-  return place;
-}
-
-absl::Status NcclCommunicator::AllPairs(const Collective& collective, cuda::CudaStream& stream) {
-  const ncclDataType_t type = TypeOf(collective.send.dtype);
-  return Exchange(
-      *handle_, size(), /*except=*/-1,
-      [&](int peer, ncclComm_t communicator) {
-        const BufferView piece = PieceOf(collective.send, collective.counts.send, peer, size());
-        if (piece.count == 0) return ncclSuccess;
-        return ncclSend(piece.data, static_cast<size_t>(piece.count), type, peer, communicator,
-                        stream.handle());
-      },
-      [&](int peer, ncclComm_t communicator) {
-        const BufferView piece = PieceOf(collective.recv, collective.counts.recv, peer, size());
-        if (piece.count == 0) return ncclSuccess;
-        return ncclRecv(piece.data, static_cast<size_t>(piece.count), type, peer, communicator,
-                        stream.handle());
-      });
+absl::Status NcclCommunicator::Exchange(MessageOf sent, MessageOf received, int except,
+                                        cuda::CudaStream& stream) {
+  return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
+    // The first error of the calls. The group is ended whatever they return.
+    ncclResult_t result = ncclGroupStart();
+    const auto move = [&](const auto& call, const BufferView& message, int peer) {
+      if (message.count == 0) return;
+      const ncclResult_t moved = call(message.data, static_cast<size_t>(message.count),
+                                      TypeOf(message.dtype), peer, communicator, stream.handle());
+      if (result == ncclSuccess && moved != ncclInProgress) result = moved;
+    };
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == except) continue;
+      move(ncclSend, sent(peer), peer);
+      move(ncclRecv, received(peer), peer);
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+  });
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Split(int color, int key) {
@@ -292,11 +292,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitInto(int co
   bool by_copy_engine = false;
   if (for_gathers && seat.group != kNoGroup) {
     const absl::StatusOr<bool> can = world_->copy_engines().GathersByCopyEngine(seat.world_ranks);
-    // Other groups may be well: they wait for these ranks.
+    // Groups of other ranks may be able to, and would wait for these ranks.
     if (!can.ok()) return processes.Fail(can.status(), absl::StrCat("split of ", name()));
     by_copy_engine = *can;
   }
-  // The library wants nothing under way on the old communicator.
+  // NCCL requires that the old communicator has no unfinished calls.
   if (last_call_->end != nullptr) ZEROTH_RETURN_IF_ERROR(last_call_->end->Synchronize());
   const bool joins = seat.group != kNoGroup;
   const std::shared_ptr<Handle> handle = world_->NewHandle(joins ? processes.NameOf(seat) : name());
@@ -326,8 +326,8 @@ std::shared_ptr<MemorySource> NcclCommunicator::memory_source() {
   return world_->memory();
 }
 
-// What goes wrong inside of the library leaves its communicator unusable, so that there is no going
-// on without: then all ranks fail.
+// An error inside NCCL leaves its communicator unusable, so it fails all ranks: they cannot go on
+// without the registration.
 absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
     BufferView memory, absl::string_view label) {
   if (!world_->copy_engines().Registers(seat_.world_ranks)) return nullptr;
@@ -348,7 +348,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   call.dtype = DType::kUInt8;
   call.label = std::string(label);
   ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, std::move(call)));
-  // The library hangs where ranks differ, so they are compared first.
+  // NCCL hangs if ranks differ, so the ranks compare their calls first.
   ZEROTH_RETURN_IF_ERROR(processes.AwaitAgreed(seat_.group, number));
   if (last_call_->end != nullptr) ZEROTH_RETURN_IF_ERROR(last_call_->end->Synchronize());
   absl::Status done = handle_->RegisterWindow(memory.data, bytes);

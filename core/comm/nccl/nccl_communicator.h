@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 #include "zeroth/core/comm/checked_communicator.h"
+#include "zeroth/core/comm/collective_checks.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
@@ -18,18 +21,18 @@
 
 namespace zeroth::nccl {
 
-// Where a communicator's latest call is, after which its next one comes.
+// The latest call of a communicator. The next call has to run after it.
 struct LastCall {
   const Stream* stream = nullptr;
   std::shared_ptr<Event> end = nullptr;
 };
 
-// The calls of one communicator in one recording. Ranks agree on them when they record, call by
-// call; and on each play, as one call more, so that a rank which does not play is missed by name,
-// and a play that the device does not finish is noticed. Used by the rank's thread.
+// The calls of one communicator in one recording. Ranks agree on each call when they record it.
+// Each play is one more call that they agree on, so that a rank that does not play is reported by
+// name, and a play that the device does not finish is noticed. Used by the rank's thread.
 class RecordedCalls final : public cuda::PlayObserver {
  public:
-  // What the communicator itself uses.
+  // State that the communicator shares with its recorded calls.
   struct Shared {
     std::shared_ptr<World> world;
     uint32_t group = 0;
@@ -54,19 +57,19 @@ class RecordedCalls final : public cuda::PlayObserver {
 
   const Shared shared_;
   std::vector<Call> calls_;
-  // Of the play that is being enqueued.
+  // The play that is being enqueued.
   CollectiveCall play_;
   uint64_t number_ = 0;
   std::shared_ptr<Event> begin_;
 };
 
-// One rank's end of a group. Each has a communicator of the library to itself, because the library
-// runs the calls of one communicator in host order, whatever their streams.
+// One rank's communicator of a group. Each has an NCCL communicator of its own, because NCCL runs
+// the calls of one communicator in host order, whatever their streams.
 //
-// Reductions add in the fixed tree: the pieces go all-to-all, with the bytes on the wire that a
-// ring takes, and this rank adds its own up in float32. Small all-reduces gather everything
-// instead. The pieces of the others need memory of kCommunication: (n-1)/n of the largest buffer
-// reduced.
+// Reductions add in the fixed tree: ranks exchange the pieces all-to-all, with as many bytes on the
+// wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything
+// instead. The other ranks' pieces need memory of kCommunication, (n-1)/n of the largest reduced
+// buffer.
 class NcclCommunicator final : public CheckedCommunicator {
  public:
   // The group of all ranks; collective.
@@ -79,7 +82,7 @@ class NcclCommunicator final : public CheckedCommunicator {
   int device_index() const override { return world_->device(); }
   std::string name() const override { return name_; }
 
-  // Plays are agreed on and watched like calls.
+  // Ranks agree on plays, and watch them, as they do with calls.
   bool SupportsRecording() const override { return true; }
   std::shared_ptr<MemorySource> memory_source() override;
   absl::StatusOr<std::unique_ptr<MemoryRegistration>> Register(BufferView memory,
@@ -95,28 +98,33 @@ class NcclCommunicator final : public CheckedCommunicator {
                    std::shared_ptr<Handle> handle, bool by_copy_engine);
 
   absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(int color, int key, bool for_gathers);
-  // This communicator's calls in a recording, of which it hears from now on when it is played.
+  // Returns this communicator's calls in a recording. Registers them with the recording if they are
+  // new.
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
-  // Announces the call and has it moved. Wrong arguments and whatever else fails on this rank alone
-  // break the world.
+  // Posts the call and enqueues its data movement. An error on this rank alone, such as wrong
+  // arguments, breaks the world.
   absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
   int world_rank() const override { return world_->processes().rank(); }
   void Break(const absl::Status& reason) override { world_->processes().Break(reason); }
   absl::Status Move(const Collective& collective, cuda::CudaStream& stream);
   absl::Status CheckStream(Stream& stream) const;
-  // Memory for what the other ranks send, until the next call.
+  // Returns scratch memory for what the other ranks send, valid until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
 
-  // What the library is to send, of `send`, for a gather into `recv`.
-  absl::StatusOr<const void*> GatherSource(const BufferView& send, const BufferView& recv,
-                                           cuda::CudaStream& stream);
   absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
-  absl::Status AllPairs(const Collective& collective, cuda::CudaStream& stream);
-  // Along the tree, and the library's own; nccl_reductions.cc.
+  // ncclAllGather of `count` elements from each rank.
+  absl::Status GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
+                          cuda::CudaStream& stream);
+  // Sends sent(peer) to each rank and receives received(peer) from it, as one call of NCCL. Leaves
+  // out the rank `except` (-1: none), and empty messages.
+  using MessageOf = absl::FunctionRef<BufferView(int peer)>;
+  absl::Status Exchange(MessageOf sent, MessageOf received, int except, cuda::CudaStream& stream);
+  // The functions below are in nccl_reductions.cc.
   absl::Status Reduce(const Collective& collective, cuda::CudaStream& stream);
-  absl::Status TreeReduceScatter(const Collective& collective, cuda::CudaStream& stream);
-  absl::Status TreeAllReduce(const Collective& collective, cuda::CudaStream& stream);
+  // Reduces this rank's piece of every rank's send into `to`, in the fixed tree.
+  absl::Status ReducePiece(const Collective& collective, const Pieces& pieces, const BufferView& to,
+                           cuda::CudaStream& stream);
   absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);
   absl::Status LibraryReduce(const Collective& collective, cuda::CudaStream& stream);
 
@@ -127,10 +135,10 @@ class NcclCommunicator final : public CheckedCommunicator {
   const std::shared_ptr<cuda::HostCondition> agreement_;
   const std::string name_;
   const bool by_copy_engine_;
-  // Keeps its stream's order: scratch_ belongs to the last call there.
+  // Used by the last call. The next call runs after that one, and so may use it too.
   std::shared_ptr<Buffer> scratch_;
   const std::shared_ptr<LastCall> last_call_ = std::make_shared<LastCall>();
-  // The latest recording with calls in it, and the last of these.
+  // The latest recording that contains calls, those calls, and the last of them.
   std::weak_ptr<cuda::Playback> recorded_in_;
   std::shared_ptr<RecordedCalls> recorded_;
   LastCall last_recorded_;

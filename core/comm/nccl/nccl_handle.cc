@@ -15,8 +15,8 @@
 namespace zeroth::nccl {
 namespace {
 
-// Most calls are enqueued within microseconds, of which the shortest sleep takes fifty, and making
-// connections takes long.
+// Await first spins, because NCCL enqueues most calls within microseconds and the shortest sleep
+// takes fifty. Then it sleeps, because making connections takes long.
 constexpr absl::Duration kSpin = absl::Microseconds(100);
 constexpr auto kFirstPause = std::chrono::microseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(2);
@@ -35,7 +35,7 @@ absl::StatusCode CodeOf(ncclResult_t result) {
   }
 }
 
-// Headers before 2.28 have none of it; a plan then says so (copy_engine.h), and nobody calls these.
+// Headers before 2.28 lack these. The plan (copy_engine.h) then avoids them.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 void UseNoMultiprocessors(ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; }
 ncclResult_t RegisterSymmetric(ncclComm_t communicator, void* data, size_t bytes,
@@ -62,6 +62,24 @@ absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t co
   if (detail != nullptr && *detail != '\0') absl::StrAppend(&message, " (", detail, ")");
   absl::StrAppend(&message, "; NCCL_DEBUG=INFO tells more");
   return absl::Status(CodeOf(result), message);
+}
+
+ncclDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return ncclFloat32;
+    case DType::kBFloat16:
+      return ncclBfloat16;
+    case DType::kFloat16:
+      return ncclFloat16;
+    case DType::kInt32:
+      return ncclInt32;
+    case DType::kInt64:
+      return ncclInt64;
+    case DType::kUInt8:
+      return ncclUint8;
+  }
+  ZEROTH_CHECK(false);
 }
 
 Handle::~Handle() { Abort(); }
@@ -150,8 +168,7 @@ void Handle::DeregisterWindow(const void* data) {
     windows_.erase(found);
     live = !gone_ && !finalizing_;
   }
-  // The memory goes whatever this says, and a communicator that has failed says so at its next
-  // call.
+  // The memory is freed even after an error, which the communicator reports at its next call.
   if (live && window != nullptr) {
     Call("ncclCommWindowDeregister", [&](ncclComm_t communicator) {
       return Deregister(communicator, window);
@@ -178,7 +195,7 @@ void Handle::ForgetWindows() {
 
 absl::Status Handle::AsyncError() {
   std::lock_guard<std::mutex> lock(mutex_);
-  // Until then Await tells, which knows the call.
+  // Until then Await reports errors, because it knows the call.
   if (gone_ || !is_made_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
@@ -192,7 +209,7 @@ ncclComm_t Handle::Release() {
 }
 
 void Handle::Abort() {
-  // Whatever it says, nobody can do more.
+  // An error is ignored: nothing more can be done.
   if (const ncclComm_t communicator = Release(); communicator != nullptr) {
     static_cast<void>(ncclCommAbort(communicator));
   }
@@ -213,8 +230,8 @@ bool Handle::TryDestroy() {
       if (asked == ncclSuccess && state == ncclInProgress) return false;
     }
   }
-  // It frees memory of the device, and so may wait for other communicators' work, which ends only
-  // when they are aborted if the world breaks: whoever does that must not wait here.
+  // Destroying frees device memory and so may wait for other communicators' work. If the world
+  // breaks, that work ends only when they are aborted, which must not wait for this mutex.
   if (const ncclComm_t communicator = Release(); communicator != nullptr) {
     static_cast<void>(ncclCommDestroy(communicator));
   }

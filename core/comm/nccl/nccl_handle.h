@@ -19,67 +19,72 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
+#include "zeroth/core/base/dtype.h"
+
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
-typedef struct ncclWindow_vidmem* ncclWindow_t;  // as later headers have it
+typedef struct ncclWindow_vidmem* ncclWindow_t;  // as in later headers
 #endif
 
 namespace zeroth::nccl {
 
-// The library's words for `result` of `call`. Unavailable for a peer or a network that fails,
-// InvalidArgument and FailedPrecondition for wrong use, Internal otherwise.
+// The error for `result` of `call`, with NCCL's message. Unavailable if a peer or the network has
+// failed, InvalidArgument or FailedPrecondition for wrong use, Internal otherwise.
 absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator);
 
-// Every call is non-blocking (ncclConfig_t::blocking = 0): the library works on its own threads,
-// and is asked how far it is, so that it can be aborted from another thread at any time. No lock is
-// held while anyone waits. Thread-safe.
+// NCCL's name for an element type.
+ncclDataType_t TypeOf(DType dtype);
+
+// An NCCL communicator in non-blocking mode (ncclConfig_t::blocking = 0). NCCL works on its own
+// threads and is polled for its progress, so that another thread can abort it at any time. No lock
+// is held while a thread waits. Thread-safe.
 class Handle {
  public:
-  // `name` is for messages; `timeout` bounds what the library does before it has enqueued a call.
+  // `name` is for messages. `timeout` limits the time that NCCL may take to enqueue a call.
   Handle(absl::string_view name, absl::Duration timeout) : name_(name), timeout_(timeout) {}
-  // Aborts what was not destroyed.
+  // Aborts the communicator unless it was destroyed.
   ~Handle();
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
   const std::string& name() const { return name_; }
 
-  // Begins to make the communicator, which all its ranks do at once, and Await ends it. `start` is
-  // one of the library's functions that take a place for it and its configuration; it may leave
-  // none, where this rank takes no part. `by_copy_engine`: it is to use no multiprocessors where it
-  // can do without (see copy_engine.h).
+  // Starts to create the communicator, on all its ranks at once; Await completes it. `start` is one
+  // of NCCL's functions that create a communicator with a configuration. It may leave the
+  // communicator null, if this rank takes no part. `by_copy_engine`: the communicator shall use no
+  // multiprocessors where it can do without (see copy_engine.h).
   absl::Status Start(absl::string_view call, bool by_copy_engine,
                      const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start);
-  // Returns when the library has done `call` or enqueued it. Aborted if the communicator is gone.
+  // Returns when NCCL has completed or enqueued `call`. Aborted if the communicator is gone.
   absl::Status Await(absl::string_view call);
-  // Makes calls on the communicator, and awaits them: what they return does not say whether they
-  // are done.
+  // Makes calls on the communicator, and awaits them, because their results do not say whether they
+  // are complete.
   absl::Status Call(absl::string_view call, const std::function<ncclResult_t(ncclComm_t)>& make);
 
-  // Keeps a handle whose Start began on this communicator and did not end: the library may still
+  // Keeps a handle that this communicator started to create but did not complete: NCCL may still
   // write to it.
   void Keep(std::shared_ptr<Handle> unfinished) { unfinished_ = std::move(unfinished); }
 
-  // Memory that the library knows as a symmetric window, until it is told otherwise or the
-  // communicator goes. All ranks register windows of one size in one order; each gives up its own
-  // once no call uses it.
+  // Registers memory as a symmetric window, until it is deregistered or the communicator is freed.
+  // All ranks register windows of the same size in the same order. Each rank deregisters its own
+  // window once no call uses it.
   absl::Status RegisterWindow(void* data, size_t bytes);
   void DeregisterWindow(const void* data);
-  // Whether all of [data, data + bytes) lies in one window.
+  // True if all of [data, data + bytes) lies in one window.
   bool HasWindow(const void* data, size_t bytes) const;
-  // The world ends: those that are left go with the communicator.
+  // Leaves the remaining windows to be freed with the communicator, because the world ends.
   void ForgetWindows();
 
-  // What the library has to report of work that it has enqueued; OK while all goes well, and before
-  // the first Await has ended, whose errors are its own to report.
+  // NCCL's error in work that it has enqueued, or OK. Also OK before the first Await has returned,
+  // which reports such errors itself.
   absl::Status AsyncError();
-  // Ends all work, at once, and frees the communicator: not before every graph that has captured it
-  // is gone, nor before all other work of the device is done (see HandleSet::AbortAll).
+  // Stops all work at once, and frees the communicator. Freeing waits until every graph that has
+  // captured it is gone, and all other work of the device is done (see HandleSet::AbortAll).
   void Abort();
-  // The communicator, for whoever aborts it together with others; nullptr if there is none. From
-  // now on this has none.
+  // Gives up the communicator, to a caller that aborts it together with others. nullptr if there is
+  // none.
   ncclComm_t Release();
-  // Begins to free it, after what is enqueued, unless it has windows. True if that is done, or
-  // needs no doing. No graph may have captured it.
+  // Starts to free the communicator, after its enqueued work, unless it has windows. Returns true
+  // once it is freed. No graph may have captured it.
   bool TryDestroy();
 
  private:
@@ -92,8 +97,8 @@ class Handle {
   };
   mutable std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
-  bool is_made_ = false;  // as Await has seen
-  // The library may write to these, which never move, as long as it is at work.
+  bool is_made_ = false;  // Await has returned OK
+  // NCCL may write to the elements while it works, so they must never move.
   std::map<const char*, Window> windows_;
   int registered_ = 0;
   bool gone_ = false;

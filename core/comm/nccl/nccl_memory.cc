@@ -20,7 +20,7 @@
 namespace zeroth::nccl {
 namespace {
 
-// Large enough for a piece of its own, and next to nothing.
+// Large enough to be mapped by itself, and still small.
 constexpr size_t kProbeBytes = size_t{1} << 20;
 
 std::string HostName() {
@@ -43,7 +43,7 @@ absl::StatusOr<void*> NcclMemory::Allocate(size_t bytes) {
   void* data = nullptr;
   const ncclResult_t result = ncclMemAlloc(&data, bytes);
   if (result != ncclSuccess) {
-    static_cast<void>(cudaGetLastError());  // not sticky: the next call is not about this one
+    static_cast<void>(cudaGetLastError());  // so that the next call does not report it
     return absl::ResourceExhaustedError(
         absl::StrCat("ncclMemAlloc of ", bytes, " bytes on cuda:", device_,
                      ": NCCL: ", ncclGetErrorString(result),
@@ -65,7 +65,7 @@ void NcclMemory::Free(void* data, size_t) {
     }
   }
   const cuda::AllowDuringCapture allow;
-  // At the end of a process CUDA may be gone before the last tensor.
+  // Errors are ignored: when a process ends, CUDA may be gone before the last tensor.
   static_cast<void>(cudaSetDevice(device_));
   static_cast<void>(ncclMemFree(data));
 }
@@ -100,7 +100,7 @@ RankAbility OwnAbility(const std::string& mode, int device) {
   ability.host = HostName();
   ability.boot = BootId();
   ability.compiled_version = NCCL_VERSION_CODE;
-  // What cannot be told stays 0, which no plan accepts.
+  // An unknown version stays 0, which no plan accepts.
   static_cast<void>(ncclGetVersion(&ability.library_version));
   static_cast<void>(cudaDriverGetVersion(&ability.driver_version));
   if (mode == "off") return ability;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Device memory that NCCL can register, and what a rank has of all that registering takes.
+// Device memory that NCCL can register, and a rank's abilities for copy_engine.h.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_NCCL_MEMORY_H_
 #define ZEROTH_CORE_COMM_NCCL_NCCL_MEMORY_H_
@@ -18,21 +18,21 @@
 
 namespace zeroth::nccl {
 
-// By ncclMemAlloc: physical memory that other processes may map, in pieces of the driver's
-// granularity (2 MiB). Thread-safe.
+// Memory from ncclMemAlloc: other processes can map it, in pieces of the driver's granularity (2
+// MiB). Thread-safe.
 class NcclMemory final : public MemorySource {
  public:
   // `device` is CUDA's number.
   explicit NcclMemory(int device) : device_(device) {}
 
   absl::StatusOr<void*> Allocate(size_t bytes) override;
-  // Of memory that no stream works on: unlike cudaFree, unmapping does not wait.
+  // No stream may use the memory: unlike cudaFree, unmapping does not wait.
   void Free(void* data, size_t bytes) override;
-  // Communicators are being aborted, whose windows stay until they are freed: until Release, what
-  // is given to Free stays allocated.
+  // Delays Free until Release. Called while communicators are being aborted, because their windows
+  // stay mapped until they are freed.
   void Hold();
   void Release();
-  // Whether all of [data, data + bytes) is part of one allocation.
+  // True if all of [data, data + bytes) is part of one allocation.
   bool Contains(const void* data, size_t bytes) const;
 
  private:
@@ -40,10 +40,10 @@ class NcclMemory final : public MemorySource {
   mutable std::mutex mutex_;
   std::map<const char*, size_t> allocated_;
   bool holds_ = false;
-  std::vector<void*> held_;  // given to Free meanwhile
+  std::vector<void*> held_;  // freed between Hold and Release
 };
 
-// This rank's, with memory of `device`. `mode`: LaunchOptions::nccl_copy_engine.
+// This rank's abilities, with memory of `device`. `mode` is LaunchOptions::nccl_copy_engine.
 RankAbility OwnAbility(const std::string& mode, int device);
 
 }  // namespace zeroth::nccl

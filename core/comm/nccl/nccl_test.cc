@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What is the NCCL back end's own: failures of the library, the network and processes, and both
+// Tests of the NCCL back end alone: failures of the library, the network and processes, and both
 // ways to reduce. On the emulated library.
 
 #include "zeroth/core/comm/nccl/nccl.h"
@@ -294,7 +294,7 @@ class RecordedRank {
     ZEROTH_ASSIGN_OR_RETURN(
         made->values_,
         ToDevice(rank.device, std::vector<float>(kCount, static_cast<float>(rank.rank() + 1))));
-    // What has run before is recorded without one-time work.
+    // Runs first, so that the recording has no one-time work.
     ZEROTH_RETURN_IF_ERROR(made->Enqueue());
     ZEROTH_RETURN_IF_ERROR(rank.device.BeginRecording());
     const absl::Status enqueued = made->Enqueue();
@@ -420,7 +420,7 @@ TEST(NcclTest, ARecordingMayOutliveItsCommunicators) {
         ZEROTH_RETURN_IF_ERROR(recorded->Play());
         ZEROTH_RETURN_IF_ERROR(recorded->Full().status());
         recorded->DropSums();
-        // Whoever frees what is no longer used has had its chance.
+        // The thread that frees unused communicators has run meanwhile.
         testing::SleepFor(100000);
         ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
         ++ready;
@@ -514,7 +514,7 @@ TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {
   ExpectWords(status, {"world_size is 4", "torchrun has started 2"});
 }
 
-// As the launcher "nccl" finds it: nothing in the environment is a world of one rank.
+// As the launcher "nccl" does it: without a launcher's variables, the world has one rank.
 TEST(NcclTest, WithoutALauncherThereIsOneRank) {
   for (const char* name :
        {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID"}) {

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What goes wrong shows this much later; a watch costs a few microseconds.
+// The delay until an error is noticed. One look costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
 constexpr auto kFreePause = std::chrono::milliseconds(1);
 
@@ -56,7 +56,7 @@ std::optional<CollectiveCall> Traffic::FindStuck(const ProcessWorld& world,
                                                  absl::Duration timeout) {
   std::lock_guard<std::mutex> lock(mutex_);
   ForgetDoneLocked();
-  // While ranks are missing, the coordinator watches the time, and knows who they are.
+  // While ranks are missing, the coordinator enforces the timeout and names them.
   if (entries_.empty() || !entries_.front().begin->IsDone() ||
       world.Agreed(group_) < entries_.front().number) {
     return std::nullopt;
@@ -89,7 +89,7 @@ void HandleSet::AbortAll() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (std::exchange(aborted_, true)) return;
   }
-  // The library may write to what the handles have until their communicators are free.
+  // NCCL may write to memory of the handles until their communicators are freed.
   std::vector<std::shared_ptr<Handle>> handles = Get();
   std::vector<ncclComm_t> communicators;
   for (const std::shared_ptr<Handle>& handle : handles) {
@@ -103,11 +103,11 @@ void HandleSet::AbortAll() {
   freeing_ = communicators.size();
   std::promise<void> stopped;
   std::future<void> all_stopped = stopped.get_future();
-  // One thread makes the whole group, and its end waits.
+  // One thread has to make the whole group, and ncclGroupEnd blocks.
   freer_ =
       std::thread([this, handles = std::move(handles), communicators = std::move(communicators),
                    stopped = std::move(stopped)]() mutable {
-        // Whatever these say, nobody can do more.
+        // Errors are ignored: nothing more can be done.
         static_cast<void>(ncclGroupStart());
         for (ncclComm_t communicator : communicators) {
           static_cast<void>(ncclCommAbort(communicator));
@@ -184,7 +184,7 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
     return absl::StrJoin(names, "; ");
   });
   watcher_ = std::thread([this] { Repeat([this] { Watch(); }); });
-  burier_ = std::thread([this] {
+  freer_ = std::thread([this] {
     Repeat([this] {
       if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
     });
@@ -198,7 +198,7 @@ World::~World() {
     stop_changed_.notify_all();
   }
   watcher_.join();
-  burier_.join();
+  freer_.join();
   for (const std::shared_ptr<Handle>& handle : handles_->Get()) handle->ForgetWindows();
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
@@ -206,7 +206,7 @@ World::~World() {
   while (processes_->status().ok() && Clock::now() < deadline && !FreeRetired()) {
     std::this_thread::sleep_for(kFreePause);
   }
-  // In a world that has not broken there is no other.
+  // The world of processes has a last resort only if it has broken.
   const LastResort last_resort([handles = handles_, failed = processes_->Failed()] {
     return absl::StrCat(failed, ": its NCCL communicators cannot be freed; this process ends: ",
                         handles->Unfinished());
@@ -235,7 +235,7 @@ void World::Retire(std::shared_ptr<Traffic> traffic) {
 }
 
 void World::Repeat(const std::function<void()>& work) {
-  // Events are asked, and communicators freed, on these threads.
+  // These threads query events and free communicators, which needs the current device.
   static_cast<void>(cudaSetDevice(device_));
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
@@ -252,7 +252,7 @@ void World::Watch() {
     CheckTraffic();
     return;
   }
-  // What is done is not named as unfinished.
+  // Forgets calls that are done, so that Unfinished does not name them.
   for (const std::shared_ptr<Traffic>& traffic : traffic_->Get()) {
     static_cast<void>(traffic->IsIdle());
   }
@@ -283,10 +283,11 @@ bool World::FreeRetired() {
     std::lock_guard<std::mutex> lock(mutex_);
     retired = std::exchange(retired_, {});
   }
-  // In no fixed order: ranks free their communicators together, and have not retired them in one.
+  // Tries all, in no fixed order: ranks free a communicator together, and may retire them in
+  // different orders.
   std::vector<std::shared_ptr<Traffic>> left;
   for (std::shared_ptr<Traffic>& traffic : retired) {
-    // Recordings share it, and the library would wait for their graphs to go.
+    // Recordings share it. NCCL would wait until their graphs are destroyed.
     const bool recorded = traffic.use_count() > 1;
     if (recorded || !traffic->IsIdle() || !traffic->handle().TryDestroy()) {
       left.push_back(std::move(traffic));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the NCCL communicators of one rank share: the world of processes, and threads that watch
-// over what the library has been given, and free what is no longer used.
+// The state that the NCCL communicators of one rank share: the world of processes, a thread that
+// watches NCCL's work, and a thread that frees communicators that are no longer used.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
 #define ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
@@ -32,24 +32,25 @@
 
 namespace zeroth::nccl {
 
-// One communicator's calls that the device has yet to run. Thread-safe.
+// The calls of one communicator that the device has not finished. Thread-safe.
 class Traffic {
  public:
   Traffic(uint32_t group, std::shared_ptr<Handle> handle, bool by_copy_engine)
       : group_(group), by_copy_engine_(by_copy_engine), handle_(std::move(handle)) {}
 
   Handle& handle() { return *handle_; }
-  // `call`, the `number`-th, runs between the events.
+  // Adds `call`, which is the group's call `number` and runs between the two events.
   void Add(const CollectiveCall& call, uint64_t number, std::shared_ptr<Event> begin,
            std::shared_ptr<Event> end);
-  // Keeps `memory` until all calls that have been added are done.
+  // Keeps `memory` until all calls that were added so far are done.
   void Keep(std::shared_ptr<const void> memory);
-  // Forgets what is done; true if nothing is left.
+  // Forgets calls that are done. Returns true if none is left.
   bool IsIdle();
-  // A call that all ranks have made and that the device has been at for longer than `timeout`.
+  // Returns a call that all ranks have made, and that the device has been running for longer than
+  // `timeout`.
   std::optional<CollectiveCall> FindStuck(const ProcessWorld& world, absl::Duration timeout);
-  // What the device has not done, as far as it is known without asking it, which might wait: for
-  // messages; empty if nothing.
+  // Names a call that the device has not finished, for messages; empty if there is none. Does not
+  // ask the device, which might block.
   std::string Unfinished();
 
  private:
@@ -67,11 +68,11 @@ class Traffic {
   const std::shared_ptr<Handle> handle_;
   std::mutex mutex_;
   std::deque<Entry> entries_;  // oldest first
-  // Since when the oldest has been seen to run.
+  // When the oldest call was first seen to run.
   std::optional<std::chrono::steady_clock::time_point> running_since_;
 };
 
-// What a rank has of a kind, as long as others keep it. Thread-safe.
+// The live objects of one type, which others own. Thread-safe.
 template <typename T>
 class LiveSet {
  public:
@@ -99,18 +100,18 @@ class HandleSet {
  public:
   ~HandleSet();
 
-  // Aborts it at once if the others have been.
+  // Adds a handle, and aborts it at once if AbortAll has run.
   void Add(const std::shared_ptr<Handle>& handle);
   std::vector<std::shared_ptr<Handle>> Get() { return handles_.Get(); }
-  // Stops all that the library does on the device, and begins to free the communicators, on a
-  // thread of its own. The library cannot free one while another is at work, nor while a graph
-  // exists that has captured it: so all of them are aborted in one group, which stops them all
-  // before it frees the first; and those who wait for the device, and then let go of their graphs,
-  // are told of the broken world in between.
+  // Stops all work of NCCL on the device, and starts to free the communicators on a thread of its
+  // own. NCCL cannot free a communicator while another one works, or while a graph exists that has
+  // captured it. So all are aborted in one group, which stops them all before it frees the first.
+  // AbortAll returns once they are stopped: then the threads that wait for the device learn that
+  // the world has broken, and drop their graphs.
   void AbortAll();
-  // Until all that AbortAll, on whatever thread, has begun to free is free.
+  // Waits until all communicators are freed that AbortAll started to free, on whatever thread.
   void AwaitFreed();
-  // See Traffic.
+  // As Traffic::Unfinished, of the abort.
   std::string Unfinished() const;
 
  private:
@@ -121,51 +122,50 @@ class HandleSet {
   bool aborted_ = false;
   bool freed_ = false;
   std::condition_variable freed_changed_;
-  std::atomic<size_t> freeing_{0};  // communicators
-  std::thread freer_;               // of the one AbortAll that has not come too late
+  std::atomic<size_t> freeing_{0};  // communicators that are being freed
+  std::thread freer_;               // of the first AbortAll
 };
 
-// What all ranks of the world can do about gathers by copy engines, made a plan; collective.
+// Makes the plan for gathers by copy engines from the abilities of all ranks. Collective.
 absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own);
 
-// When the world breaks, every communicator is aborted, so that no kernel waits for a peer that
-// will not come; when the library reports an error, or the device does not finish a call, the world
-// breaks. Thread-safe.
+// When the world breaks, it aborts every communicator, so that no kernel waits for a lost peer.
+// When NCCL reports an error, or the device does not finish a call, it breaks the world.
+// Thread-safe.
 //
-// Copy engines wait for what peers write to memory, and the library has no means of ending that:
-// then nothing on the device ever ends, nor any host that waits for it, and the last resort of the
-// world of processes is what is left.
+// Copy engines wait until peers write to memory, which NCCL cannot stop. Then neither the device
+// nor a host that waits for it ever ends, and only the world's last resort helps.
 class World {
  public:
   World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
         CopyEnginePlan copy_engines = {});
-  // Frees all communicators: in turn with the other ranks if all is well, at once otherwise.
+  // Frees all communicators: together with the other ranks, or at once if the world has broken.
   ~World();
 
   ProcessWorld& processes() const { return *processes_; }
   const std::shared_ptr<ProcessWorld>& shared_processes() const { return processes_; }
   // CUDA's number of the device that all communicators use.
   int device() const { return device_; }
-  // Leave floating-point sums to the library.
+  // True if NCCL computes floating-point sums.
   bool library_reduces() const { return library_reduces_; }
   const CopyEnginePlan& copy_engines() const { return copy_engines_; }
-  // What is registered with the library comes from here.
+  // The source of memory that can be registered.
   const std::shared_ptr<NcclMemory>& memory() const { return memory_; }
-  // A handle that is watched from now on.
+  // Returns a new handle, which the world watches.
   std::shared_ptr<Handle> NewHandle(const std::string& name);
   std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
                                       bool by_copy_engine);
-  // Nothing more will be added to it: its communicator goes when it is idle, and no recording has
-  // it any more.
+  // Frees the communicator once its calls are done and no recording has it any more. No calls may
+  // be added to `traffic` afterwards.
   void Retire(std::shared_ptr<Traffic> traffic);
 
  private:
-  // Does `work` from time to time, until the end.
+  // Runs `work` periodically until the world is destroyed.
   void Repeat(const std::function<void()>& work);
   void Watch();
   void CheckHandles();
   void CheckTraffic();
-  // Frees retired communicators that are idle; true if none is left.
+  // Frees retired communicators that are idle. Returns true if none is left.
   bool FreeRetired();
 
   const std::shared_ptr<ProcessWorld> processes_;
@@ -173,7 +173,7 @@ class World {
   const bool library_reduces_;
   const CopyEnginePlan copy_engines_;
   const std::shared_ptr<NcclMemory> memory_;
-  // Shared with what the world of processes calls when it breaks.
+  // Shared with the hook that runs when the world breaks.
   const std::shared_ptr<HandleSet> handles_;
   const std::shared_ptr<LiveSet<Traffic>> traffic_;
   std::mutex mutex_;
@@ -181,8 +181,9 @@ class World {
   bool stop_ = false;
   std::condition_variable stop_changed_;
   std::thread watcher_;
-  // Apart, because freeing a communicator may wait for what the device is at, which is watched.
-  std::thread burier_;
+  // Frees retired communicators. Not the watcher, because freeing may wait for the device's work,
+  // which the watcher watches.
+  std::thread freer_;
 };
 
 }  // namespace zeroth::nccl

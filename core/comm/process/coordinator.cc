@@ -26,18 +26,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long the end waits for messages that a rank does not read.
+// How long the destructor waits for a rank to read its last messages.
 constexpr auto kFlushTime = std::chrono::seconds(5);
 constexpr int kLongestPollMs = 1000;
-// Besides as many as there are ranks. With more than these, the oldest goes when another comes: no
-// crowd keeps a rank out, nor takes the descriptors that this process may have.
+// The most connections that have not joined, beside one for each rank. Beyond that, a new
+// connection replaces the oldest, so that a crowd can neither keep a rank out nor use up this
+// process's files.
 constexpr size_t kMostUnknown = 128;
-// Connections that are taken in before others are read.
+// Connections that are accepted before the others are read.
 constexpr int kMostAtOnce = 64;
-// When this process can have no more files, others may be closed soon.
+// The pause after this process could open no more files; some may be closed soon.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-// The connections: bytes in and out. What they mean is CoordinatorWorld's.
+// Moves bytes in and out of the connections. CoordinatorWorld handles the messages.
 class Server {
  public:
   Server(const Coordinator::Options& options, Listener listener, int stop)
@@ -64,11 +65,11 @@ class Server {
     Socket socket;
     std::string peer;
     Clock::time_point since;
-    // Null: it is a rank.
+    // Null once the connection is a rank's.
     std::unique_ptr<CoordinatorHandshake> handshake;
     FrameReader reader;
     std::string output;
-    bool leaving = false;  // with the last of its output
+    bool leaving = false;  // is closed once its output is sent
     bool lost = false;
   };
 
@@ -119,7 +120,7 @@ class Server {
     for (int i = 0; i < kMostAtOnce; ++i) {
       absl::StatusOr<Socket> socket = Accept(listening);
       if (!socket.ok()) {
-        // The ranks that are there keep theirs.
+        // Only connections that have not joined make room.
         if (TurnAwayOldest("no more files can be opened")) continue;
         world_.TurnedAway(std::string(socket.status().message()));
         accept_after_ = Clock::now() + kAcceptPause;
@@ -141,14 +142,14 @@ class Server {
     }
   }
 
-  // Of a connection that is not a rank's, or not yet.
+  // Turns away a connection that has not joined.
   void TurnAway(Connection& connection, absl::string_view why) {
     if (connection.lost || connection.leaving) return;
     world_.TurnedAway(absl::StrCat("a connection from ", connection.peer, ", which ", why));
     connection.leaving = true;
   }
 
-  // False if all are ranks.
+  // Returns false if all connections are ranks.
   bool TurnAwayOldest(absl::string_view why) {
     for (auto& [index, connection] : connections_) {
       if (connection.handshake == nullptr || connection.lost) continue;
@@ -163,7 +164,7 @@ class Server {
   void TurnAwaySilent() {
     const Clock::time_point limit = Clock::now() - handshake_time_;
     for (auto& [index, connection] : connections_) {
-      // Connections have their numbers in the order in which they came.
+      // The map is in the order in which connections came.
       if (connection.since > limit) return;
       if (connection.handshake == nullptr) continue;
       TurnAway(connection, "did not say in time who it is");
@@ -236,8 +237,7 @@ class Server {
     }
   }
 
-  // Hands out what the world has to say, and clears away connections that are gone; which may give
-  // it more to say.
+  // Sends the world's messages and removes lost connections, until neither leads to the other.
   void Collect() {
     do {
       for (auto& [index, frame] : world_.TakeOutput()) {
@@ -249,7 +249,7 @@ class Server {
     } while (Forget());
   }
 
-  // Clears away what is gone; true if a rank was among it.
+  // Removes the connections that are lost or done. Returns true if a rank was among them.
   bool Forget() {
     bool rank = false;
     for (auto at = connections_.begin(); at != connections_.end();) {
@@ -275,11 +275,11 @@ class Server {
   const std::chrono::milliseconds handshake_time_;
   const size_t most_unknown_;
   CoordinatorWorld world_;
-  std::vector<Socket> listening_;  // empty: all ranks are there
+  std::vector<Socket> listening_;  // empty: all ranks have joined
   const int stop_;
   std::map<size_t, Connection> connections_;  // by number, in the order in which they came
   size_t next_connection_ = 0;
-  size_t unknown_ = 0;  // that are no ranks, or not yet
+  size_t unknown_ = 0;  // connections that have not joined
   Clock::time_point accept_after_;
   bool stopping_ = false;
   Clock::time_point flush_until_;

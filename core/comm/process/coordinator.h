@@ -1,13 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where ranks that are processes meet: a thread in rank 0's process that keeps the account of all
-// calls (call_ledger.h), splits groups, holds small values for all to read (a store, as TCPStore is
-// to PyTorch), and tells every rank when the world has broken. No data of collectives pass through
-// it, and no rank waits for it in a call: ranks post what they call and go on.
+// The coordinator of ranks that are processes: a thread in rank 0's process. It compares the calls
+// that ranks post (call_ledger.h), splits groups, stores small values for all ranks (as PyTorch's
+// TCPStore does), and tells every rank when the world has broken. The data of collectives do not
+// pass through it, and no rank waits for it in a call: ranks post their calls and go on.
 //
-// Anybody may come to its port before all ranks are there. Who does not show by the handshake, soon
-// after having come, that it is a rank of this job is turned away with a line on standard error,
-// and no rank is disturbed. When all ranks are there, nobody listens any more.
+// Anyone may connect to its port until all ranks have joined. A connection has to prove by the
+// handshake, within a short time, that it is a rank of this job. Otherwise the coordinator turns it
+// away with a line on standard error, and no rank is disturbed. Once all ranks have joined, the
+// coordinator stops listening.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_COORDINATOR_H_
 #define ZEROTH_CORE_COMM_PROCESS_COORDINATOR_H_
@@ -28,24 +29,24 @@ class Coordinator {
  public:
   struct Options {
     int world_size = 1;
-    // As LaunchOptions::timeout; also for all ranks to come.
+    // As LaunchOptions::timeout. Also the time within which all ranks have to join.
     absl::Duration timeout = absl::Minutes(10);
     std::string back_end;            // in the names of groups; all ranks must use the same
-    std::string host = "127.0.0.1";  // the name or address by which ranks come
+    std::string host = "127.0.0.1";  // the name or address that ranks connect to
     int port = 0;                    // 0: any
     bool others_elsewhere = false;   // ranks may be on other machines
-    JobKey key;                      // by which ranks are known
-    // A rank has shown who it is within a few round trips; one whose process was stopped meanwhile
-    // comes again.
+    JobKey key;                      // what ranks have to know
+    // The handshake takes a few round trips. A rank whose process was stopped meanwhile tries
+    // again.
     absl::Duration handshake_time = absl::Seconds(10);
   };
 
-  // Listens, and begins to serve. AlreadyExists if the port is taken.
+  // Starts to listen and to serve. AlreadyExists if the port is taken.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const Options& options);
-  // Sends what is still to be sent, and ends. Ranks that have not returned lose their world.
+  // Sends the messages that are left, and stops. The world of ranks that have not returned breaks.
   ~Coordinator();
 
-  // Where this process reaches it.
+  // The address at which this process reaches the coordinator.
   const std::string& address() const { return address_; }
   int port() const { return port_; }
 

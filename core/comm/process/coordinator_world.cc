@@ -16,8 +16,8 @@
 namespace zeroth {
 namespace {
 
-// Ranks that learn of a broken world return soon. One that hangs in something else must not keep
-// the others from ending.
+// Ranks return soon after they learn that the world has broken. The others wait no longer than this
+// for a rank that hangs.
 constexpr auto kGrace = std::chrono::seconds(30);
 
 std::optional<std::chrono::steady_clock::duration> Limit(absl::Duration timeout) {
@@ -292,7 +292,7 @@ void CoordinatorWorld::Disconnected(size_t connection) {
   if (!rank.has_value()) return;
   connection_of_rank_[static_cast<size_t>(*rank)].reset();
   if (!started_) {
-    --joined_;  // it may come again in time
+    --joined_;  // the rank may try again in time
     return;
   }
   if (!has_returned_[static_cast<size_t>(*rank)]) {

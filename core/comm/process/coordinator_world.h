@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator knows and decides: messages in, messages out. No sockets here.
+// The coordinator's state and its decisions: it takes messages and produces messages. Coordinator
+// has the sockets.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_
 #define ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_
@@ -38,35 +39,36 @@ class CoordinatorWorld {
   // `port` is for messages.
   CoordinatorWorld(const Coordinator::Options& options, int port);
 
-  // Somebody who has shown to be a rank of this job. Why not, if it is none of those that are
-  // awaited: where the job has an id or a secret, so that it must be one of its ranks, the others
-  // are told the same; otherwise it may be another job's, and they go on waiting.
+  // A connection has proven to be a rank of this job. Returns the reason why the rank may not join.
+  // If the job has an id or a secret, it certainly is a rank of this job, so all ranks are refused
+  // for the same reason. Otherwise it may be a rank of another job, and the others go on waiting.
   absl::Status Join(size_t connection, const Announcement& who);
-  // A message of a rank. False if it does not speak our language.
+  // Handles a rank's message. Returns false if the message breaks the protocol.
   bool Handle(size_t connection, absl::string_view frame);
   void Disconnected(size_t connection);
-  // Somebody was not let in; `whom` is for a line on standard error, of which there are few.
+  // Says on standard error that `whom` was turned away. Only the first few get a line.
   void TurnedAway(const std::string& whom);
-  // All ranks have come.
+  // True once all ranks have joined.
   bool started() const { return started_; }
 
-  // When CheckTimeouts may have something to find; none: never, unless something happens first.
+  // When CheckTimeouts has to be called next. None: not before the next message.
   std::optional<Clock::time_point> NextTimeout() const;
   void CheckTimeouts(Clock::time_point now);
 
-  // Frames to be sent, each with its connection, in order.
+  // Returns the frames to send, each with its connection, in order.
   std::vector<std::pair<size_t, std::string>> TakeOutput();
 
  private:
-  // A ledger, since when somebody waits in it, and who was first.
+  // A ledger, since when a rank waits in it, and which rank was first to wait.
   struct Watched {
     CallLedger ledger;
     std::optional<Clock::time_point> since = std::nullopt;
     int first = 0;
 
-    // `rank` makes its next call. True if that completes it; the world's error if it is broken.
+    // `rank` makes its next call. Returns whether that completes the call on all ranks, or the
+    // world's error.
     absl::StatusOr<bool> Arrive(int rank, const CollectiveCall& call);
-    // The same of one of its calls on the host, which it waits for.
+    // The same for a call that the rank waits for on the host.
     bool ArriveOnHost(absl::string_view operation, int rank);
   };
   struct Group {
@@ -78,27 +80,28 @@ class CoordinatorWorld {
     Watched splits;
     Watched meetings;
     std::array<Watched*, 3> watched() { return {&calls, &splits, &meetings}; }
-    // Calls of ranks that run ahead, which arrive when their earlier ones are complete.
+    // By rank: calls that were posted early. They arrive when the rank's earlier calls are
+    // complete.
     std::vector<std::deque<CollectiveCall>> ahead;
     std::vector<SplitRequest> requests;
-    uint64_t announced = 0;  // calls that the ranks know to be agreed
+    uint64_t announced = 0;  // the number of agreed calls that ranks were told last
   };
 
-  // A message about a group that the rank is in.
+  // Handles a message about a group that the rank is in.
   bool HandleInGroup(MessageType type, int world_rank, WireReader& reader);
   void Call(Group& group, int rank, const CollectiveCall& call);
   bool Put(WireReader& reader);
   bool Get(size_t connection, WireReader& reader);
 
   void CreateGroup(std::vector<int> world_ranks);
-  // The group and the rank's place in it; null if it is no member.
+  // Returns the group and sets `rank` to the rank's place in it. Null if it is not a member.
   Group* Find(uint32_t id, int world_rank, int* rank);
-  // Lets `rank` arrive at what it has called, and with it all whose turn that makes it.
+  // Lets `rank` arrive at its next call, and then every rank whose earlier call that completes.
   void ArriveAtTurn(Group& group, int rank);
   void SendToGroup(const Group& group, const WireWriter& message);
   void AssignSeats(Group& group);
   void Returned(int rank, const absl::Status& status);
-  // Says whatever follows from what has happened: that the world is broken, or over.
+  // Tells the ranks if the world has broken, or if all of them have returned.
   void Settle();
   void RefuseAll(const absl::Status& reason);
   void Send(size_t connection, const WireWriter& message);

@@ -20,7 +20,7 @@ constexpr size_t kNonceBytes = 32;
 
 absl::StatusOr<std::string> RandomBytes(size_t count) {
   std::string bytes(count, '\0');
-  // So few bytes come whole, once the system has any.
+  // The system returns so few bytes at once, or none.
   ssize_t got = -1;
   do {
     got = getrandom(bytes.data(), count, 0);
@@ -31,7 +31,7 @@ absl::StatusOr<std::string> RandomBytes(size_t count) {
   return bytes;
 }
 
-// The two sides prove different things: neither can send the other's proof back.
+// The two sides' proofs differ, so that neither can send the other's proof back.
 std::string ProofOfCoordinator(const JobKey& key, absl::string_view rank_nonce,
                                absl::string_view nonce) {
   return HmacSha256(

@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a rank and rank 0's process show each other that they are of one job. The rank says which job
-// it is of (Hello), rank 0's process answers with a proof that it knows the job's secret
-// (Challenge), and the rank says who it is with a proof of its own (Join). Both prove it for
-// numbers that the other has just drawn, so that what was heard once cannot be said again. Nobody
-// hears the secret. What follows on the connection is neither signed nor encrypted.
+// How a rank and the coordinator prove to each other that they belong to one job. The rank names
+// its job (Hello). The coordinator answers with a proof that it knows the job's secret (Challenge).
+// The rank says who it is, with a proof of its own (Join). Each proof covers a random number that
+// the other side has just drawn, so that no proof can be replayed. The secret itself is never sent.
+// Later messages on the connection are neither signed nor encrypted.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_HANDSHAKE_H_
 #define ZEROTH_CORE_COMM_PROCESS_HANDSHAKE_H_
@@ -21,39 +21,37 @@
 
 namespace zeroth {
 
-// Longer messages come from ranks that have joined alone.
+// Only ranks that have joined may send longer messages.
 inline constexpr size_t kMostHandshakeBytes = 4096;
 
 struct JobKey {
-  // Another job is another id. Empty: nobody has given the job one.
-  std::string id;
-  // Empty: whoever knows the id is believed.
-  std::string secret;
+  std::string id;      // empty: the job has none
+  std::string secret;  // empty: knowing the id is enough
 
-  // No other job has its id, and nobody who has not been told knows its secret.
+  // Returns a random id and a random secret.
   static absl::StatusOr<JobKey> New();
-  // Something in it tells this job's ranks from others.
+  // True if the key tells this job's ranks from those of other jobs.
   bool Tells() const { return !id.empty() || !secret.empty(); }
 };
 
-// A number nobody can foresee; Internal if the system has none.
+// Returns random bytes that nobody can predict. Internal if the system has none.
 absl::StatusOr<std::string> NewNonce();
 
-// Who a rank says that it is.
+// What a rank says about itself.
 struct Announcement {
   int world_size = 1;
   int rank = 0;
   std::string back_end;
 };
 
-// A rank's side. Messages are frames without their length.
+// The rank's side. Messages are frames without their length.
 class RankHandshake {
  public:
   RankHandshake(JobKey key, std::string nonce) : key_(std::move(key)), nonce_(std::move(nonce)) {}
 
   std::string Hello() const;
-  // The answer to a Challenge. InvalidArgument if it is not one; Unauthenticated if its sender
-  // does not know the secret.
+  // Returns the answer to a Challenge. InvalidArgument if `challenge` is not one, Unauthenticated
+  // if its sender does not know the secret.
   absl::StatusOr<std::string> Join(absl::string_view challenge, const Announcement& own) const;
 
  private:
@@ -61,7 +59,7 @@ class RankHandshake {
   const std::string nonce_;
 };
 
-// The side of rank 0's process, of one connection.
+// The coordinator's side of one connection.
 class CoordinatorHandshake {
  public:
   // `key` must outlive it.
@@ -70,8 +68,9 @@ class CoordinatorHandshake {
 
   struct Step {
     std::string reply = "";                            // empty: none
-    std::optional<Announcement> joins = std::nullopt;  // proven
-    std::string fault = "";  // not empty: no rank of this job, in words that follow "it"
+    std::optional<Announcement> joins = std::nullopt;  // set once the rank has proven who it is
+    // Why the connection is not a rank of this job, in words that follow "it"; empty if it may be.
+    std::string fault = "";
   };
   Step Handle(absl::string_view frame);
 
@@ -81,7 +80,7 @@ class CoordinatorHandshake {
 
   const JobKey& key_;
   const std::string nonce_;
-  std::string rank_nonce_;  // empty before its Hello
+  std::string rank_nonce_;  // empty before the rank's Hello
 };
 
 }  // namespace zeroth

@@ -1,11 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// HMAC-SHA-256 (RFC 2104, FIPS 180-4), by which ranks show that they know a secret.
+// HMAC-SHA-256 (RFC 2104, FIPS 180-4), by which ranks prove that they know a secret.
 //
-// These are a hundred lines of our own because a library would cost more than it gives here:
-// OpenSSL's is a shared library that small containers lack, or several megabytes in every program,
-// and Nettle's licence (LGPL) does not go with linking it statically into an Apache-2.0 program.
-// Nothing here is fast, and nothing needs to be: a rank computes three of these in its life.
+// We have our own hundred lines because a library would cost more than it gives here. OpenSSL is a
+// shared library that small containers lack, or adds several megabytes to every program. Nettle's
+// licence (LGPL) does not allow linking it statically into an Apache-2.0 program. The code need not
+// be fast: a rank computes three HMACs in its life.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_HMAC_H_
 #define ZEROTH_CORE_COMM_PROCESS_HMAC_H_
@@ -20,7 +20,7 @@ namespace zeroth {
 std::string Sha256(absl::string_view message);
 std::string HmacSha256(absl::string_view key, absl::string_view message);
 
-// Takes as long for any two strings of one length, so that its time tells nothing about a secret.
+// Compares in a time that depends on the length alone, so that it reveals nothing about a secret.
 bool SameBytes(absl::string_view a, absl::string_view b);
 
 }  // namespace zeroth

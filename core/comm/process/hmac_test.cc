@@ -22,7 +22,7 @@ TEST(Sha256Test, TheStandardsExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// RFC 4231, test cases 1 to 4, 6 and 7; 5 is of a shortened code, which nobody uses here.
+// RFC 4231, test cases 1 to 4, 6 and 7. Case 5 is for truncated codes, which are not used here.
 TEST(HmacSha256Test, TheVectorsOfRfc4231) {
   EXPECT_EQ(Hex(HmacSha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");

@@ -41,7 +41,7 @@ void LastResort::Watch(absl::Duration time, const std::function<std::string()>& 
   }
   std::fprintf(stderr, "%s\n", what().c_str());
   std::fflush(stderr);
-  // No destructor, and nothing else that could wait for what hangs.
+  // Runs no destructor, which could wait for what hangs.
   std::_Exit(EXIT_FAILURE);
 }
 

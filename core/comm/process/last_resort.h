@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What libraries for communication do when their peers are gone cannot always be ended: a call may
-// not come back, or a device may wait for ever. Then nothing in this process will, and only its end
-// frees what it holds and tells whoever has started it.
+// When peers are gone, a communication library cannot always be stopped: a call may not return, or
+// a device may wait for ever. Then only the end of the process frees what it holds, and tells the
+// launcher.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_LAST_RESORT_H_
 #define ZEROTH_CORE_COMM_PROCESS_LAST_RESORT_H_
@@ -17,8 +17,9 @@
 
 namespace zeroth {
 
-// Ends the process with status 1 unless it is destroyed in time. The last line on standard error is
-// `what`, asked for at that moment, on a thread of its own: it must not wait for anybody.
+// Ends the process with exit code 1 unless it is destroyed within kTime. It then calls `what`, on a
+// thread of its own, and prints the result as the last line on standard error. `what` must not
+// block.
 class LastResort {
  public:
   static constexpr absl::Duration kTime = absl::Seconds(60);
@@ -28,7 +29,7 @@ class LastResort {
   LastResort(const LastResort&) = delete;
   LastResort& operator=(const LastResort&) = delete;
 
-  // Of those that are made from now on in this process.
+  // Applies to objects that are created from now on in this process.
   static void ShortenForTest(absl::Duration time);
 
  private:

@@ -13,10 +13,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 
+#include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/process/address_exchange.h"
 #include "zeroth/core/comm/process/handshake.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
@@ -29,13 +28,16 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(300);
 constexpr int kPollMs = 100;
-// For one attempt to connect, and for the answer to a greeting. Rank 0's process gives as much.
+// For one attempt to connect, and for the answer to a greeting. The coordinator allows as much.
 constexpr absl::Duration kAttemptTime = absl::Seconds(10);
-// The coordinator has the same timeout, and says more when it passes: it goes first.
+// The coordinator has the same timeout, and its error says more, so it gets this much longer.
 constexpr absl::Duration kCoordinatorsTurn = absl::Seconds(10);
 
+using Exchanges = Registry<AddressExchangeRegistration, AddressExchange>;
+constexpr char kLauncher[] = "launcher";  // the only name in the registry
+
 Clock::time_point After(absl::Duration time) {
-  // Longer than any run, and no overflow.
+  // A year is longer than any run, and the clock does not overflow.
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(
                             absl::ToChronoNanoseconds(std::min(time, absl::Hours(24 * 365))));
 }
@@ -44,14 +46,14 @@ bool OthersElsewhere(const ProcessEnvironment& environment) {
   return environment.world_size > 1 && environment.local_world_size != environment.world_size;
 }
 
-// The name under which other nodes find this one; loopback if nobody else needs to.
+// The name under which other nodes find this one. Loopback if all ranks are on this node.
 std::string OwnHost(const ProcessEnvironment& environment) {
   char name[HOST_NAME_MAX + 1] = {};
   if (!OthersElsewhere(environment) || gethostname(name, sizeof(name) - 1) != 0) return "127.0.0.1";
   return name;
 }
 
-// An attempt to join: it has come to an end, or there may be another one.
+// The result of one attempt to join, and whether another attempt may succeed.
 struct Attempt {
   absl::Status status;
   bool again = false;
@@ -62,7 +64,7 @@ class Joining {
   Joining(const ProcessEnvironment& environment, const LaunchOptions& options,
           absl::string_view back_end)
       : environment_(environment), options_(options), back_end_(back_end) {}
-  // Whatever became of it, nobody needs the file any more.
+  // However the attempts ended, no rank needs the file any more.
   ~Joining() {
     if (own_.has_value() && !environment_.rendezvous_file.empty()) {
       RemoveRendezvousFile(environment_.rendezvous_file, *own_);
@@ -91,7 +93,7 @@ class Joining {
 
  private:
   bool is_rank_0() const { return environment_.rank == 0; }
-  // Rank 0 chooses the address, and with it what the job is known by, and tells the others.
+  // True if rank 0 chooses the address and the job's key, and tells the other ranks.
   bool RankZeroChooses() const {
     return !environment_.rendezvous_file.empty() || environment_.address_by_launcher ||
            environment_.master_port == 0;
@@ -122,12 +124,13 @@ class Joining {
     return absl::OkStatus();
   }
 
-  // A secret of the user's is none that rank 0 would leave anywhere.
+  // Adds the user's secret, which rank 0 does not write to the rendezvous file or send by MPI.
   JobKey KeyOf(const MeetingPlace& place) const {
     return {place.key.id, absl::StrCat(environment_.job_secret, place.key.secret)};
   }
 
-  // Where rank 0 is, except for those who read it from a file; starts its coordinator.
+  // Starts the coordinator in rank 0, and finds its address on the other ranks, except where they
+  // read it from the rendezvous file (see Try).
   absl::Status FindPlace() {
     place_.host = environment_.master_addr;
     place_.port = environment_.master_port;
@@ -141,7 +144,7 @@ class Joining {
     } else if (own_.has_value()) {
       own = own_->ToText();
     }
-    const AddressExchange exchange = LauncherAddressExchange();
+    const AddressExchange exchange = Exchanges::Global().Find(kLauncher).value_or(nullptr);
     const absl::StatusOr<std::string> address =
         exchange != nullptr ? exchange(environment_, own, options_.timeout)
                             : absl::UnimplementedError("this program does not know MPI");
@@ -180,8 +183,8 @@ class Joining {
     return Shake();
   }
 
-  // The next message. DeadlineExceeded if none has come by `deadline`; Unavailable if none can
-  // come; InvalidArgument for what is none.
+  // Returns the next message. DeadlineExceeded if none has arrived by `deadline`, Unavailable if
+  // the connection is lost, InvalidArgument for bytes that are not a message.
   absl::StatusOr<std::string> Receive(Clock::time_point deadline) {
     for (;;) {
       ZEROTH_ASSIGN_OR_RETURN(std::optional<std::string> frame, meeting_.frames.Next());
@@ -198,9 +201,9 @@ class Joining {
     absl::StatusOr<std::string> nonce = NewNonce();
     if (!nonce.ok()) return {nonce.status()};
     const RankHandshake handshake(KeyOf(place_), *std::move(nonce));
-    // What cannot be sent has no answer either.
+    // If sending fails, so does receiving the answer, which reports the error.
     static_cast<void>(Send(handshake.Hello()));
-    // The answer to the greeting, the answer to the rank's own proof, and the welcome.
+    // Three messages have to arrive: the challenge, the answer to this rank's proof, the welcome.
     bool joined = false;
     for (bool proven = false;;) {
       const absl::StatusOr<std::string> answer =
@@ -215,7 +218,7 @@ class Joining {
           const absl::Status refusal = ReadStatus(reader);
           if (!reader.IsComplete() || refusal.ok()) break;
           if (proven) return {refusal};
-          // It may be rank 0 of another job, of another version, which ends soon.
+          // It may be rank 0 of another job, with another version, which ends soon.
           return {absl::UnavailableError(absl::StrCat(
                       "what listens at ", meeting_.place,
                       " turns this rank away, and has not shown that it is of this job: ",
@@ -262,7 +265,7 @@ class Joining {
         "on one node different ports (MASTER_PORT)"));
   }
 
-  // Rank 0's process may have ended, or have been too busy with strangers: it is asked again.
+  // Rank 0 may have ended, or was too busy with other connections. The rank tries again.
   Attempt NoAnswer(const absl::Status& error) const {
     return {absl::UnavailableError(
                 absl::IsDeadlineExceeded(error)
@@ -287,8 +290,8 @@ class Joining {
   const ProcessEnvironment& environment_;
   const LaunchOptions& options_;
   const std::string back_end_;
-  MeetingPlace place_;               // where this rank goes
-  std::optional<MeetingPlace> own_;  // of rank 0, where others go
+  MeetingPlace place_;               // where this rank connects to
+  std::optional<MeetingPlace> own_;  // in rank 0: where other ranks connect to
   Meeting meeting_;
 };
 
@@ -298,6 +301,10 @@ absl::StatusOr<Meeting> MeetAllRanks(const ProcessEnvironment& environment,
                                      const LaunchOptions& options, absl::string_view back_end) {
   Joining joining(environment, options, back_end);
   return joining.Run();
+}
+
+AddressExchangeRegistration::AddressExchangeRegistration(AddressExchange exchange) {
+  Exchanges::Global().Add(kLauncher, std::move(exchange));
 }
 
 }  // namespace zeroth

@@ -1,16 +1,18 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a rank comes from what its environment says to a connection with rank 0's process, which in
-// rank 0 itself is started here.
+// How a rank finds rank 0's process, as its environment says, and connects to the coordinator
+// there. Rank 0 starts the coordinator first.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_MEETING_H_
 #define ZEROTH_CORE_COMM_PROCESS_MEETING_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/process/coordinator.h"
@@ -20,17 +22,32 @@
 namespace zeroth {
 
 struct Meeting {
-  std::unique_ptr<Coordinator> coordinator;  // of rank 0
+  std::unique_ptr<Coordinator> coordinator;  // only in rank 0's process
   std::string place;                         // "host:port", for messages
   Socket socket;
-  FrameReader frames;  // what came behind the welcome
+  FrameReader frames;  // bytes that arrived after the welcome
 };
 
-// Returns when all ranks are there. DeadlineExceeded names ranks that did not come within
-// options.timeout; InvalidArgument says what does not fit; Unauthenticated, whose secret differs.
-// Another job at the place is waited for, since it may be an earlier one that is ending.
+// Returns when all ranks have joined. DeadlineExceeded names the ranks that did not join within
+// options.timeout. InvalidArgument says what differs between the ranks. Unauthenticated says that
+// the secrets differ. If another job listens at the address, the rank keeps trying: that job may be
+// an earlier one that is ending.
 absl::StatusOr<Meeting> MeetAllRanks(const ProcessEnvironment& environment,
                                      const LaunchOptions& options, absl::string_view back_end);
+
+// Tells all ranks of `environment` where rank 0 listens, by what has started them (MPI). Ranks use
+// it whose environment does not say the address. Collective: returns rank 0's `own`, also if that
+// is an error; what other ranks pass is ignored. DeadlineExceeded after `timeout` or one minute,
+// whichever is longer.
+using AddressExchange = std::function<absl::StatusOr<std::string>(
+    const ProcessEnvironment& environment, const absl::StatusOr<std::string>& own,
+    absl::Duration timeout)>;
+
+// Registers the program's exchange, of which there is at most one. Put it at namespace scope in a
+// target with alwayslink.
+struct AddressExchangeRegistration {
+  explicit AddressExchangeRegistration(AddressExchange exchange);
+};
 
 }  // namespace zeroth
 

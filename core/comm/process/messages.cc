@@ -10,12 +10,12 @@
 namespace zeroth {
 namespace {
 
-// Values that a call may lack are written as one more than they are.
+// An optional value is written as the value plus one, and as this if it is missing.
 constexpr uint32_t kNone = 0;
 constexpr int kDTypeCount = static_cast<int>(DType::kUInt8) + 1;
 constexpr int kReduceOpCount = static_cast<int>(ReduceOp::kMax) + 1;
 
-// Operations by their code on the wire; empty beyond the last.
+// The name of the operation with this code on the wire. Empty beyond the last code.
 absl::string_view OperationName(int code) {
   if (code < kCollectiveOpCount) return CollectiveOpName(static_cast<CollectiveOp>(code));
   constexpr absl::string_view kOthers[] = {kRegisterMemoryOperation, kPlayOperation};
@@ -31,7 +31,7 @@ uint32_t Encode(const std::optional<T>& value) {
 }  // namespace
 
 void WriteStatus(const absl::Status& status, WireWriter& writer) {
-  // Part of a long message is better than none: frames have a limit.
+  // Frames have a limit, so a long message is cut.
   writer.U8(static_cast<uint8_t>(status.code())).String(status.message().substr(0, 1 << 16));
 }
 

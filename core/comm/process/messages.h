@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What ranks and their coordinator tell each other. A message is a frame whose first byte is its
-// type; its fields follow in the order given here.
+// The messages between ranks and the coordinator. A message is a frame whose first byte is its
+// type. The fields follow in the order given here.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
 #define ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
@@ -18,7 +18,7 @@ namespace zeroth {
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
 inline constexpr uint32_t kProtocolVersion = 2;
-// The group of all ranks; others have the numbers that splits give them.
+// The number of the group of all ranks. Splits number the other groups.
 inline constexpr uint32_t kWorldGroup = 0;
 
 enum class MessageType : uint8_t {
@@ -34,17 +34,17 @@ enum class MessageType : uint8_t {
   kMeet,       // group
   kJoin,       // world size, rank, back end, proof
   // To a rank.
-  kWelcome = 64,  // all ranks are there
+  kWelcome = 64,  // no fields: all ranks have joined
   kRefused,       // status
-  kAgreed,        // group, number of calls that all its ranks have made alike
+  kAgreed,        // group, number of matching calls that all its ranks have posted
   kBroken,        // status
-  kSeat,          // group (none: kNoGroup), rank, its world ranks' number, and they
+  kSeat,          // group (kNoGroup: none), rank, number of members, their world ranks
   kValue,         // key, value
   kAllReturned,   // status
   kMet,           // group
   kChallenge,     // nonce, proof
-  kAnotherJob,    // nothing: the job that is met here is not the rank's
-  kJoined,        // nothing: the rank is one of those that are there
+  kAnotherJob,    // no fields: the rank is of another job than the coordinator
+  kJoined,        // no fields: the rank has joined
 };
 
 inline constexpr uint32_t kNoGroup = 0xffffffff;
@@ -56,12 +56,12 @@ inline WireWriter Message(MessageType type) {
 }
 
 void WriteStatus(const absl::Status& status, WireWriter& writer);
-// A message whose only field is a status.
+// Returns a message whose only field is a status.
 WireWriter StatusMessage(MessageType type, const absl::Status& status);
 absl::Status ReadStatus(WireReader& reader);
 
 void WriteCall(const CollectiveCall& call, WireWriter& writer);
-// None if the bytes are no call.
+// Returns none if the bytes are not a call.
 std::optional<CollectiveCall> ReadCall(WireReader& reader);
 
 }  // namespace zeroth

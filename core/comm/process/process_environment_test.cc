@@ -86,7 +86,7 @@ TEST(ProcessEnvironmentTest, MpirunOverNodesKnowsTheAddress) {
   auto environment = Read(variables);
   ASSERT_TRUE(environment.ok()) << environment.status();
   EXPECT_TRUE(environment->address_by_launcher);
-  // What the user says comes first.
+  // The user's setting takes precedence.
   variables["MASTER_ADDR"] = "node7";
   environment = Read(variables);
   ASSERT_TRUE(environment.ok()) << environment.status();
@@ -178,7 +178,7 @@ TEST(ProcessEnvironmentTest, JobsAreTold) {
   EXPECT_EQ(id_of(torchrun), "7");
   torchrun["LOCAL_WORLD_SIZE"] = "1";
   EXPECT_EQ(id_of(torchrun), "7.2");
-  // What torchrun says when nobody has named the run.
+  // torchrun's value if the user has not named the run.
   torchrun["TORCHELASTIC_RUN_ID"] = "none";
   EXPECT_EQ(id_of(torchrun), "");
   torchrun["TORCHELASTIC_RUN_ID"] = "";

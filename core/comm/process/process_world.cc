@@ -71,7 +71,7 @@ std::string ProcessWorld::NameOf(const Seat& seat) const {
 void ProcessWorld::Read() {
   absl::Status received;
   for (;;) {
-    // First what came behind the welcome.
+    // The first messages may have arrived together with the welcome.
     bool understood = received.ok();
     while (understood) {
       const absl::StatusOr<std::optional<std::string>> frame = meeting_.frames.Next();
@@ -137,9 +137,9 @@ bool ProcessWorld::Handle(absl::string_view frame) {
     }
     case MessageType::kAllReturned: {
       const absl::Status status = ReadStatus(reader);
-      // Less than a status is read as OK.
+      // A truncated status would be read as OK.
       if (!reader.IsComplete()) return false;
-      all_returned_ = Failure{status.code(), std::string(status.message())};
+      all_returned_ = SharedError(status);
       break;
     }
     default:
@@ -154,7 +154,7 @@ void ProcessWorld::Broken(const absl::Status& reason) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (broken_.has_value()) return;
-    broken_ = Failure{reason.code(), std::string(reason.message())};
+    broken_ = SharedError(reason);
     stops = std::exchange(on_break_, {});
   }
   last_resort_ = std::make_unique<LastResort>([this, reason] { return WhatHangs(reason); });
@@ -171,7 +171,7 @@ std::string ProcessWorld::WhatHangs(const absl::Status& reason) {
   std::vector<std::string> unfinished;
   std::string last;
   {
-    // Nobody holds it for long, and who hangs does not.
+    // No thread holds the mutex for long, and none that hangs holds it.
     std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& name : names_) {
       if (std::string one = name(); !one.empty()) unfinished.push_back(std::move(one));
@@ -233,7 +233,7 @@ absl::Status ProcessWorld::Send(const WireWriter& message) {
   return SendAll(meeting_.socket, Frame(message.bytes()));
 }
 
-// A message that cannot be sent means a lost connection, of which the reading thread learns too.
+// Callers ignore errors of Send: the connection is lost then, which the reading thread learns too.
 template <typename Predicate>
 absl::Status ProcessWorld::Await(Predicate done) {
   std::unique_lock<std::mutex> lock(mutex_);

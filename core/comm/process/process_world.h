@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank's side of a world of processes: what back ends that move data by other means (NCCL) use
-// to meet, to agree on every call, and to learn that the world has broken.
+// One rank's side of a world of processes. Back ends that move data by other means (MPI, NCCL) use
+// it to meet, to agree on every call, and to learn that the world has broken.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_PROCESS_WORLD_H_
 #define ZEROTH_CORE_COMM_PROCESS_PROCESS_WORLD_H_
@@ -29,13 +29,14 @@
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
+#include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
 
-// A rank posts each call before it makes it, without waiting: the coordinator compares the ranks'
-// calls as they come. A difference, a rank that is missing for too long, one that fails, aborts,
-// returns early or dies, breaks the world on all ranks, with the errors of communicator.h; whoever
-// moves the data must then be stopped (OnBreak). Thread-safe.
+// A rank posts each call before it makes it, without waiting. The coordinator compares the ranks'
+// calls as they arrive. The world breaks on all ranks, with the errors of communicator.h, if calls
+// differ, if a rank is missing for too long, or if one fails, aborts, returns early or dies. Then
+// the back end must stop what moves the data (OnBreak). Thread-safe.
 class ProcessWorld {
  public:
   // This rank's place in a group.
@@ -45,11 +46,11 @@ class ProcessWorld {
     std::vector<int> world_ranks;
   };
 
-  // Meets the others (meeting.h); in rank 0's process it also starts the coordinator.
+  // Meets the other ranks (meeting.h). In rank 0's process it also starts the coordinator.
   static absl::StatusOr<std::unique_ptr<ProcessWorld>> Join(const ProcessEnvironment& environment,
                                                             const LaunchOptions& options,
                                                             absl::string_view back_end);
-  // Ranks that have not Returned are taken for dead by the others.
+  // The other ranks take this one for dead unless it has called Return.
   ~ProcessWorld();
 
   int rank() const { return environment_.rank; }
@@ -60,49 +61,51 @@ class ProcessWorld {
   // "nccl world ranks [0, 1]".
   std::string NameOf(const Seat& seat) const;
 
-  // The error that broke the world, or OK.
+  // The error that broke the world, once the hooks of OnBreak have run, or OK.
   absl::Status status() const;
-  // The same, where the transport has been found stopped, which happens just before.
+  // The same, but waits for the hooks of OnBreak if they are running.
   absl::Status SettledStatus() const;
-  // The same, while the transport is still being stopped, too, which may take for ever.
+  // The error that broke the world, also while the hooks of OnBreak run (they may hang), or OK.
   absl::Status UnsettledStatus() const;
-  // Breaks it on all ranks, unless it is broken already; waits until this rank knows. `reason` must
-  // name this rank.
+  // Breaks the world on all ranks, unless it is broken already. Returns when this rank knows of it.
+  // `reason` must name this rank.
   void Break(const absl::Status& reason);
-  // Breaks it with "rank 3 failed: what: error"; the world's error, which is this one unless there
-  // was another before.
+  // Breaks the world with "rank 3 failed: what: error". Returns the world's error, which is another
+  // one if the world was broken before.
   absl::Status Fail(const absl::Status& error, absl::string_view what);
   // "rank 3 failed".
   std::string Failed() const;
-  // `stop` runs once, on another thread, when the world has broken and before anyone is told so; at
-  // once if it already has. It must not wait for this rank's own work to end, which may wait to be
-  // told.
+  // Runs `stop` once the world has broken, on another thread, before this rank's callers learn of
+  // it. If the world has broken already, runs it at once. `stop` must not wait for this rank's own
+  // work, which may be waiting to learn that the world has broken.
   void OnBreak(std::function<void()> stop);
-  // `name` says, for the last resort's message, what this rank's transport has not finished; empty
-  // if nothing. It is called on another thread, and must not wait for anybody.
+  // `name` returns what this rank's transport has not finished, for the message of the last resort;
+  // empty if nothing. It is called on another thread, and must not block.
   void NameUnfinished(std::function<std::string()> name);
 
-  // Announces this rank's next call in a group, numbered by its place there, from 1, which is
-  // returned. The world's error if it is broken.
+  // Posts this rank's next call in a group. Returns the call's number in the group, from 1, or the
+  // world's error.
   absl::StatusOr<uint64_t> Post(uint32_t group, CollectiveCall call);
-  // How many calls all ranks of the group are known to have posted alike.
+  // The number of matching calls that all ranks of the group have posted.
   uint64_t Agreed(uint32_t group) const;
-  // Waits until that is at least `count`; the world's error if it breaks first.
+  // Waits until Agreed is at least `count`. Returns the world's error if it breaks first.
   absl::Status AwaitAgreed(uint32_t group, uint64_t count);
 
-  // See Communicator::Split. A seat without a group for a negative color.
+  // As Communicator::Split. Returns a seat without a group for a negative color.
   absl::StatusOr<Seat> Split(uint32_t group, int color, int key);
-  // Waits until all ranks of the group are here: none goes on alone from what they make together.
+  // Waits until all ranks of the group have called it: a barrier on the host.
   absl::Status Meet(uint32_t group);
-  // This rank makes no further calls in the group.
+  // Says that this rank makes no further calls in the group.
   void Leave(uint32_t group);
 
-  // Small values for all ranks. Get waits until somebody has put it, or the world breaks.
+  // A store of small values for all ranks. Get waits until a rank has put the value, or the world
+  // breaks.
   absl::Status Put(absl::string_view key, absl::string_view value);
   absl::StatusOr<std::string> Get(absl::string_view key);
 
-  // This rank has done its work, with `status`. Waits for all others; what all ranks return then is
-  // the same: OK if all did, otherwise the error of the rank that failed first, with its number.
+  // This rank's work has ended with `status`. Waits until all ranks have called Return. The result
+  // is the same on all ranks: OK if all succeeded, otherwise the error of the rank that failed
+  // first, with its number.
   absl::Status Return(const absl::Status& status);
 
  private:
@@ -112,7 +115,7 @@ class ProcessWorld {
   void Read();
   bool Handle(absl::string_view frame);
   void Broken(const absl::Status& reason);
-  // The last resort's words.
+  // The message of the last resort.
   std::string WhatHangs(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>
@@ -121,9 +124,9 @@ class ProcessWorld {
   const ProcessEnvironment environment_;
   const absl::Duration timeout_;
   const std::string back_end_;
-  // Set when the world breaks; goes last, since everything that comes after it may hang.
+  // Set when the world breaks. Destroyed last, because the destruction of later members may hang.
   std::unique_ptr<LastResort> last_resort_;
-  // Its coordinator goes after everything else here.
+  // Destroyed after all later members, because it has rank 0's coordinator.
   Meeting meeting_;
   const Socket stop_;  // ends the reading thread
   std::thread reader_;
@@ -132,15 +135,8 @@ class ProcessWorld {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  // Kept as plain values: absl::Status counts references in a library that sanitizers cannot look
-  // into.
-  struct Failure {
-    absl::StatusCode code = absl::StatusCode::kUnknown;
-    std::string message;
-    absl::Status ToStatus() const { return absl::Status(code, message); }
-  };
-  std::optional<Failure> broken_;
-  bool stopped_ = false;  // the hooks of OnBreak have run
+  std::optional<SharedError> broken_;
+  bool stopped_ = false;  // the world has broken, and the hooks of OnBreak have run
   bool has_returned_ = false;
   std::optional<CollectiveCall> last_posted_;
   std::vector<std::function<std::string()>> names_;
@@ -148,9 +144,9 @@ class ProcessWorld {
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;
   std::optional<Seat> seat_;
-  std::map<uint32_t, uint64_t> met_;  // how often
+  std::map<uint32_t, uint64_t> met_;  // how often each group has met
   std::map<std::string, std::string> values_;
-  std::optional<Failure> all_returned_;  // of code OK if all is well
+  std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded
   bool connection_lost_ = false;
 };
 

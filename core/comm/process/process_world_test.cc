@@ -49,7 +49,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, absl::Duration timeo
   return (*world)->Return(rank_main(**world));
 }
 
-// What each rank's Return says, of ranks that are threads.
+// Runs ranks as threads, and returns the result of each rank's Return.
 std::vector<absl::Status> RunThreads(int size, const RankMain& rank_main,
                                      absl::Duration timeout = absl::Minutes(5)) {
   const std::string file = TestRendezvousFile();
@@ -91,7 +91,7 @@ void ExpectError(const absl::Status& status, absl::StatusCode code,
 TEST(ProcessWorldTest, CallsThatMatchAreAgreed) {
   for (int size : {1, 2, 5}) {
     for (const absl::Status& status : RunThreads(size, [](ProcessWorld& world) -> absl::Status {
-           // Far ahead of each other: nobody waits in Post.
+           // Ranks run far ahead of each other, because Post does not wait.
            for (int i = 0; i < 200; ++i) {
              const auto number =
                  world.Post(kWorldGroup, Call(CollectiveOp::kAllGather, i, absl::StrCat("h.", i)));
@@ -192,7 +192,7 @@ TEST(ProcessWorldTest, NobodyLeavesAMeetingAlone) {
          ++present;
          absl::Status met = world.Meet(kWorldGroup);
          EXPECT_EQ(present, 4);
-         // Who has met has met, though another breaks the world at once.
+         // Meet stays OK, even if another rank breaks the world right afterwards.
          EXPECT_TRUE(met.ok()) << met;
          if (world.rank() == 3) world.Break(absl::AbortedError("rank 3 aborted"));
          return met;
@@ -201,7 +201,7 @@ TEST(ProcessWorldTest, NobodyLeavesAMeetingAlone) {
   }
 }
 
-// Nobody puts the value.
+// No rank puts the value.
 TEST(ProcessWorldTest, AWaitForAValueEndsWithTheWorld) {
   for (const absl::Status& status : RunThreads(2, [](ProcessWorld& world) -> absl::Status {
          if (world.rank() == 1) return absl::AbortedError("no id to give");
@@ -327,7 +327,7 @@ TEST_P(KilledProcessTest, TheOthersAreTold) {
   }
 }
 
-// What a process says at its end whose `rank_main` hangs after another rank has broken the world.
+// The last message of a process whose `rank_main` hangs after another rank has broken the world.
 void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& words) {
   const std::string file = TestRendezvousFile();
   const pid_t child = fork();

@@ -22,12 +22,12 @@
 namespace zeroth {
 namespace {
 
-// The first word: an older program's file is none of this program's.
+// The first word of the file. Files of older programs have another one.
 constexpr char kForm[] = "zeroth-rendezvous-2";
-// More than any of these files has.
+// More than any rendezvous file has.
 constexpr size_t kMostBytes = 4096;
 
-// A new file of a name nobody can foresee, next to `path`.
+// Writes `text` to a new file, whose name nobody can predict.
 absl::Status WriteNew(const std::string& temporary, const std::string& text) {
   const int descriptor =
       open(temporary.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What rank 0 leaves for the others in a file that they can read and nobody else: where it is met,
-// and by what they know each other.
+// The file in which rank 0 tells the other ranks where to connect, and the job's key. Only this
+// user can read it.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_RENDEZVOUS_FILE_H_
 #define ZEROTH_CORE_COMM_PROCESS_RENDEZVOUS_FILE_H_
@@ -24,17 +24,17 @@ struct MeetingPlace {
 
   // One line: "host port id secret".
   std::string ToText() const;
-  // None of what is no such text.
+  // Returns none for any other text.
   static std::optional<MeetingPlace> Parse(absl::string_view text);
 };
 
-// Readers see all of it or nothing; it takes the place of an older one. The file is this user's
-// alone (mode 0600): it holds the job's secret. What is a symbolic link is replaced, not followed.
+// Replaces an older file; readers see all of the new one or nothing of it. The file has mode 0600,
+// because it holds the job's secret. A symbolic link is replaced, not followed.
 absl::Status WriteRendezvousFile(const std::string& path, const MeetingPlace& place);
-// None if there is no such file yet, or nothing of this form in it. PermissionDenied for what
-// somebody else may have put there: a link, or what another user owns or can write.
+// Returns none if there is no file yet, or its content has another form. PermissionDenied if
+// another user may have put it there: if it is a link, or another user owns it or can write to it.
 absl::StatusOr<std::optional<MeetingPlace>> ReadRendezvousFile(const std::string& path);
-// Removes it if it still is that of `place`.
+// Removes the file if it is still the one for `place`.
 void RemoveRendezvousFile(const std::string& path, const MeetingPlace& place);
 
 }  // namespace zeroth

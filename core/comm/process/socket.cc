@@ -29,11 +29,11 @@ constexpr size_t kLengthBytes = 4;
 std::string LastError() { return std::strerror(errno); }
 
 void SetOption(int descriptor, int level, int option, int value) {
-  // Without these a connection still works, only later or slower.
+  // An error is ignored: without the option the connection still works.
   static_cast<void>(setsockopt(descriptor, level, option, &value, sizeof(value)));
 }
 
-// Small messages at once, and a peer whose machine has gone is noticed within a minute although
+// Sends small messages at once. Notices within a minute that the peer's machine has gone, also if
 // nothing is sent.
 void Configure(int descriptor) {
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -44,7 +44,8 @@ void Configure(int descriptor) {
   SetOption(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 45000);
 }
 
-// Two addresses of one machine get the same port, which must be free at both of them.
+// The sockets for a machine's addresses need one port that is free at all of them, so listening on
+// any port may take several attempts.
 constexpr int kPortAttempts = 20;
 
 struct Address {
@@ -73,7 +74,7 @@ struct Address {
     }
     return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >> 24 == 127;
   }
-  // The numbers, without the port.
+  // The numeric address, without the port.
   std::string Host() const {
     char host[NI_MAXHOST] = {};
     if (getnameinfo(get(), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
@@ -100,7 +101,7 @@ absl::StatusOr<std::vector<Address>> Resolve(const std::string& host, int port, 
     Address address;
     std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
     address.size = one->ai_addrlen;
-    // Some names come twice.
+    // Some addresses are listed twice.
     const bool known = std::any_of(addresses.begin(), addresses.end(), [&](const Address& other) {
       return other.size == address.size &&
              std::memcmp(&other.storage, &address.storage, address.size) == 0;
@@ -110,7 +111,7 @@ absl::StatusOr<std::vector<Address>> Resolve(const std::string& host, int port, 
   return addresses;
 }
 
-// Whoever writes numbers or "localhost" means this and no other address.
+// True if the user has written a numeric address or "localhost", and so means only that one.
 bool IsLiteral(const std::string& host) {
   return host == "localhost" || Resolve(host, 0, AI_NUMERICHOST).ok();
 }
@@ -124,7 +125,7 @@ absl::StatusOr<Address> OwnAddress(const Socket& socket) {
   return address;
 }
 
-// A closed socket if the address is not one of this machine's.
+// Returns a closed socket if the address is not one of this machine's.
 absl::StatusOr<Socket> ListenAt(const Address& address) {
   const auto fail = [&] {
     const bool taken = errno == EADDRINUSE;
@@ -142,7 +143,7 @@ absl::StatusOr<Socket> ListenAt(const Address& address) {
   }
   SetOption(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) {
-    // The wildcard takes IPv4 along; what is one address stays one.
+    // Only the wildcard address accepts IPv4 connections as well.
     const bool any = IN6_IS_ADDR_UNSPECIFIED(
         &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
     SetOption(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, any ? 0 : 1);
@@ -171,7 +172,7 @@ absl::Status ListenAtAll(const std::vector<Address>& addresses, int port, Listen
   return absl::OkStatus();
 }
 
-// Waits until a connection stands, or cannot.
+// Waits until the connection is made or has failed. Sets errno on failure.
 bool AwaitConnection(const Socket& socket, absl::Duration timeout) {
   const absl::Duration most = absl::Milliseconds(1 << 30);
   pollfd wait = {socket.descriptor(), POLLOUT, 0};
@@ -218,10 +219,10 @@ std::string PlaceName(absl::string_view host, int port) {
 }
 
 absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_elsewhere) {
-  // Others may know a name that this machine does not.
+  // Other machines may know a name that this one does not.
   std::vector<Address> addresses = Resolve(host, port, 0).value_or(std::vector<Address>());
   if (others_elsewhere && !IsLiteral(host)) {
-    // Many machines know their own name as one of theirs alone, which others know better.
+    // Many machines resolve their own name to loopback, which other machines cannot reach.
     addresses.erase(std::remove_if(addresses.begin(), addresses.end(),
                                    [](const Address& address) { return address.IsLoopback(); }),
                     addresses.end());
@@ -231,12 +232,12 @@ absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_e
     Listener listener;
     failed = ListenAtAll(addresses, port, listener);
     if (failed.ok() && !listener.sockets.empty()) return listener;
-    // A port that the first address had free, and the second has not.
+    // The port was free at the first address, but not at another one.
     if (!failed.ok() && port == 0 && absl::IsAlreadyExists(failed)) continue;
     break;
   }
   ZEROTH_RETURN_IF_ERROR(failed);
-  // The first of these that the system knows; the one of IPv6 takes connections of both.
+  // The IPv6 wildcard accepts IPv4 connections as well. Without IPv6, the other one is used.
   for (const char* wildcard : {"::", "0.0.0.0"}) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Address> all,
                             Resolve(wildcard, port, AI_NUMERICHOST));
@@ -265,7 +266,7 @@ absl::StatusOr<Socket> Accept(const Socket& listening) {
       return absl::ResourceExhaustedError(
           absl::StrCat("cannot accept a connection: ", LastError(),
                        "; raise the limit of open files (ulimit -n)"));
-    default:  // a connection that went away again
+    default:  // the peer has closed the connection again
       return socket;
   }
 }

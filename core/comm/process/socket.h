@@ -18,7 +18,7 @@
 
 namespace zeroth {
 
-// A file descriptor that is closed in the end.
+// Owns a file descriptor.
 class Socket {
  public:
   Socket() = default;
@@ -37,7 +37,7 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// Frames are no longer than this; whoever announces more speaks another protocol.
+// The longest frame. A peer that announces a longer one speaks another protocol.
 inline constexpr uint32_t kMostFrameBytes = 1 << 20;
 
 // `payload` behind its length.
@@ -47,45 +47,45 @@ std::string Frame(absl::string_view payload);
 class FrameReader {
  public:
   void Append(absl::string_view bytes) { bytes_.append(bytes.data(), bytes.size()); }
-  // The next complete frame; none if it has not all come yet. InvalidArgument if it is longer than
-  // `most`.
+  // Returns the next frame; none if it has not arrived completely. InvalidArgument if it is longer
+  // than `most`.
   absl::StatusOr<std::optional<std::string>> Next(size_t most = kMostFrameBytes);
 
  private:
   std::string bytes_;
 };
 
-// "host:port", as people write it: "[::1]:80".
+// "host:port", with an IPv6 address in brackets: "[::1]:80".
 std::string PlaceName(absl::string_view host, int port);
 
 // Sockets that listen on one port, one for each address.
 struct Listener {
   std::vector<Socket> sockets;
   int port = 0;
-  std::string address;  // by which this process reaches it
-  bool everywhere = false;
+  std::string address;      // at which this process reaches it
+  bool everywhere = false;  // listens at all addresses of this machine
 };
 
-// Listens on `port` (0: any) at the addresses that `host` has on this machine. Where it has none
-// that ranks can use, whom `others_elsewhere` says to be on other machines as well, it listens at
-// all of this machine's addresses, and says so in the result. AlreadyExists, with what to do, if
-// the port is taken.
+// Listens on `port` (0: any) at the addresses that `host` has on this machine. If ranks cannot use
+// any of them, it listens at all addresses of this machine, and sets `everywhere` in the result.
+// `others_elsewhere`: some ranks are on other machines. AlreadyExists if the port is taken, with
+// what to do.
 absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_elsewhere);
-// A connection that has come in, non-blocking; a closed socket if there is none. ResourceExhausted
-// if this process or machine can have no more of them.
+// Accepts a connection, as a non-blocking socket. Returns a closed socket if there is none.
+// ResourceExhausted if this process or machine can open no more files.
 absl::StatusOr<Socket> Accept(const Socket& listening);
-// Who is at the other end, for messages.
+// The address of the other end, for messages.
 std::string PeerOf(const Socket& socket);
 
-// One attempt to connect to each address of the host, for `timeout` each. Unavailable if nobody
-// listens there (yet) or the name is unknown.
+// Tries once to connect to each address of the host, for `timeout` each. Unavailable if nothing
+// listens there (yet), or the name is unknown.
 absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Duration timeout);
 
-// Sends everything; blocks. Unavailable if the other side has gone. Thread-safe if callers take
-// turns.
+// Sends all bytes, and blocks until then. Unavailable if the connection is lost. Callers must not
+// send at the same time.
 absl::Status SendAll(const Socket& socket, absl::string_view bytes);
-// What has come, at least one byte, waiting for it at most `timeout_ms` (-1: for ever); empty at
-// the end of that time. Unavailable if the other side has gone.
+// Waits at most `timeout_ms` (-1: for ever) for bytes, and returns those that have arrived; empty
+// after that time. Unavailable if the connection is lost.
 absl::StatusOr<std::string> ReceiveSome(const Socket& socket, int timeout_ms);
 
 }  // namespace zeroth

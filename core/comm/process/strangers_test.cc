@@ -42,7 +42,7 @@ using testing::Strangers;
 using testing::TestEnvironment;
 using testing::TestRendezvousFile;
 
-// What a world of ranks does together: each hears from all, and the result is the same everywhere.
+// Runs a world of ranks: each rank hears from all, and all get the same result.
 absl::StatusOr<std::string> Talk(ProcessWorld& world, int rounds) {
   std::string heard;
   for (int i = 0; i < rounds; ++i) {
@@ -124,7 +124,7 @@ class Impostor {
               usleep(1000);
               continue;
             }
-            // What is left unread would take the answer with it.
+            // Closing a connection with unread bytes would discard the answer.
             if (!ReceiveSome(*socket, /*timeout_ms=*/-1).ok()) continue;
             if (SendAll(*socket, answer).ok()) ++answered_;
           }
@@ -171,7 +171,7 @@ TEST(StrangersTest, HarmNobodyAtAnyTime) {
     ranks.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
           RunRank(TestEnvironment(rank, kSize, file), absl::Minutes(5), [&] {
-            // Nobody listens any more.
+            // Nothing listens any more.
             const int64_t refused = strangers.refused();
             strangers.AwaitRounds(3);
             EXPECT_GT(strangers.refused(), refused);
@@ -283,7 +283,7 @@ TEST(StrangersTest, ARefusalWithoutProofIsWaitedOut) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// Nothing tells this job from others: then a rank that does not fit may be another's.
+// Without an id or a secret, a rank that does not fit may be of another job.
 TEST(StrangersTest, WhoMayBeAnotherJobsIsRefusedAlone) {
   const int port = FreePort();
   absl::Status statuses[2];
@@ -311,7 +311,7 @@ TEST(StrangersTest, TheTimeoutNamesWhoWasTurnedAway) {
               {"rank 1 did not come", "Turned away were", "a rank of another job, 'another'"});
 }
 
-// Whoever says nothing, or less than a greeting, is not waited for.
+// The coordinator does not wait for connections that send nothing, or less than a greeting.
 TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   Coordinator::Options options;
   options.world_size = 2;
@@ -382,7 +382,7 @@ TEST(ListenTest, EverywhereWhereTheNameIsNotOfThisMachine) {
   EXPECT_TRUE(Connect(listener->address, listener->port, absl::Seconds(60)).ok());
 }
 
-// As a machine that does not answer: nobody takes the connections in, and the queue is full.
+// Behaves like a machine that does not answer: nothing accepts connections, and the queue is full.
 TEST(ConnectTest, EndsInTime) {
   const auto listener = Listen("127.0.0.1", 0, /*others_elsewhere=*/false);
   ASSERT_TRUE(listener.ok()) << listener.status();

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Values as bytes of a message between processes: fixed-width integers in little-endian order, and
-// strings after their length.
+// Encodes values as bytes of a message between processes: fixed-width integers in little-endian
+// order, and strings after their length.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_WIRE_H_
 #define ZEROTH_CORE_COMM_PROCESS_WIRE_H_
@@ -34,7 +34,7 @@ class WireWriter {
   std::string bytes_;
 };
 
-// Reads what a WireWriter wrote. After the first read past the end, values are 0 or empty, and
+// Decodes what a WireWriter wrote. After the first read past the end, values are 0 or empty, and
 // ok() is false.
 class WireReader {
  public:
@@ -56,7 +56,7 @@ class WireReader {
     return value;
   }
   bool ok() const { return ok_; }
-  // Everything was there, and nothing else.
+  // True if all bytes were read, and no read went past the end.
   bool IsComplete() const { return ok_ && bytes_.empty(); }
 
  private:

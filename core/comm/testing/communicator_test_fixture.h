@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Real ranks for the tests of communicator_test_suite.h. Ranks may be processes, so a test hands
-// nothing from rank to rank except by collectives: every rank knows what all ranks send, by seed,
-// and checks what it gets by itself.
+// Real ranks for the tests of communicator_test_suite.h. Ranks may be processes, so a test passes
+// data between ranks only by collectives. Every rank knows what all ranks send, by seed, and checks
+// by itself what it receives.
 
 #ifndef ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_
 #define ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_
@@ -34,7 +34,7 @@
 
 namespace zeroth::testing {
 
-// A back end under test, by names of the registries, at one world size.
+// A back end under test, by its name and its device's, with a world size.
 struct CommunicatorTestParam {
   std::string back_end;
   std::string device;
@@ -46,7 +46,7 @@ inline std::string CommunicatorTestName(
   return absl::StrCat(info.param.back_end, "_", info.param.device, "_", info.param.world_size);
 }
 
-// What one rank of a test works with. `stream` runs beside the rank's main thread.
+// The objects of one rank of a test. `stream` runs concurrently with the rank's main thread.
 struct TestRank {
   Communicator& world;
   Device& device;
@@ -64,7 +64,7 @@ class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> 
 
   int size() const { return GetParam().world_size; }
 
-  // Runs `function` on every rank; what the launcher returns.
+  // Runs `function` on every rank, and returns the launcher's result.
   absl::Status Launch(const RankFunction& function,
                       absl::Duration timeout = absl::Minutes(5)) const {
     LaunchOptions options;
@@ -91,8 +91,8 @@ class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> 
   }
 };
 
-// Element i of what `rank` sends. Floats have magnitudes that differ, so that another order of
-// additions rounds otherwise, and sums that fit in fp16.
+// Element i of the values that `rank` sends. Floats have different magnitudes, so that another
+// order of additions rounds differently, and their sums fit in fp16.
 template <typename T>
 std::vector<T> TestValues(uint64_t seed, int rank, int64_t count) {
   const CounterRng rng(seed, std::to_string(rank));
@@ -137,14 +137,14 @@ void ExpectSameBits(const std::vector<T>& actual, const std::vector<T>& expected
   }
 }
 
-// The tensor's elements after everything on `stream`.
+// The tensor's elements after all work on `stream`.
 template <typename T>
 absl::StatusOr<std::vector<T>> Fetch(const Tensor& tensor, Stream& stream) {
   ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
   return tensor.ToHost<T>();
 }
 
-// Zeros in memory that the rank's transport may be told of, where there is some.
+// Zeros, in memory that the rank's transport can register if there is some.
 inline absl::StatusOr<Tensor> TransportFloats(TestRank& rank, int64_t count) {
   Tensor tensor;
   if (rank.device.allocator().has_transport_memory()) {
@@ -161,7 +161,7 @@ inline absl::StatusOr<Tensor> TransportFloats(TestRank& rank, int64_t count) {
   return tensor;
 }
 
-// Gathers into `full` what all ranks of the group have, from there or from elsewhere, and compares.
+// Gathers the values of all ranks of the group into `full`, in place or not, and compares them.
 inline absl::Status CheckGatherInto(TestRank& rank, Communicator& group, const Tensor& full,
                                     uint64_t seed, bool in_place) {
   const int64_t count = full.numel() / group.size();
@@ -190,7 +190,7 @@ inline void SleepFor(int64_t microseconds) {
   std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
 }
 
-// Until another rank breaks the world.
+// Waits until another rank breaks the world.
 inline void SleepUntilBroken(const Communicator& world) {
   while (world.status().ok()) SleepFor(500);
 }

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Reductions as communicator.h words them, one element at a time and without regard to speed: what
-// tests compare with.
+// The reference for tests of reductions: as communicator.h defines them, one element at a time.
 
 #ifndef ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_
 #define ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_
@@ -33,11 +32,11 @@ T FromFloat(float value) {
   }
 }
 
-// One element of each rank, in rank order, along the fixed tree; scaled for kMean. Not rounded to a
-// dtype.
+// Reduces one element of each rank, in rank order, along the fixed tree, and scales it for kMean.
+// Does not round to a dtype.
 float ReferenceReduceFloats(ReduceOp op, absl::Span<const float> ranks);
 
-// The reduction of one element of each rank, in rank order.
+// Reduces one element of each rank, in rank order.
 template <typename T>
 T ReferenceReduce(ReduceOp op, absl::Span<const T> ranks) {
   if constexpr (std::is_integral_v<T>) {
@@ -56,7 +55,7 @@ T ReferenceReduce(ReduceOp op, absl::Span<const T> ranks) {
   }
 }
 
-// The reductions of all elements of values[rank], which are as many on every rank.
+// Reduces all elements of values[rank], of which every rank has the same number.
 template <typename T>
 std::vector<T> ReferenceReduceAll(const std::vector<std::vector<T>>& values, ReduceOp op) {
   std::vector<T> result;

@@ -65,7 +65,7 @@ class CpuDevice final : public Device {
   template <typename Function>
   absl::Status Enqueue(Stream& stream, size_t bytes, Function function) {
     ZEROTH_CHECK(&stream.device() == this);
-    // Nothing to do, and the pointers may be null, which memcpy and memset do not allow even then.
+    // The pointers may be null, which memcpy and memset do not allow even for no bytes.
     if (bytes == 0) return stream.status();
     return CpuStream::From(stream).Enqueue([function] {
       function();

@@ -74,8 +74,7 @@ class FirstError {
   absl::Status status_;
 };
 
-// An exception must not leave a worker thread, where it would end the process without a word about
-// the stream.
+// Catches exceptions: on a worker thread they would end the process, without naming the stream.
 absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_name) {
   try {
     return work();
@@ -124,8 +123,8 @@ class InlineCpuStream final : public CpuStream {
  private:
   Device& device_;
   const std::string name_;
-  // Held while work runs, so that a second issuing thread finds a queue here too; recursive because
-  // work may issue more.
+  // Held while work runs, so that a second issuing thread waits. Recursive, because work may
+  // enqueue more work.
   std::recursive_mutex running_;
   FirstError error_;
 };
@@ -167,8 +166,7 @@ class WorkerCpuStream final : public CpuStream {
 
   absl::Status Synchronize() override {
     ZEROTH_CHECK(std::this_thread::get_id() != thread_.get_id());
-    // Not cut short by an earlier error: the caller may free memory that the failing work still
-    // reads.
+    // Waits even after an error: the caller may free memory that the failing work still reads.
     return PushEvent()->Synchronize();
   }
 
@@ -214,7 +212,7 @@ class WorkerCpuStream final : public CpuStream {
       } else if (error_.Get().ok()) {
         error_.Update(RunGuarded(item.work, name_));
       }
-      item = {};  // gives back what the work holds before the next item is looked at
+      item = {};  // releases what the work holds before the next item
     }
   }
 

@@ -16,30 +16,29 @@
 
 namespace zeroth {
 
-// What CPU kernels and CPU collectives are enqueued on.
+// A stream on which CPU kernels and CPU collectives are enqueued.
 class CpuStream : public Stream {
  public:
   using Work = std::function<absl::Status()>;
 
-  // `stream` as a CpuStream; aborts if it belongs to another kind of device, which is a wiring
-  // error of ours.
+  // `stream` as a CpuStream. Aborts if it belongs to another kind of device, which is a bug.
   static CpuStream& From(Stream& stream);
 
-  // Runs `work` after everything enqueued before, unless the stream has failed. Inline streams run
-  // it before returning and return its status; worker streams return the stream's first error so
-  // far. `work` must own (by value) whatever it touches; it is destroyed before anything enqueued
-  // later counts as done, so Synchronize() also releases the buffers that it held. An exception
-  // that leaves it is an Internal error of the stream.
+  // Runs `work` after all work that was enqueued before, unless the stream has failed. An inline
+  // stream runs it before returning, and returns its status. A worker stream returns the stream's
+  // first error so far. `work` must own (by value) all that it uses. It is destroyed before work
+  // enqueued later counts as done, so Synchronize() also releases the buffers that it held. An
+  // exception from `work` becomes an Internal error of the stream.
   virtual absl::Status Enqueue(Work work) = 0;
 };
 
-// Runs everything on the calling thread, one thread at a time; work may enqueue further work, which
-// runs at once. Wait() blocks the host until the event is done.
+// Runs work on the calling thread, one thread at a time. Work may enqueue further work, which runs
+// at once. Wait() blocks the host until the event is done.
 std::unique_ptr<CpuStream> NewInlineCpuStream(Device& device, absl::string_view name);
 
-// Runs everything in order on one thread of its own (`threads` is that thread's OpenMP team size).
-// After a failure the remaining work is dropped, but its events still become done, with the error,
-// so that nobody waits for ever. The destructor runs what is still enqueued and joins.
+// Runs work in order on one thread of its own. `threads` is that thread's OpenMP team size. After a
+// failure the remaining work is dropped, but events still become done, with the error, so that no
+// thread waits for ever. The destructor runs the work that is still enqueued, and joins the thread.
 // Synchronize() from the stream's own work is a bug and aborts.
 std::unique_ptr<CpuStream> NewWorkerCpuStream(Device& device, absl::string_view name, int threads);
 

@@ -70,7 +70,7 @@ CpuStream::Work Fail(const std::string& message) {
   return [message] { return absl::AbortedError(message); };
 }
 
-// What both kinds promise.
+// The contract of both kinds of streams.
 class AnyCpuStreamTest : public CpuStreamTest, public testing::WithParamInterface<bool> {
  protected:
   std::unique_ptr<CpuStream> NewStream() { return GetParam() ? Worker("any") : Inline(); }

@@ -27,7 +27,7 @@
 namespace zeroth {
 namespace {
 
-// The open file and what was moved; shared by the store, its regions and transfers under way.
+// The open file and the counters, which the store, its regions and running transfers share.
 struct File {
   File(std::string path, int fd) : directory(std::move(path)), descriptor(fd) {}
   ~File() { close(descriptor); }
@@ -96,8 +96,8 @@ class FileRegion final : public OffloadRegion {
   const int64_t begin_;
 };
 
-// Whoever extends a file beyond what `ulimit -f` allows is sent a signal that ends the process, so
-// that has to be asked beforehand.
+// The limit of `ulimit -f`. Extending a file beyond it would raise a signal that ends the process,
+// so it has to be checked first.
 int64_t LargestFile() {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   rlimit limit;
@@ -131,7 +131,7 @@ class FileStore final : public OffloadStore {
       } while (error == EINTR);
     }
     if (error == 0) return absl::OkStatus();
-    // Some file systems keep what they had found until they ran out.
+    // Some file systems keep the blocks that they allocated before they ran out.
     if (ftruncate(file_->descriptor, end_) != 0) {
       return ErrnoStatus(errno, absl::StrCat("shorten the ", file_->Where(end_)));
     }
@@ -155,7 +155,7 @@ absl::StatusOr<std::string> DirectoryOf(const OffloadStoreOptions& options) {
       error.message(), "; give one"));
 }
 
-// A file without a name where the file system can make one, otherwise one that loses it at once.
+// Opens a file without a name. If the file system cannot create one, removes its name at once.
 int OpenNameless(const std::string& directory) {
   const int nameless = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
   if (nameless >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return nameless;

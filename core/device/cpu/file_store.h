@@ -12,14 +12,14 @@
 
 namespace zeroth {
 
-// An OffloadStore in a file without a name, so that the system takes it back whatever becomes of
-// the process. Its blocks are allocated when they are reserved. Transfers are plain reads and
-// writes on the stream's thread, through the page cache, which the system empties under pressure:
-// that is what keeps them off this process's account.
+// Opens an OffloadStore in a file without a name, which the system frees however the process ends.
+// Disk blocks are allocated when a region is reserved. Transfers are plain reads and writes on the
+// stream's thread, through the page cache. The system empties that cache when memory is short, so
+// it does not count as this process's memory.
 //
-// Errors name the directory: NotFound or PermissionDenied if no file can be made there,
-// ResourceExhausted if it has no room, DataLoss if the file has become shorter, and the system's
-// for a transfer that fails.
+// Errors name the directory: NotFound or PermissionDenied if no file can be created there,
+// ResourceExhausted if it has no room, DataLoss if the file has become shorter, or the system's
+// error of a failed transfer.
 absl::StatusOr<std::shared_ptr<OffloadStore>> OpenFileStore(const OffloadStoreOptions& options);
 
 }  // namespace zeroth

@@ -94,7 +94,7 @@ TEST_F(FileStoreTest, KeepsRangesOfRegionsApart) {
   }
 }
 
-// What the thread sanitizer looks at: two streams and the host, ordered by events alone.
+// For the thread sanitizer: two streams and the host, ordered by events alone.
 TEST_F(FileStoreTest, StreamsMoveBytesBesideTheHost) {
   const std::shared_ptr<OffloadStore> store = *Open();
   constexpr size_t kBytes = size_t{1} << 16;

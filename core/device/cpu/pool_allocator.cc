@@ -27,7 +27,7 @@ size_t RoundUp(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-// A mapping of its own that starts on a huge page, or nullptr.
+// Returns a mapping that starts on a huge page, or nullptr.
 void* MapLarge(size_t bytes) {
   const size_t mapped = bytes + PoolAllocator::kHugePageBytes;
   void* const map =
@@ -38,7 +38,7 @@ void* MapLarge(size_t bytes) {
   const size_t head = misaligned == 0 ? 0 : PoolAllocator::kHugePageBytes - misaligned;
   if (head > 0) munmap(begin, head);
   munmap(begin + head + bytes, mapped - head - bytes);
-  // Advice only: a kernel without transparent huge pages refuses it and the block works as well.
+  // An error is ignored: without transparent huge pages the block works as well.
   madvise(begin + head, bytes, MADV_HUGEPAGE);
   return begin + head;
 }
@@ -86,7 +86,7 @@ PoolAllocator::Block PoolAllocator::TakePooled(size_t block_bytes) {
   if (found == pool_.end() || found->first > block_bytes + block_bytes / 4) return {};
   const Block block{found->second.back(), found->first};
   found->second.pop_back();
-  // Empty lists would make the search pass over sizes that have nothing to give.
+  // Empty lists are removed, so that the search finds only sizes with a block.
   if (found->second.empty()) pool_.erase(found);
   return block;
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Host memory, pooled: a training step asks for the same sizes again and again, and both mmap and
-// the page faults after it cost more than the arithmetic on small layers.
+// Pooled host memory. A training step allocates the same sizes again and again, and mmap with its
+// page faults costs more than the arithmetic of small layers.
 
 #ifndef ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_
 #define ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_
@@ -18,23 +18,23 @@
 
 namespace zeroth {
 
-// Freed blocks are kept, untouched, and serve later requests of their size or down to a fifth
-// smaller, so a repeated pattern of requests takes nothing from the operating system after its
-// first round. Blocks of kLargeBytes or more are whole huge pages of their own mapping, advised to
-// be such; smaller ones come from the C++ heap in size classes at most an eighth apart. Under
-// AddressSanitizer whatever no caller owns is poisoned, pooled blocks included.
+// Freed blocks are kept and serve later requests of their size, or of down to a fifth less. So a
+// repeated pattern of requests takes nothing from the operating system after its first round.
+// Blocks of kLargeBytes or more are mappings of their own, of whole huge pages. Smaller ones come
+// from the C++ heap, in size classes at most an eighth apart. Under AddressSanitizer all memory
+// that no caller owns is poisoned, pooled blocks included.
 class PoolAllocator final : public AccountingAllocator {
  public:
   static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
   static constexpr size_t kHugePageBytes = size_t{2} << 20;
-  // From here on, rounding to whole huge pages adds less than half of the request.
+  // From this size on, rounding to whole huge pages adds less than half of the request.
   static constexpr size_t kLargeBytes = size_t{4} << 20;
 
   PoolAllocator() = default;
-  // Every Buffer keeps its allocator alive, so none is left here.
+  // No Buffer is left here, because each keeps its allocator alive.
   ~PoolAllocator() override;
 
-  // The bytes of the block made for a request.
+  // The size of the block for a request of `bytes`.
   static size_t BlockBytes(size_t bytes);
 
  protected:
@@ -47,7 +47,7 @@ class PoolAllocator final : public AccountingAllocator {
     size_t bytes = 0;
   };
 
-  // A pooled block that fits `block_bytes` well, or one without data.
+  // Returns a pooled block that fits `block_bytes` well. Without one, `data` is null.
   Block TakePooled(size_t block_bytes);
   void TrimLocked() override;
 

@@ -38,7 +38,7 @@ size_t CachingAllocator::BlockBytes(size_t bytes, bool exact) {
 size_t CachingAllocator::SegmentBytes(size_t block_bytes, bool exact) {
   if (exact) return block_bytes;
   if (block_bytes < kSmallBytes) return kSmallSegmentBytes;
-  // One large block to a segment wastes nothing and can be given back alone.
+  // A large block gets a segment of its own, which wastes nothing and can be returned alone.
   return block_bytes < kLargeSegmentBytes / 2 ? kLargeSegmentBytes : block_bytes;
 }
 
@@ -67,7 +67,7 @@ CachingAllocator::Block* CachingAllocator::TakeFree(size_t block_bytes, bool sma
   const auto found = blocks.lower_bound(&key);
   if (found == blocks.end()) return nullptr;
   Block* const block = *found;
-  // A segment of its own that is much larger stays whole for what needs it.
+  // A segment that is much larger than a large request is kept whole for larger ones.
   if (exact_ ? block->bytes != block_bytes
              : block_bytes >= kLargeSegmentBytes / 2 && block->bytes > 2 * block_bytes) {
     return nullptr;
@@ -81,8 +81,8 @@ absl::StatusOr<CachingAllocator::Block*> CachingAllocator::NewSegment(size_t blo
   size_t bytes = SegmentBytes(block_bytes, exact_);
   absl::StatusOr<void*> data = source_->Allocate(bytes);
   if (!data.ok()) {
-    // What is kept for later may be what is missing now; then the least that will do. An open pool
-    // has taken all of that, and giving memory back is not for the time of a recording.
+    // First returns cached segments and tries again, then tries the least that is enough. An open
+    // pool has taken all cached segments, and none may be returned during a recording.
     if (open_pool_ == nullptr) {
       TrimLocked();
       data = source_->Allocate(bytes);
@@ -106,7 +106,7 @@ absl::StatusOr<CachingAllocator::Block*> CachingAllocator::NewSegment(size_t blo
 
 void CachingAllocator::Split(Block* block, size_t bytes) {
   const size_t rest = block->bytes - bytes;
-  // Large blocks keep a small rest: pieces below a megabyte serve no large request.
+  // A large block keeps a rest below 1 MiB, which no large request could use.
   if (exact_ || rest < (block->small ? kAlignment : kSmallBytes)) return;
   auto tail = std::make_unique<Block>();
   tail->data = block->data + bytes;
@@ -195,7 +195,7 @@ void CachingAllocator::FreeRaw(void* data, size_t bytes, MemoryCategory category
 }
 
 bool CachingAllocator::MayBeRecorded(const Block& block) const {
-  if (block.pool != nullptr) return false;  // it goes nowhere else while its pool lives
+  if (block.pool != nullptr) return false;  // stays in its pool while that exists
   return std::any_of(pools_.begin(), pools_.end(), [&](const auto& entry) {
     return entry.second->open || block.born <= entry.second->last_born;
   });
@@ -289,7 +289,7 @@ void CachingAllocator::ReleasePool(PoolId id) {
   for (size_t i = 0; i < pool->charged.size(); ++i) {
     account_.Charge(-pool->charged[i], static_cast<MemoryCategory>(i));
   }
-  // All blocks of a segment change hands before any of them joins a neighbour.
+  // All blocks of a segment leave the pool before any of them joins a neighbour.
   std::vector<Block*> unused = std::exchange(held_, {});
   for (const auto& [data, block] : blocks_) {
     if (block->pool != pool.get()) continue;

@@ -19,7 +19,7 @@ namespace {
 
 using Handle = std::shared_ptr<Buffer>;
 
-// A device of a given size whose addresses nobody touches.
+// A device of a given size, whose memory is never accessed.
 class FakeMemory final : public MemorySource {
  public:
   explicit FakeMemory(size_t capacity) : capacity_(capacity) {}

@@ -15,7 +15,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// cudaMalloc'ed memory of one device.
+// Memory of one device from cudaMalloc.
 class CudaMemory final : public MemorySource {
  public:
   explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
@@ -26,7 +26,7 @@ class CudaMemory final : public MemorySource {
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, bytes);
     if (error == cudaErrorMemoryAllocation) {
-      static_cast<void>(cudaGetLastError());  // not sticky: the next call is not about this one
+      static_cast<void>(cudaGetLastError());  // so that the next call does not report it
       return absl::ResourceExhaustedError(
           absl::StrCat("cuda:", ordinal_, " has no more memory", Occupancy(),
                        "; use a smaller batch or model, more ranks, or --param_dtype=bf16"));
@@ -37,7 +37,7 @@ class CudaMemory final : public MemorySource {
 
   void Free(void* data, size_t) override {
     const AllowDuringCapture allow;
-    // At the end of a process CUDA may be gone before the last tensor.
+    // Errors are ignored: when a process ends, CUDA may be gone before the last tensor.
     static_cast<void>(cudaSetDevice(ordinal_));
     static_cast<void>(cudaFree(data));
   }
@@ -53,7 +53,7 @@ class CudaMemory final : public MemorySource {
   const int ordinal_;
 };
 
-// A transport's memory, which the device is not at work on when it goes back.
+// Memory of a transport. Free waits until the device's streams no longer use it.
 class TransportMemory final : public MemorySource {
  public:
   TransportMemory(std::shared_ptr<MemorySource> source, std::shared_ptr<LiveStreams> streams)
@@ -62,9 +62,9 @@ class TransportMemory final : public MemorySource {
   absl::StatusOr<void*> Allocate(size_t bytes) override { return source_->Allocate(bytes); }
   void Free(void* data, size_t bytes) override {
     for (CudaStream* const stream : streams_->Get()) {
-      // One that is being recorded had nothing left to do when that began.
+      // A stream that is being recorded was idle when the recording began.
       if (stream->playback() != nullptr) continue;
-      // Its error has been reported where somebody waited, or concerns nobody any more.
+      // An error is ignored: a thread that waited for the stream has got it, or none needs it.
       static_cast<void>(cudaStreamSynchronize(stream->handle()));
     }
     source_->Free(data, bytes);
@@ -81,8 +81,9 @@ std::shared_ptr<MemorySource> MakeTransportMemory(const DeviceOptions& options,
   return std::make_shared<TransportMemory>(options.transport_memory, streams);
 }
 
-// Which tools that watch memory ask for: the address sanitizer's emulation always, others of a GPU
-// by the environment, as they come to a program that was built without them.
+// True if a tool that watches memory accesses needs exact blocks: always in the emulation under the
+// address sanitizer. Tools for GPUs work on programs built without them, so the environment says
+// it.
 bool ExactBlocks() {
 #if defined(ZEROTH_CUDA_EMULATION) && defined(__SANITIZE_ADDRESS__)
   return true;
@@ -99,8 +100,6 @@ absl::StatusOr<DeviceProperties> ReadProperties(int ordinal) {
   properties.compute_capability = read.major * 10 + read.minor;
   properties.multiprocessors = read.multiProcessorCount;
   properties.shared_bytes_per_block = read.sharedMemPerBlockOptin;
-  properties.l2_bytes = static_cast<size_t>(read.l2CacheSize);
-  properties.memory_bytes = read.totalGlobalMem;
   return properties;
 }
 
@@ -145,7 +144,7 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateStream(absl::string_vi
 }
 
 void CudaDevice::BindThread() {
-  // The device was opened, so this cannot fail for a reason that the next call does not report.
+  // The device was opened before, so the next call reports any error of this one.
   static_cast<void>(cudaSetDevice(options_.index));
 }
 
@@ -162,7 +161,7 @@ absl::Status CudaDevice::CopyFromHost(void* dst, const void* host_src, size_t by
   ZEROTH_CHECK(&stream.device() == this);
   CudaStream& on = CudaStream::From(stream);
   if (bytes == 0 || !on.status().ok()) return on.status();
-  // A recording would read the same staging memory each time, whatever lies there by then.
+  // Every play would read the same staging memory, which may hold other data by then.
   ZEROTH_RETURN_IF_ERROR(on.ExpectNotRecorded("copy from the host"));
   return staging_.CopyToDevice(dst, host_src, bytes, on);
 }

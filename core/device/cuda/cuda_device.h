@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A GPU as one rank sees it; registered as "cuda". Everything above reaches it through Device;
-// kernels and collectives for GPUs find what they need here.
+// The device "cuda": a GPU as one rank sees it. Layers above use the Device interface. CUDA kernels
+// and collectives use this class.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
 #define ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
@@ -22,14 +22,12 @@
 
 namespace zeroth::cuda {
 
-// What launch shapes depend on.
+// Properties that launch shapes depend on.
 struct DeviceProperties {
   std::string name;
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
-  size_t shared_bytes_per_block = 0;  // with opting in
-  size_t l2_bytes = 0;
-  size_t memory_bytes = 0;
+  size_t shared_bytes_per_block = 0;  // the opt-in limit
 };
 
 class CudaDevice final : public Device {
@@ -37,8 +35,8 @@ class CudaDevice final : public Device {
   // `device` as a CudaDevice; aborts if it is another kind.
   static CudaDevice& From(Device& device);
 
-  // FailedPrecondition without a driver or a GPU, InvalidArgument if there is no GPU of that index;
-  // both say what there is.
+  // FailedPrecondition without a driver or a GPU. InvalidArgument if there is no GPU of that index.
+  // Both say what was found.
   static absl::StatusOr<std::shared_ptr<Device>> Open(const DeviceOptions& options);
 
   absl::string_view type() const override { return "cuda"; }
@@ -50,16 +48,16 @@ class CudaDevice final : public Device {
   void BindThread() override;
 
   absl::Status Copy(void* dst, const void* src, size_t bytes, Stream& stream) override;
-  // The host memory is copied before this returns, so it need not stay.
+  // The host memory is read before this returns, so it need not stay valid.
   absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes, Stream& stream) override;
   absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override;
   absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override;
 
-  // In page-locked memory of the host.
+  // A store in page-locked memory of the host.
   absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
       const OffloadStoreOptions& options) override;
 
-  // As a CUDA graph. Allocations while it is recorded come from a pool of its own.
+  // Records a CUDA graph. Allocations during a recording come from a pool of its own.
   bool CanRecord() const override { return true; }
   absl::Status BeginRecording() override;
   absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override;

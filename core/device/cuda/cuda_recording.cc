@@ -25,7 +25,7 @@ class CudaRecording final : public Recording {
         playback_(std::move(playback)) {}
 
   ~CudaRecording() override {
-    // An error has been reported where somebody waited, or concerns nobody any more.
+    // An error is ignored: a thread that waited for the stream has got it, or none needs it.
     if (const std::shared_ptr<Event> end = playback_->last()) end->Synchronize().IgnoreError();
     static_cast<void>(cudaGraphExecDestroy(graph_));
     allocator_->ReleasePool(pool_);
@@ -59,8 +59,8 @@ class CudaRecording final : public Recording {
 
 absl::StatusOr<cudaGraphExec_t> Instantiate(cudaGraph_t graph) {
   cudaGraphExec_t executable = nullptr;
-  // Otherwise all of it would have the priority of the stream it is played on: compute's, and
-  // traffic would wait for room on the device.
+  // Nodes keep the priorities of their streams. Otherwise all would have that of the compute
+  // stream, and communication would wait for free multiprocessors.
   const cudaError_t made =
       cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   static_cast<void>(cudaGraphDestroy(graph));
@@ -99,7 +99,7 @@ RecordingInProgress::~RecordingInProgress() {
 
 absl::Status RecordingInProgress::Fork() {
   CudaStream& compute = *streams_.front();
-  // Other threads go on allocating and waiting: only this one's calls matter to the graph.
+  // Thread-local, because other threads may allocate and wait meanwhile.
   ZEROTH_RETURN_IF_ERROR(compute.Update(
       ToStatus(cudaStreamBeginCapture(compute.handle(), cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture")));
@@ -132,7 +132,7 @@ absl::StatusOr<cudaGraph_t> RecordingInProgress::EndCapture() {
 
 absl::StatusOr<std::unique_ptr<Recording>> RecordingInProgress::Finish() {
   ZEROTH_CHECK(capturing_);
-  // A capture has to be ended whatever has become of it.
+  // The capture has to be ended even after an error.
   const absl::Status joined = Join();
   const absl::StatusOr<cudaGraph_t> graph = EndCapture();
   if (!joined.ok()) {

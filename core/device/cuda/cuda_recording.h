@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Recordings as CUDA graphs, captured from all streams of a device at once.
+// Recordings as CUDA graphs, which are captured from all streams of a device at once.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_RECORDING_H_
 #define ZEROTH_CORE_DEVICE_CUDA_CUDA_RECORDING_H_
@@ -20,19 +20,20 @@
 
 namespace zeroth::cuda {
 
-// A recording that is being made. The streams take part from the beginning, not only once they wait
-// for each other: what somebody enqueues on one of them must not run while the rest is recorded.
+// A recording in progress. All streams are captured from the beginning, not only once they wait for
+// each other. Otherwise work on one stream would run while the other streams are recorded.
 class RecordingInProgress {
  public:
-  // Waits for the streams, the first of which is the compute stream; they outlive this.
+  // Waits for the streams, and starts to record them. The first one is the compute stream. They
+  // outlive this object.
   static absl::StatusOr<std::unique_ptr<RecordingInProgress>> Begin(
       std::vector<CudaStream*> streams, std::shared_ptr<CachingAllocator> allocator);
-  // Drops what was recorded, unless Finish was called.
+  // Drops the recorded work unless Finish was called.
   ~RecordingInProgress();
   RecordingInProgress(const RecordingInProgress&) = delete;
   RecordingInProgress& operator=(const RecordingInProgress&) = delete;
 
-  // Once.
+  // Ends the recording. Call it once.
   absl::StatusOr<std::unique_ptr<Recording>> Finish();
 
  private:
@@ -40,7 +41,7 @@ class RecordingInProgress {
                       std::shared_ptr<CachingAllocator> allocator);
   absl::Status Fork();
   absl::Status Join();
-  // Streams run again what they are given. The graph is nullptr if the capture failed.
+  // Ends the capture, after which streams run their work again. Returns the captured graph.
   absl::StatusOr<cudaGraph_t> EndCapture();
 
   const std::vector<CudaStream*> streams_;
@@ -51,8 +52,9 @@ class RecordingInProgress {
   bool keeps_pool_ = false;
 };
 
-// While it lives, the calling thread may allocate and free although it captures: the runtime
-// forbids that since a graph would not repeat it, and memory here is not meant to be a graph's own.
+// While this object exists, the calling thread may allocate and free memory although it captures.
+// The runtime forbids that because a graph does not repeat it. Here that is intended: the allocator
+// owns the memory.
 class AllowDuringCapture {
  public:
   AllowDuringCapture() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }

@@ -10,10 +10,11 @@
 
 namespace zeroth::cuda {
 
-// OK, or an error with the expression that failed, CUDA's name for what went wrong, and its words.
+// OK, or an error with the failed expression, and CUDA's name and text of the error.
 // ResourceExhausted for memory, FailedPrecondition for a missing driver or device, InvalidArgument
-// for arguments, Internal for everything else. The thread's last error is forgotten, which
-// libraries that look for one after their own launches would take for theirs.
+// for arguments, Unimplemented for what is not supported, Internal for everything else. Clears the
+// thread's last error, which libraries that check it after their own launches would take for
+// theirs.
 absl::Status ToStatus(cudaError_t error, absl::string_view expression);
 
 }  // namespace zeroth::cuda

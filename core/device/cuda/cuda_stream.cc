@@ -21,7 +21,7 @@
 namespace zeroth::cuda {
 namespace {
 
-// How much of each condition.
+// The conditions of a stream, and the count needed of each.
 using Conditions = std::map<std::shared_ptr<HostCondition>, uint64_t>;
 
 void Merge(const Conditions& from, Conditions& into) {
@@ -33,12 +33,13 @@ void Merge(const Conditions& from, Conditions& into) {
 
 }  // namespace
 
-// What a stream's events have to know of it: its first error, and whether kernels found bad data.
+// The state that a stream shares with its events: its first error, bad data that kernels have
+// found, conditions, retained memory, and the recording in progress.
 class StreamState {
  public:
   explicit StreamState(DataErrorWord* word) : word_(word) {}
   ~StreamState() {
-    // What remains of the process's CUDA context at exit has no reader.
+    // Errors are ignored: when a process ends, its CUDA context may be gone.
     static_cast<void>(cudaFreeHost(word_));
   }
   StreamState(const StreamState&) = delete;
@@ -59,7 +60,7 @@ class StreamState {
     status_.Update(status);
     return status_;
   }
-  // To be called where the host has waited for the stream: kernels have written what they write.
+  // Call it after the host has waited for the stream, when kernels have written their errors.
   absl::Status UpdateFromData() { return Update(ToStatus(*word_)); }
 
   void Require(const Conditions& conditions) {
@@ -70,7 +71,7 @@ class StreamState {
     std::lock_guard<std::mutex> lock(mutex_);
     return conditions_;
   }
-  // Awaits `conditions`, which the stream needs no more.
+  // Awaits `conditions`, and removes them from the stream's.
   absl::Status AwaitAll(const Conditions& conditions) {
     for (const auto& [condition, count] : conditions) {
       const absl::Status met = condition->Await(count);
@@ -92,7 +93,7 @@ class StreamState {
     playback_ = std::move(playback);
   }
 
-  // What the stream's work uses is numbered, so that an event can tell what it comes after.
+  // Retained memory is numbered, so that an event knows which of it was retained before.
   void Retain(std::shared_ptr<const void> memory) {
     std::lock_guard<std::mutex> lock(mutex_);
     retained_.push_back({++last_retained_, std::move(memory)});
@@ -120,14 +121,14 @@ class StreamState {
   absl::Status status_;
   uint64_t last_retained_ = 0;
   std::deque<Retained> retained_;  // oldest first
-  Conditions conditions_;          // that a host which waits must await
+  Conditions conditions_;          // that a waiting host must await
   std::shared_ptr<Playback> playback_;
   DataErrorWord* const word_;
 };
 
 namespace {
 
-// Bound by the thread that creates it: CUDA makes events on the current device.
+// Must be created on a thread whose current device is the stream's.
 class CudaEvent final : public Event {
  public:
   CudaEvent(cudaEvent_t handle, const Device* device, std::shared_ptr<StreamState> state,
@@ -170,32 +171,33 @@ class CudaEvent final : public Event {
   const StreamState& state() const { return *state_; }
   const Conditions& conditions() const { return conditions_; }
   const std::shared_ptr<Playback>& playback() const { return playback_; }
-  // Of events of a recording: what stands for them outside of it.
+  // For an event of a recording: the event that stands for it outside of the recording.
   absl::StatusOr<std::shared_ptr<Event>> EndOfPlay() const {
     std::shared_ptr<Event> end = playback_->last();
     if (end != nullptr) return end;
     return absl::FailedPreconditionError(
         "this event is part of recorded work that has not been played");
   }
-  // The compute stream has waited for this event.
+  // Call it after the compute stream has waited for this event.
   void ReleaseRetained() const { state_->ReleaseUpTo(after_); }
 
  private:
   bool IsPending() const {
     if (cudaEventQuery(handle_) != cudaErrorNotReady) return false;
-    static_cast<void>(cudaGetLastError());  // where CUDA remembers this answer, too
+    static_cast<void>(cudaGetLastError());  // CUDA takes "not ready" for an error
     return true;
   }
-  // Its stream is being recorded, which began with everything done: asking CUDA would spoil that.
+  // True if the stream is now being recorded and the event is from before, so it is done. Querying
+  // CUDA would invalidate the capture.
   bool IsBeforeRecording() const { return playback_ == nullptr && state_->playback() != nullptr; }
 
   const cudaEvent_t handle_;
-  const Device* const device_;  // for comparison; it may be gone
+  const Device* const device_;  // for comparison only; it may be destroyed
   const std::shared_ptr<StreamState> state_;
-  const uint64_t after_;                      // the last of what the stream retained before
+  const uint64_t after_;                      // the number of the last memory retained before
   const Conditions conditions_;               // of the stream at this point
-  const std::shared_ptr<Playback> playback_;  // of the recording that it is part of, if any
-  const std::shared_ptr<const DeviceClock::Mark> mark_;  // of timed events: told from here
+  const std::shared_ptr<Playback> playback_;  // of the recording that the event is part of, if any
+  const std::shared_ptr<const DeviceClock::Mark> mark_;  // of timed events: their time's origin
 };
 
 }  // namespace
@@ -231,7 +233,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(Device& device, i
   int greatest = 0;
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t handle = nullptr;
-  // Traffic is what others wait for, and takes little of the device: it goes first.
+  // Communication has priority, because other ranks wait for it and it uses little of the device.
   ZEROTH_CUDA_RETURN_IF_ERROR(
       cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, is_compute ? least : greatest));
   return std::unique_ptr<CudaStream>(
@@ -253,7 +255,7 @@ CudaStream::CudaStream(Device& device, int ordinal, absl::string_view name, bool
 
 CudaStream::~CudaStream() {
   live_->Remove(this);
-  // An error has been reported where somebody waited, or concerns nobody any more.
+  // An error is ignored: a thread that waited for the stream has got it, or none needs it.
   static_cast<void>(cudaStreamSynchronize(handle_));
   state_->ReleaseUpTo(state_->last_retained());
   static_cast<void>(cudaStreamDestroy(handle_));
@@ -287,8 +289,8 @@ absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordTime() {
 
 namespace {
 
-// Orders `stream` behind an event that was recorded outside of what the stream is recorded in, or
-// in a recording while the stream runs what it is given.
+// Orders `stream` after an event, where one of the two is part of a recording and the other is not,
+// or they are parts of different recordings.
 absl::Status WaitAcross(const CudaEvent& event, CudaStream& stream) {
   if (stream.playback() == nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> end, event.EndOfPlay());
@@ -306,7 +308,7 @@ absl::Status WaitAcross(const CudaEvent& event, CudaStream& stream) {
 absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
   ZEROTH_RETURN_IF_ERROR(status());
   const auto* const cuda_event = dynamic_cast<const CudaEvent*>(event.get());
-  // An event of another kind of device: only the host can wait for it.
+  // Only the host can wait for an event of another kind of device.
   if (cuda_event == nullptr) {
     ZEROTH_RETURN_IF_ERROR(ExpectNotRecorded("wait for another kind of device"));
     return Update(event->Synchronize());
@@ -319,7 +321,7 @@ absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
     ZEROTH_RETURN_IF_ERROR(WaitAcross(*cuda_event, *this));
   }
   state_->Require(cuda_event->conditions());
-  // Another rank's compute stream says nothing about the order of that rank's memory.
+  // The event of another rank's device says nothing about the order of this device's memory.
   if (is_compute_ && cuda_event->device() == &device_) cuda_event->ReleaseRetained();
   return absl::OkStatus();
 }

@@ -23,18 +23,19 @@ namespace zeroth::cuda {
 
 class StreamState;
 
-// What must hold before a host that waits for a stream may go on, and the device alone cannot vouch
-// for: that ranks in other processes have made the same calls. Thread-safe.
+// A condition that must hold before a host that waits for a stream may go on, and that the device
+// cannot check: that ranks in other processes have made the same calls. Thread-safe.
 class HostCondition {
  public:
   virtual ~HostCondition() = default;
-  // Blocks until the condition holds for the first `count` of what it counts, or never will.
+  // Blocks until the condition holds for its first `count` items. Returns an error if it never
+  // will.
   virtual absl::Status Await(uint64_t count) = 0;
 };
 
 class CudaStream;
 
-// The streams that a device has at the moment, the oldest first. Thread-safe.
+// The existing streams of a device, the oldest first. Thread-safe.
 class LiveStreams {
  public:
   void Add(CudaStream* stream);
@@ -46,51 +47,50 @@ class LiveStreams {
   std::vector<CudaStream*> streams_;
 };
 
-// A stream of a GPU: what CUDA kernels and collectives are enqueued on.
+// A stream of a GPU, on which CUDA kernels and collectives are enqueued.
 class CudaStream final : public Stream {
  public:
-  // `stream` as a CudaStream; aborts if it belongs to another kind of device, which is a wiring
-  // error of ours.
+  // `stream` as a CudaStream. Aborts if it belongs to another kind of device, which is a bug.
   static CudaStream& From(Stream& stream);
 
-  // `ordinal` is CUDA's number of the device. Memory that the compute stream works on may be freed
-  // while it does (see caching_allocator.h); for other streams Retain keeps it. The stream is one
-  // of `live` for as long as it exists.
+  // `ordinal` is CUDA's number of the device. Memory may be freed while the compute stream still
+  // uses it (see caching_allocator.h); for other streams, use Retain. The stream is in `live` for
+  // as long as it exists.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(Device& device, int ordinal,
                                                             absl::string_view name, bool is_compute,
                                                             std::shared_ptr<LiveStreams> live);
-  // Waits for what is enqueued.
+  // Waits for the enqueued work.
   ~CudaStream() override;
 
   Device& device() const override { return device_; }
   absl::string_view name() const override { return name_; }
   absl::StatusOr<std::shared_ptr<Event>> Record() override;
   absl::StatusOr<std::shared_ptr<Event>> RecordTime() override;
-  // On the device; the host goes on.
+  // The device waits, and the host goes on.
   absl::Status Wait(const std::shared_ptr<Event>& event) override;
   absl::Status Synchronize() override;
   absl::Status status() const override;
 
   cudaStream_t handle() const { return handle_; }
   bool is_compute() const { return is_compute_; }
-  // Keeps `memory` until this device's compute stream has waited for an event that was recorded
-  // here later, or the host for the stream: then it may be freed in the compute stream's order.
-  // Nothing to do on the compute stream.
+  // Keeps `memory` until this device's compute stream has waited for an event that is recorded here
+  // later, or the host has waited for this stream. Then it may be freed in the compute stream's
+  // order. Does nothing on the compute stream.
   void Retain(std::shared_ptr<const void> memory);
-  // From now on a host that waits for this stream, or for what waits for it, also awaits `count` of
-  // `condition`, whose error then is the stream's.
+  // From now on, a host that waits for this stream, or for a stream that waits for this one, also
+  // awaits `count` of `condition`. An error of the condition becomes the stream's.
   void Require(const std::shared_ptr<HostCondition>& condition, uint64_t count);
-  // The stream's first error from now on, unless it has one.
+  // Sets the stream's error, unless it has one.
   void Fail(const absl::Status& status);
-  // Fails the stream if `status` is an error, and returns its first error so far: what a function
-  // that enqueues returns.
+  // Sets the stream's error if `status` is one, and returns the stream's first error so far.
+  // Functions that enqueue return this.
   absl::Status Update(const absl::Status& status);
-  // Set while the stream is recorded (see Device::BeginRecording), by the device.
+  // Set by the device while the stream is being recorded (see Device::BeginRecording).
   std::shared_ptr<Playback> playback() const;
   void set_playback(std::shared_ptr<Playback> playback);
-  // FailedPrecondition while the stream is recorded, saying that it cannot `what` then.
+  // FailedPrecondition while the stream is being recorded: "cannot `what`".
   absl::Status ExpectNotRecorded(absl::string_view what) const;
-  // Where kernels on this stream report bad data; device-visible.
+  // The word in which kernels on this stream report bad data. The device can write it.
   DataErrorWord* data_error() const;
 
  private:

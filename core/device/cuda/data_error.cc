@@ -9,7 +9,7 @@
 namespace zeroth::cuda {
 
 absl::Status ToStatus(const DataErrorWord& word) {
-  // A kernel may be about to publish it.
+  // A kernel may be writing the word.
   const unsigned code = __atomic_load_n(&word.code, __ATOMIC_ACQUIRE);
   switch (static_cast<DataErrorCode>(code)) {
     case DataErrorCode::kNone:

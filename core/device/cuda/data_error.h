@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a kernel reports data that it cannot work on, such as a token outside the vocabulary: into a
-// word of host memory that the device sees, read when the host next waits for the stream.
+// How a kernel reports bad data, such as a token outside the vocabulary: in a word of host memory
+// that the device can write. The host reads it when it next waits for the stream.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_
 #define ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_
@@ -19,8 +19,8 @@ enum class DataErrorCode : unsigned {
   kTarget,         // of LinearCrossEntropy: neither -100 nor in [0, limit)
 };
 
-// Written by the first thread that finds something: the one that claims it. The code comes last, so
-// that a host which waits for other work of the stream meanwhile sees all of a report or nothing.
+// The first device thread that finds bad data claims the word and writes it. It writes the code
+// last, so that a host that reads meanwhile sees a whole report or none.
 struct DataErrorWord {
   unsigned claimed = 0;
   unsigned code = 0;
@@ -30,7 +30,7 @@ struct DataErrorWord {
   int64_t limit = 0;
 };
 
-// OK, or the InvalidArgument that the word describes.
+// Returns OK, or the InvalidArgument that the word describes.
 absl::Status ToStatus(const DataErrorWord& word);
 
 }  // namespace zeroth::cuda

@@ -19,7 +19,7 @@ absl::StatusOr<double> DeviceClock::Mark::SecondsAt(cudaEvent_t event) const {
 
 DeviceClock& DeviceClock::Of(int ordinal) {
   static std::mutex mutex;
-  // Lives until the process ends: marks are destroyed by whoever has the last event.
+  // Never destroyed, because the last event may be destroyed later.
   static auto* const clocks = new std::map<int, DeviceClock>;
   std::lock_guard<std::mutex> lock(mutex);
   return clocks->try_emplace(ordinal, ordinal).first->second;

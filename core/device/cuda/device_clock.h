@@ -13,14 +13,14 @@
 
 namespace zeroth::cuda {
 
-// Tells when events of one device happened. CUDA tells the time between two events in milliseconds
-// as a float, whose grain grows with that time: 8 ms after a day. So an event's time is told from a
-// mark that is not much older, and only the times of marks are added up, in double. Thread-safe.
+// Tells when events of one device happened. CUDA returns the time between two events in
+// milliseconds as a float, whose resolution falls with that time, to 8 ms after a day. So the clock
+// measures an event from a recent mark, and adds up the times between marks in double. Thread-safe.
 class DeviceClock {
  public:
   using HostTime = std::chrono::steady_clock::time_point;
 
-  // Something that has happened, from which later events are told.
+  // An event in the past, from which later events are measured.
   class Mark {
    public:
     // Owns `event`.
@@ -29,7 +29,8 @@ class DeviceClock {
     Mark(const Mark&) = delete;
     Mark& operator=(const Mark&) = delete;
 
-    // When `event` happened, which it has, and after this mark: in seconds from the clock's first.
+    // The time of `event`, in seconds since the clock's first mark. The event must be done, and
+    // have happened after this mark.
     absl::StatusOr<double> SecondsAt(cudaEvent_t event) const;
 
    private:
@@ -38,18 +39,18 @@ class DeviceClock {
     double seconds_ = 0;
   };
 
-  // Floats of milliseconds tell half microseconds, which is what CUDA's events can, for so long.
+  // For this long, floats of milliseconds resolve half a microsecond, as CUDA's events do.
   static constexpr std::chrono::seconds kFreshFor{4};
 
   // The process's clock of the device with CUDA's number `ordinal`.
   static DeviceClock& Of(int ordinal);
-  // `now` tells the host's time.
+  // `now` returns the host's time.
   explicit DeviceClock(int ordinal, HostTime (*now)() = &std::chrono::steady_clock::now)
       : ordinal_(ordinal), now_(now) {}
   ~DeviceClock();
 
-  // A mark for events that are recorded within moments. Made on a stream of its own, so that it
-  // waits for nobody's work; `ordinal` is the current device afterwards.
+  // Returns a mark for events that are recorded next. The clock records it on a stream of its own,
+  // so that it waits for no other work. Makes `ordinal` the current device.
   absl::StatusOr<std::shared_ptr<const Mark>> Latest();
 
  private:
@@ -60,7 +61,7 @@ class DeviceClock {
   std::mutex mutex_;
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<const Mark> latest_;
-  HostTime made_;  // latest_
+  HostTime made_;  // when latest_ was made
 };
 
 }  // namespace zeroth::cuda

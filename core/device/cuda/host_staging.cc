@@ -24,7 +24,7 @@ absl::StatusOr<HostStaging::Slot> HostStaging::TakeLocked() {
     ++made_;
     return slot;
   }
-  // An error is the stream's, and shows in what this copy waits for.
+  // An error is the stream's, which reports it at its next call.
   slots_.front().last_use->Synchronize().IgnoreError();
   Slot slot = std::move(slots_.front());
   slots_.pop_front();

@@ -15,8 +15,8 @@
 
 namespace zeroth::cuda {
 
-// Pinned host memory that copies to the device pass through: from pageable memory the driver copies
-// only after it has waited for the stream. Thread-safe.
+// Pinned host memory through which copies to the device pass. From pageable memory, the driver
+// would copy only after it has waited for the stream. Thread-safe.
 class HostStaging {
  public:
   static constexpr size_t kSlotBytes = size_t{4} << 20;
@@ -28,8 +28,8 @@ class HostStaging {
   HostStaging(const HostStaging&) = delete;
   HostStaging& operator=(const HostStaging&) = delete;
 
-  // Copies `bytes` from host memory, which is free when this returns, to `dst` on `stream`. Waits
-  // for the device only when all slots are on their way.
+  // Copies `bytes` from host memory to `dst` on `stream`. `src` may be reused when this returns.
+  // Waits for the device only if all slots are in use.
   absl::Status CopyToDevice(void* dst, const void* src, size_t bytes, CudaStream& stream);
 
  private:
@@ -37,14 +37,13 @@ class HostStaging {
     void* data = nullptr;
     std::shared_ptr<Event> last_use;
   };
-  // A slot that nothing reads any more.
+  // Returns a slot that no copy reads any more.
   absl::StatusOr<Slot> TakeLocked();
 
   std::mutex mutex_;
   size_t made_ = 0;
-  std::deque<Slot> slots_;  // the longest in use first
-  // Of copies that failed: whether the device still reads them is unknown, and others take their
-  // place.
+  std::deque<Slot> slots_;  // the one used longest ago first
+  // Slots of failed copies. Whether the device still reads them is unknown, so they are not reused.
   std::vector<void*> lost_;
 };
 

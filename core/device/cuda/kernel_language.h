@@ -1,16 +1,16 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The language of device code, for nvcc and for the host's compiler: include this first in .cu
-// files and in headers with device code. On the host (ZEROTH_CUDA_EMULATION) it supplies the part
-// of CUDA C++ that kernels here use, on top of emulation/simt.h:
+// The language of device code, for nvcc and for the host's compiler. Include this header first in
+// .cu files and in headers with device code. On the host (ZEROTH_CUDA_EMULATION) it supplies the
+// part of CUDA C++ that this project's kernels use, on top of emulation/simt.h:
 //
 //   __global__, __device__, threadIdx and its like; __syncthreads, __syncwarp of whole warps;
 //   shuffles and votes of whole warps; fences; integer atomics; 16-bit floats; the fast and the
 //   exactly rounded arithmetic functions.
 //
-// Not part of it: <<<>>> (use Launch), inline PTX outside of wrappers that have both forms, float
-// atomics (whose order would be anybody's), shared arrays of class types; __shared__, which would
-// be one array for all blocks of a host thread: use ZEROTH_SHARED.
+// It does not supply: <<<>>> (use Launch), inline PTX outside of wrappers that have both forms,
+// float atomics (their order is not deterministic), shared arrays of class types, and __shared__,
+// which would be one array for all blocks of a host thread (use ZEROTH_SHARED).
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_
 #define ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_

@@ -30,7 +30,7 @@ absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size
 
 absl::Status SharedMemoryGrants::Ensure(const void* kernel, int device, size_t bytes,
                                         const std::function<absl::Status(size_t)>& allow) {
-  // Held while the driver is asked, so that nobody launches on the strength of what is not granted.
+  // Held during the driver's call, so that no thread launches before the driver has allowed it.
   std::lock_guard<std::mutex> lock(mutex_);
   size_t& allowed = allowed_[{kernel, device}];
   if (bytes <= allowed) return absl::OkStatus();

@@ -23,7 +23,7 @@
 
 namespace zeroth::cuda {
 
-// How a kernel is spread over the device. An empty grid is legal and launches nothing.
+// The grid and blocks of a launch. An empty grid is valid and launches nothing.
 struct LaunchShape {
   dim3 grid = 1;
   dim3 block = 1;
@@ -32,17 +32,18 @@ struct LaunchShape {
   bool empty() const { return grid.x == 0 || grid.y == 0 || grid.z == 0; }
 };
 
-// InvalidArgument says which limit of CUDA `shape` breaks: threads of a block, sizes of the grid,
-// shared memory (`shared_limit`: what a block of this device may have).
+// InvalidArgument says which limit of CUDA `shape` exceeds: threads per block, grid sizes, or
+// shared memory. `shared_limit` is the shared memory that a block may have.
 absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size_t shared_limit);
 
-// The dynamic shared memory that each kernel has been allowed on each device. Beyond 48 KiB less
-// its static arrays, whose size only the driver knows, a kernel must be allowed what it is launched
-// with; and what it is allowed last replaces what it was allowed before, on all threads. So every
-// kernel that has any is allowed it, and never less than before. Thread-safe.
+// The dynamic shared memory that each kernel may use on each device. Above 48 KiB less its static
+// arrays, whose size only the driver knows, a kernel must be allowed the size that it is launched
+// with. A later setting replaces an earlier one, for all threads. So every kernel with dynamic
+// shared memory is allowed its size, and never less than before. Thread-safe.
 class SharedMemoryGrants {
  public:
-  // Calls allow(bytes) unless `kernel` may have that much on `device` already; its error.
+  // Calls allow(bytes), and returns its error, unless `kernel` may use that much on `device`
+  // already.
   absl::Status Ensure(const void* kernel, int device, size_t bytes,
                       const std::function<absl::Status(size_t)>& allow);
 
@@ -51,14 +52,15 @@ class SharedMemoryGrants {
   std::map<std::pair<const void*, int>, size_t> allowed_;
 };
 
-// The same of the process, with the current device and the driver.
+// Allows `kernel` that much on the current device, by the grants of this process.
 absl::Status AllowDynamicShared(const void* kernel, size_t bytes);
 
-// What a block of the newest devices known here may ask for.
+// The most shared memory of a block on the newest known devices.
 inline constexpr size_t kLargestSharedBytes = size_t{227} << 10;
 
-// Enqueues kernel(args...) on `stream`; arguments are converted to the kernel's parameters. What
-// goes wrong while it runs shows when the stream is synchronised. Thread-safe.
+// Enqueues kernel(arguments...) on `stream`, with the arguments converted to the kernel's
+// parameters. Errors of the running kernel are reported when the stream is synchronised.
+// Thread-safe.
 template <typename... Parameters, typename... Arguments>
 absl::Status Launch(const char* name, void (*kernel)(Parameters...), const LaunchShape& shape,
                     cudaStream_t stream, Arguments&&... arguments) {
@@ -96,8 +98,8 @@ absl::Status Launch(const char* name, void (*kernel)(Parameters...), const Launc
 
 }  // namespace zeroth::cuda
 
-// Launch(kernel, shape, stream, arguments...) with the kernel's name for messages; parenthesise a
-// kernel whose template arguments hold commas.
+// Calls Launch(kernel, shape, stream, arguments...) with the kernel's name for messages. Put
+// parentheses around a kernel whose template arguments contain commas.
 #define ZEROTH_LAUNCH(kernel, ...) ::zeroth::cuda::Launch(#kernel, kernel, __VA_ARGS__)
 
 #endif  // ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_

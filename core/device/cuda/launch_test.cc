@@ -19,7 +19,7 @@ TEST(SharedMemoryGrantsTest, AsksForMoreAndNeverForLess) {
     return absl::OkStatus();
   };
   const int kernels[2] = {};
-  // What fits beside no static array must be asked for just as what is beyond the default.
+  // A size that fits only without static arrays must be requested, as one beyond the default must.
   EXPECT_TRUE(grants.Ensure(&kernels[0], 0, size_t{48} << 10, allow).ok());
   EXPECT_TRUE(grants.Ensure(&kernels[0], 0, 90000, allow).ok());
   EXPECT_TRUE(grants.Ensure(&kernels[0], 0, 60000, allow).ok());

@@ -31,7 +31,7 @@ class PinnedRegion final : public OffloadRegion {
       : OffloadRegion(bytes), device_(device), counters_(std::move(counters)), data_(data) {}
   ~PinnedRegion() override {
     counters_->reserved -= bytes();
-    // At the end of a process CUDA may be gone before the last region.
+    // Errors are ignored: when a process ends, CUDA may be gone before the last region.
     if (data_ != nullptr) static_cast<void>(cudaFreeHost(data_));
   }
 
@@ -52,7 +52,7 @@ class PinnedRegion final : public OffloadRegion {
     return data_ + offset;
   }
 
-  // Counted when it is enqueued: only the device knows when it has run.
+  // Transfers count when they are enqueued, because only the device knows when they have run.
   absl::Status Move(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind, Stream& stream,
                     std::atomic<int64_t>& counter) {
     ZEROTH_CHECK(&stream.device() == &device_);
@@ -79,7 +79,7 @@ class PinnedStore final : public OffloadStore {
       device_.BindThread();
       const cudaError_t error = cudaMallocHost(&data, static_cast<size_t>(bytes));
       if (error == cudaErrorMemoryAllocation) {
-        static_cast<void>(cudaGetLastError());  // not sticky: the next call is not about this one
+        static_cast<void>(cudaGetLastError());  // so that the next call does not report it
         return absl::ResourceExhaustedError(
             absl::StrCat("the host has no ", bytes, " bytes to lock for device ", device_.name(),
                          " beside ", counters_->reserved.load(),

@@ -12,10 +12,11 @@
 
 namespace zeroth::cuda {
 
-// An OffloadStore in page-locked memory of the host, which a GPU's copy engines read and write
-// beside its kernels. Transfers may be recorded: they refer to memory that stays where it is.
-// InvalidArgument for a directory, which would mean files. ResourceExhausted where the host has no
-// more memory to lock. `device` outlives the store and its regions.
+// Opens an OffloadStore in page-locked memory of the host, which a GPU's copy engines read and
+// write while kernels run. Transfers may be recorded, because the memory never moves.
+// InvalidArgument if the options name a directory, since the store has no files. Its Reserve
+// returns ResourceExhausted if the host can lock no more memory. `device` outlives the store and
+// its regions.
 absl::StatusOr<std::shared_ptr<OffloadStore>> OpenPinnedStore(Device& device,
                                                               const OffloadStoreOptions& options);
 

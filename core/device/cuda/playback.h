@@ -16,23 +16,23 @@ namespace zeroth::cuda {
 
 class CudaStream;
 
-// Whose host has a part in each play of a recording: collectives, of which other ranks must hear.
-// Called by the thread that plays.
+// Takes part on the host in each play of a recording: collectives do, because other ranks must hear
+// of the play. Called by the thread that plays.
 class PlayObserver {
  public:
   virtual ~PlayObserver() = default;
-  // The recording is about to be enqueued on `stream`; an error is the play's, and nothing is.
+  // Called before the recording is enqueued on `stream`. After an error, Play returns the error and
+  // enqueues nothing.
   virtual absl::Status BeforePlay(CudaStream& stream) = 0;
-  // It has been, up to `end`.
+  // Called after the recording was enqueued. `end` is the event at its end.
   virtual absl::Status AfterPlay(CudaStream& stream, const std::shared_ptr<Event>& end) = 0;
 };
 
-// What a recording shares with the streams that are being recorded and with the events that were
-// recorded in them: where its end is when it was played, which is what CUDA's own handles of those
-// events do not know. Thread-safe.
+// The state that a recording shares with its streams and with the events that were recorded in it:
+// the end of its latest play, which CUDA's handles of those events do not know. Thread-safe.
 class Playback {
  public:
-  // The end of the latest play; nullptr before the first.
+  // The end of the latest play; nullptr before the first play.
   std::shared_ptr<Event> last() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return last_;
@@ -42,12 +42,12 @@ class Playback {
     last_ = std::move(end);
   }
 
-  // `observer` hears of every play.
+  // Calls `observer` at every later play.
   void AddObserver(std::shared_ptr<PlayObserver> observer) {
     std::lock_guard<std::mutex> lock(mutex_);
     observers_.push_back(std::move(observer));
   }
-  // In the order in which they came.
+  // In the order in which they were added.
   std::vector<std::shared_ptr<PlayObserver>> observers() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return observers_;

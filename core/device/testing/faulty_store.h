@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For tests: an offload store whose disk breaks.
+// For tests: an offload store whose disk fails.
 
 #ifndef ZEROTH_CORE_DEVICE_TESTING_FAULTY_STORE_H_
 #define ZEROTH_CORE_DEVICE_TESTING_FAULTY_STORE_H_
@@ -18,8 +18,8 @@
 
 namespace zeroth {
 
-// Passes everything on to `store`, of a CPU device, until `good` transfers have run; those after
-// them fail with DataLoss, on the streams that they are given.
+// Forwards to `store`, of a CPU device, until `good` transfers have run. Later transfers fail their
+// streams with DataLoss.
 class FaultyStore final : public OffloadStore {
  public:
   FaultyStore(std::shared_ptr<OffloadStore> store, int64_t good)
@@ -31,7 +31,7 @@ class FaultyStore final : public OffloadStore {
     return std::make_shared<Region>(*std::move(region), left_);
   }
   OffloadStats stats() const override { return store_->stats(); }
-  // From now on.
+  // The number of transfers that succeed from now on.
   void set_good(int64_t good) { *left_ = good; }
 
  private:
@@ -50,7 +50,8 @@ class FaultyStore final : public OffloadStore {
     }
 
    private:
-    // Counted as it runs, as on a disk; a failure ends the stream before the transfer's turn.
+    // Counts a transfer when it runs, as a disk would. A failure stops the stream before the
+    // transfer.
     absl::Status Spend(Stream& stream) {
       return CpuStream::From(stream).Enqueue([left = left_] {
         return (*left)-- > 0 ? absl::OkStatus() : absl::DataLossError("the disk is broken");

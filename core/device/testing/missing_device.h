@@ -10,8 +10,8 @@
 
 namespace zeroth {
 
-// Why this machine has no device of a kind that is linked in, or OK: what a test says when it is
-// skipped. Anything else that is wrong with the device is the test's to find.
+// Returns why this machine has no device of a linked-in kind, or OK: the message of a skipped test.
+// The test itself reports other errors of the device.
 inline absl::Status MissingDevice(absl::string_view type) {
   const absl::Status status = DeviceRegistry::Create(type, DeviceOptions()).status();
   return absl::IsFailedPrecondition(status) ? status : absl::OkStatus();
@@ -19,7 +19,7 @@ inline absl::Status MissingDevice(absl::string_view type) {
 
 }  // namespace zeroth
 
-// Skips the rest of a test function where the machine has no such device.
+// Skips the rest of a test function if the machine has no such device.
 #define ZEROTH_SKIP_WITHOUT_DEVICE(type)                                                       \
   if (const absl::Status zeroth_missing = ::zeroth::MissingDevice(type); !zeroth_missing.ok()) \
   GTEST_SKIP() << zeroth_missing

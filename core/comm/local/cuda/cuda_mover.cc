@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The local back end in a GPU's memory: several ranks of one process sharing a device.
+// The mover of a GPU's memory: several ranks of one process share the device.
 
 #include <memory>
 

@@ -44,7 +44,7 @@ namespace {
 
 absl::Status RunOnCpu(const std::function<absl::Status(TestRank&)>& function,
                       LaunchOptions options = {}) {
-  // As many as have been started, unless a test says otherwise.
+  // The started number of ranks, unless a test says otherwise.
   if (options.world_size == 1) options.world_size = 0;
   return RunMpiRank(options, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
@@ -152,7 +152,7 @@ TEST(MpiRanks, OneIsKilled) {
   ExpectWords(status, {"rank 1 failed", "its process has ended"});
 }
 
-// As a machine that has lost its power, or its network.
+// Behaves like a machine that has lost its power or its network.
 TEST(MpiRanks, OneIsStopped) {
   LaunchOptions options;
   options.timeout = absl::Seconds(5);
@@ -173,7 +173,7 @@ TEST(MpiRanks, OneIsStopped) {
   if (to_kill > 0) kill(static_cast<pid_t>(to_kill), SIGKILL);
 }
 
-// As a library whose network has failed under it: a call does not come back.
+// Behaves like a library whose network has failed: a call does not return.
 void HangTheThreadOfMpi() {
   signal(SIGUSR1, [](int) {
     // Between calls it is asked again.

@@ -25,7 +25,7 @@
 namespace zeroth::testing {
 namespace {
 
-// The path of a program; none if it is not on PATH.
+// Returns the path of a program; none if it is not on PATH.
 std::optional<std::string> OnPath(const std::string& name) {
   const char* const path = std::getenv("PATH");
   const std::string folders = path == nullptr ? "" : path;
@@ -47,7 +47,7 @@ std::string OutputOf(const std::string& command) {
   return output;
 }
 
-// Debian has both side by side, under names of their own.
+// Debian has both, under different names.
 std::optional<std::string> FindMpirun(MpiKind kind) {
   const bool open_mpi = kind == MpiKind::kOpenMpi;
   if (const auto own = OnPath(open_mpi ? "mpirun.openmpi" : "mpirun.mpich"); own.has_value()) {
@@ -59,15 +59,16 @@ std::optional<std::string> FindMpirun(MpiKind kind) {
   return absl::StrContains(version, open_mpi ? "Open MPI" : "HYDRA") ? any : std::nullopt;
 }
 
-// A machine without a network, with fewer cores than ranks, and with a test that may be root.
+// Flags for a machine without a network, with fewer cores than ranks, and for a test that may be
+// root.
 std::vector<std::string> FlagsOf(MpiKind kind) {
   if (kind == MpiKind::kMpich) return {"-launcher", "fork", "-iface", "lo"};
   return {"--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader"};
 }
 
-// Where Open MPI keeps its sockets, whose names must be short: so not below the test's own
-// directory. Each test program has another one, since mpiruns that make the same directory at once
-// may fail.
+// The directory for Open MPI's sockets. Their names must be short, so it is not inside the test's
+// own directory. Each test program has another one, because mpiruns that create the same directory
+// at once may fail.
 class SocketDirectory {
  public:
   SocketDirectory() {
@@ -95,14 +96,15 @@ void SetEnvironment(const Mpirun& run) {
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("GTEST_COLOR", "no", 1);
   setenv("TMPDIR", Sockets().path(), 1);
-  // UCX, which MPICH has below it, patches the calls that map memory, for networks that are not
-  // here; threads of the thread sanitizer do not survive that.
+  // UCX, which MPICH uses, patches the calls that map memory, for networks that tests do not have.
+  // The thread sanitizer crashes with those patches.
   setenv("UCX_MEM_EVENTS", "n", 1);
-  // MPI libraries leak, by names that are gone when leaks are looked for.
+  // MPI libraries leak, and are unloaded when leaks are searched, so that they cannot be suppressed
+  // by name.
   const char* const sanitizer = std::getenv("ASAN_OPTIONS");
   setenv("ASAN_OPTIONS",
          absl::StrCat(sanitizer == nullptr ? "" : sanitizer, ":detect_leaks=0").c_str(), 1);
-  // What tells a test where its results belong is not for the ranks.
+  // Ranks must not see the variables that tell a test where to write its results.
   for (const char* name : {"GTEST_OUTPUT", "XML_OUTPUT_FILE", "TEST_PREMATURE_EXIT_FILE",
                            "TEST_SHARD_STATUS_FILE", "GTEST_SHARD_STATUS_FILE", "TEST_SHARD_INDEX",
                            "TEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"}) {
@@ -121,7 +123,7 @@ bool HasMpirun(MpiKind kind) { return FindMpirun(kind).has_value(); }
 
 pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   const std::string path = FindMpirun(run.kind).value_or("mpirun");
-  // By its name alone: Open MPI takes a path for that of an installation elsewhere.
+  // By its name alone, because Open MPI takes a path for that of another installation.
   std::vector<std::string> words = {path.substr(path.rfind('/') + 1), "-n",
                                     absl::StrCat(run.ranks)};
   for (const std::vector<std::string>& more : {FlagsOf(run.kind), run.flags, run.program}) {
@@ -130,7 +132,7 @@ pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  Sockets();  // of this process, not of the child's
+  Sockets();  // created by this process, not by the child
   const pid_t child = fork();
   if (child != 0) return child;
   const int out = open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
@@ -156,7 +158,7 @@ MpirunOutcome RunMpirun(const Mpirun& run) {
   namespace fs = std::filesystem;
   const fs::path folder = absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", ++count);
   fs::create_directories(folder);
-  // A file for each rank: in one, they would break each other's lines.
+  // A file for each rank, because ranks would mix their lines in one.
   Mpirun apart = run;
   const std::string redirect = absl::StrCat("exec \"$@\" > '", folder.string(), "/rank'.$$ 2>&1");
   apart.program.insert(apart.program.begin(), {"/bin/sh", "-c", redirect, "sh"});

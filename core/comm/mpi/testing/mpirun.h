@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Programs started by a real mpirun, for tests.
+// For tests: starts programs with a real mpirun.
 
 #ifndef ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_
 #define ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_
@@ -22,7 +22,7 @@ enum class MpiKind { kOpenMpi, kMpich };
 std::string MpiKindName(MpiKind kind);
 std::ostream& operator<<(std::ostream& out, MpiKind kind);
 
-// Those on this machine.
+// True if this machine has an mpirun of this kind.
 bool HasMpirun(MpiKind kind);
 
 #define ZEROTH_SKIP_WITHOUT_MPIRUN(kind)                                                \
@@ -30,27 +30,28 @@ bool HasMpirun(MpiKind kind);
   GTEST_SKIP() << "no mpirun of " << (kind) << " on PATH (Debian: packages openmpi-bin" \
                << " and mpich)"
 
-// Ranks as one machine's mpirun starts them.
+// A run of ranks on this machine.
 struct Mpirun {
   MpiKind kind = MpiKind::kOpenMpi;
   int ranks = 1;
-  std::vector<std::string> program;  // and its arguments
+  std::vector<std::string> program;  // the program and its arguments
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::vector<std::string> flags = {};  // of mpirun
 };
 
 struct MpirunOutcome {
   int exit_code = -1;  // of mpirun; -1 if a signal ended it
-  std::string output;  // of mpirun and all ranks, both streams; of RunMpirun, one after another
+  // The output of mpirun and of all ranks, stdout and stderr. RunMpirun keeps ranks' outputs apart.
+  std::string output;
 };
 
-// Starts them; what they print goes to the file `log`. The process is mpirun.
+// Starts the ranks, with their output in the file `log`. Returns the process of mpirun.
 pid_t StartMpirun(const Mpirun& run, const std::string& log);
 MpirunOutcome AwaitMpirun(pid_t mpirun, const std::string& log);
 MpirunOutcome RunMpirun(const Mpirun& run);
 
-// `program`, which is a suite of tests, has to pass those that `filter` selects on every rank.
-// `representative` is one of them: a filter that selects nothing passes as well.
+// Expects `program`, a suite of tests, to pass the tests that `filter` selects on every rank.
+// `representative` is one of these tests, because a filter that selects nothing would pass as well.
 void ExpectRanksPass(const Mpirun& run, const std::string& filter,
                      const std::string& representative);
 

@@ -9,11 +9,10 @@
 
 namespace zeroth::nccl::emulation {
 
-// Bytes of an element.
+// The bytes of an element.
 size_t Size(ncclDataType_t type);
 
-// sum[i] += more[i], rounded after each addition, as rings do. False for types that are not summed
-// here.
+// sum[i] += more[i], rounded after each addition, as rings do. Returns false for other types.
 bool Add(ncclDataType_t type, char* sum, const char* more, size_t count);
 
 }  // namespace zeroth::nccl::emulation

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How tests make the emulated NCCL fail.
+// For tests: makes the emulated NCCL fail.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_
 #define ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_
@@ -11,20 +11,20 @@
 
 namespace zeroth::nccl::emulation {
 
-// The next attempt in this process to make a communicator ends with `result`.
+// The next creation of a communicator in this process ends with `result`.
 void FailNextInit(ncclResult_t result);
-// The next transfer in this process fails with `result`, as a network does.
+// The next transfer in this process fails with `result`, as a network may.
 void FailNextTransfer(ncclResult_t result);
-// The next attempt in this process to register a window ends with `result`.
+// The next registration of a window in this process ends with `result`.
 void FailNextRegistration(ncclResult_t result);
-// How many gathers of this process went by copy engine: registered on both sides, on communicators
-// that use no multiprocessors.
+// The number of gathers of this process by copy engines: with memory registered on both sides, on
+// communicators that use no multiprocessors.
 int64_t CopyEngineGathers();
-// From now on gathers of this process that went by copy engine do not end when their communicator
-// is aborted.
+// From now on gathers by copy engines in this process do not end when their communicator is
+// aborted.
 void LeaveCopyEnginesWaiting();
-// While on, transfers of this process make no progress, as on a network that is down. Communicators
-// are aborted all the same.
+// While on, transfers of this process make no progress, as on a network that is down. Aborting
+// communicators still works.
 void StallTransfers(bool on);
 
 }  // namespace zeroth::nccl::emulation

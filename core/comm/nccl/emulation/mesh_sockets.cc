@@ -216,7 +216,7 @@ absl::Status MeshSockets::Run(uint64_t number, const std::vector<Transfer>& tran
 }
 
 absl::Status MeshSockets::Move(const std::vector<Transfer>& transfers) {
-  // What is left to do with each peer, and how far the first of it is.
+  // The remaining transfers with each peer, and the progress of the first.
   struct Queue {
     std::deque<Transfer> left;
     void Advance(size_t bytes) {

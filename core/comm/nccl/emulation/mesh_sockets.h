@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A local socket between each two ranks of an emulated communicator, and transfers over them.
+// Local sockets between all pairs of ranks of an emulated communicator, and transfers over them.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
 #define ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
@@ -21,7 +21,7 @@
 
 namespace zeroth::nccl::emulation {
 
-// Where ranks find each other: a thread that serves one meeting, in the process that made the id.
+// Starts a thread at which the ranks of one communicator meet, in the process that made the id.
 // Returns the name of its local socket.
 absl::StatusOr<int> ServeMeeting();
 
@@ -34,21 +34,21 @@ struct Transfer {
   size_t bytes = 0;
 };
 
-// The connections of one rank. Thread-safe; transfers follow one another by number.
+// The connections of one rank. Transfers run in the order of their numbers. Thread-safe.
 class MeshSockets {
  public:
-  // Meets the other ranks at the socket `meeting_name`; ends early if `aborted` says so.
+  // Meets the other ranks at the socket `meeting_name`. Returns early if `aborted` returns true.
   static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(int meeting_name, int ranks, int rank,
                                                               const AbortTest& aborted);
 
-  // A number for what is to be done next.
+  // Returns the number of the next transfers.
   uint64_t TakeNumber();
-  // Waits until all earlier numbers are done, then does all transfers at once: those with one peer
-  // in their order, in each direction. Each number must be run.
+  // Waits until all earlier numbers are done, then does all transfers at once. Transfers with one
+  // peer keep their order in each direction. Each number must be run.
   absl::Status Run(uint64_t number, const std::vector<Transfer>& transfers);
-  // All numbers that have been taken are done.
+  // True if all numbers that were returned are done.
   bool IsIdle();
-  // Whatever runs or is to run ends.
+  // Ends all current and later transfers.
   void Abort();
 
  private:

@@ -43,12 +43,13 @@ using zeroth::nccl::emulation::WindowSet;
 
 namespace {
 
-// What a rank's communicators have in common: those that are split from others are on their device.
+// The state that a rank's communicators share. A split communicator uses its parent's device.
 struct RankDevice {
   std::atomic<int64_t> under_way{0};  // operations, from their enqueuing to their end
 };
 
-// What the calls of a communicator share; outlives it until they are done.
+// The state that the calls of a communicator share. It outlives the communicator until they are
+// done.
 struct Shared {
   int ranks = 0;
   int rank = 0;
@@ -105,11 +106,11 @@ void Run(const Operation& operation, uint64_t number) {
   }
 }
 
-// As the library orders the launches of a graph among its other calls: by the host.
+// As in NCCL, the host orders the launches of a graph among other calls.
 ncclResult_t Enqueue(Operation operation) {
   const cudaStream_t stream = operation.stream;
   const auto shared = std::make_shared<const Operation>(std::move(operation));
-  // What is not captured is made at once, and this goes.
+  // A call that is not captured is made at once, and then destroyed.
   const std::shared_ptr<const void> captured = CountedIn(shared->shared->captures, shared->shared);
   const auto prepare = [shared, captured]() -> std::function<void()> {
     const uint64_t number = shared->shared->mesh->TakeNumber();
@@ -127,7 +128,7 @@ ncclResult_t Enqueue(Operation operation) {
 
 struct ncclComm {
   ncclComm() = default;
-  // As `config`, which may be nullptr, says.
+  // Configured by `config`, which may be nullptr.
   explicit ncclComm(const ncclConfig_t* config)
       : blocking(config == nullptr || config->blocking != 0) {
     shared->uses_no_multiprocessors =
@@ -165,11 +166,11 @@ ncclResult_t Check(ncclComm_t communicator) {
 // Communicators that are to be freed at the end of a group.
 thread_local std::vector<ncclComm_t> group_aborts;
 
-// Nothing that runs on the device ends by this.
+// This stops nothing that runs on the device.
 void Reclaim(ncclComm_t communicator) {
   const std::shared_ptr<Shared> shared = communicator->shared;
   if (communicator->background.joinable()) communicator->background.join();
-  // It may have been aborted while it connected.
+  // The communicator may have been aborted while it connected.
   if (shared->aborted && shared->connected) shared->mesh->Abort();
   while (shared->captures > 0 || shared->device->under_way > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -272,7 +273,7 @@ ncclResult_t MeetAtWindow(const Shared& shared, uint64_t bytes) {
   return same ? ncclSuccess : ncclInvalidUsage;
 }
 
-// Sums piece `at(peer)` of everybody's send buffer into `to`.
+// Sums piece `at(peer)` of all ranks' send buffers into `to`.
 ncclResult_t Reduce(const void* send, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                     ncclComm_t communicator, cudaStream_t stream,
                     const std::function<size_t(int)>& piece) {

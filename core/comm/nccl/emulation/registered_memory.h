@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Memory that the emulated NCCL hands out, and the windows of a communicator over it, with the
-// rules that the library leaves to its users: what breaks them ends the process, saying what it
-// did.
+// Memory of the emulated NCCL, and a communicator's windows over it. It checks the rules that NCCL
+// leaves to its users: a violation ends the process with a message.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_REGISTERED_MEMORY_H_
 #define ZEROTH_CORE_COMM_NCCL_EMULATION_REGISTERED_MEMORY_H_
@@ -16,7 +15,7 @@
 #include <mutex>
 #include <vector>
 
-// NCCL declares it and never defines it; its own there and ours here.
+// NCCL's headers only declare this type. Here it is ours.
 struct ncclWindow_vidmem {
   uint64_t number = 0;  // of its communicator's registrations, from 1
   const char* data = nullptr;
@@ -30,10 +29,10 @@ namespace zeroth::nccl::emulation {
 ncclResult_t AllocateMemory(void** data, size_t bytes);
 // Ends the process if a window covers the memory.
 ncclResult_t FreeMemory(void* data);
-// Whether all of [data, data + bytes) is part of one allocation.
+// True if all of [data, data + bytes) is part of one allocation.
 bool IsAllocated(const void* data, size_t bytes);
 
-// What a call finds of a buffer: no window, or one, and how far into it the buffer begins.
+// The window of a call's buffer, if there is one, and the buffer's offset in it.
 struct Place {
   std::shared_ptr<ncclWindow_vidmem> window;
   uint64_t offset = 0;
@@ -42,10 +41,10 @@ struct Place {
 // Of one rank's communicator. Thread-safe.
 class WindowSet {
  public:
-  // Forgets them all, as the library does when their communicator goes.
+  // Forgets all windows, as NCCL does when it frees their communicator.
   ~WindowSet();
   ncclWindow_t Add(const void* data, size_t bytes);
-  // False if there is no such window. Ends the process if a call still uses it.
+  // Returns false if there is no such window. Ends the process if a call still uses it.
   bool Remove(ncclWindow_t window);
   Place Find(const void* data, size_t bytes) const;
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How many ranks of NCCL a test may have: NCCL wants a GPU for each, the emulated one lets all
-// share one.
+// The number of NCCL ranks that a test may have. NCCL needs a GPU for each rank; with the emulated
+// NCCL all ranks share one.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
 #define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
@@ -14,7 +14,7 @@
 
 namespace zeroth::testing {
 
-// Whether tests may expect what depends on the library's release and the links between GPUs.
+// True if tests may expect behaviour that depends on NCCL's release and on the links between GPUs.
 inline constexpr bool NcclIsEmulated() {
 #if defined(ZEROTH_CUDA_EMULATION)
   return true;
@@ -23,7 +23,7 @@ inline constexpr bool NcclIsEmulated() {
 #endif
 }
 
-// 0 where there is no GPU or no driver.
+// 0 if there is no GPU or no driver.
 inline int MostNcclRanks() {
   if (NcclIsEmulated()) return std::numeric_limits<int>::max();
   int count = 0;
@@ -32,7 +32,7 @@ inline int MostNcclRanks() {
 
 }  // namespace zeroth::testing
 
-// Skips the rest of a test function where this machine has fewer GPUs than the test has ranks.
+// Skips the rest of a test function if this machine has fewer GPUs than the test has ranks.
 #define ZEROTH_SKIP_BEYOND_NCCL_RANKS(ranks)                                                   \
   if ((ranks) > ::zeroth::testing::MostNcclRanks())                                            \
   GTEST_SKIP() << (ranks) << " ranks of NCCL want " << (ranks) << " GPUs, of which there are " \

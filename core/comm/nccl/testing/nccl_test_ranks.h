@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of the NCCL back end as threads of one test. NCCL itself wants a GPU for each; the emulated
-// one lets them share.
+// Runs ranks of the NCCL back end as threads of one test. NCCL needs a GPU for each rank; with the
+// emulated NCCL they share one.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
 #define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
@@ -27,7 +27,7 @@
 
 namespace zeroth::testing {
 
-// A Launcher. What it returns, every rank returned.
+// A Launcher. Expects the same result from every rank, and returns it.
 inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain& rank_main) {
   const std::string file = TestRendezvousFile();
   std::vector<absl::Status> statuses(static_cast<size_t>(options.world_size));
@@ -43,7 +43,7 @@ inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain&
   return statuses.front();
 }
 
-// `function` with a device and a stream, as a rank's main.
+// Returns a rank's main function that calls `function` with a device and a stream.
 inline RankMain OnCuda(const std::function<absl::Status(TestRank&)>& function) {
   return [function](Communicator& world) -> absl::Status {
     DeviceOptions options;
@@ -58,7 +58,7 @@ inline RankMain OnCuda(const std::function<absl::Status(TestRank&)>& function) {
   };
 }
 
-// One all-reduce that works, and one more.
+// Makes two all-reduces, for tests in which a rank fails after the first.
 inline absl::Status TwoAllReduces(TestRank& rank) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, ToDevice(rank.device, std::vector<float>(4, 1.0f)));
   for (const char* label : {"h.0", "h.1"}) {

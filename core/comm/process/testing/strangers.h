@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whoever else may come to the port at which ranks meet, for tests: they must harm nobody.
+// For tests: other programs that connect to the port at which ranks meet. They must not disturb
+// ranks.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_
 #define ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_
@@ -19,22 +20,22 @@
 
 namespace zeroth::testing {
 
-// A crowd that never stops: random bytes, requests of other protocols, silence, messages that only
-// ranks may send, greetings of another job, and of one that knows this job's id and not its secret.
-// Most go away again; some connections stay, silent.
+// Connects again and again. It sends random bytes, requests of other protocols, nothing, messages
+// that only ranks may send, greetings of another job, and greetings with this job's id but not its
+// secret. Most connections end again; some stay open and silent.
 class Strangers {
  public:
-  // None as long as nobody listens.
+  // Returns none as long as nothing listens.
   using Find = std::function<std::optional<MeetingPlace>()>;
 
-  // They come to what `find` has found, from when it does until the end, and keep `idle`
-  // connections open, which are all there after the first round.
+  // Connects to the place that `find` returns, once it returns one, until this is destroyed. Keeps
+  // `idle` connections open, which are all made in the first round.
   Strangers(Find find, int idle);
   ~Strangers();
 
-  // Waits until this many rounds have been made from now on: of each kind one in each.
+  // Waits for this many further rounds. Each round makes one connection of each kind.
   void AwaitRounds(int64_t count) const;
-  // How many have been let in to say something, and how many found nobody listening.
+  // The number of connections that were accepted, and of those that found nothing listening.
   int64_t connected() const { return connected_; }
   int64_t refused() const { return refused_; }
 
@@ -51,11 +52,11 @@ class Strangers {
   std::thread thread_;
 };
 
-// As many as both ends of which, `wanted` at most, this process may have open, once its limit is
-// raised as far as it goes.
+// Raises this process's limit on open files as far as possible. Returns the number of connections,
+// at most `wanted`, of which it can have both ends open.
 int AffordableConnections(int wanted);
 
-// The TCP ports at which this process listens.
+// Returns the TCP ports at which this process listens.
 std::set<int> ListeningPorts();
 
 }  // namespace zeroth::testing

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For tests whose ranks are threads or children of their own.
+// For tests whose ranks are threads or child processes of the test.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
 #define ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
@@ -17,7 +17,7 @@
 
 namespace zeroth::testing {
 
-// As a launcher would describe it, of ranks on one node; how they meet is left open.
+// The environment of a rank on one node, as a launcher describes it, without a meeting place.
 inline ProcessEnvironment TestEnvironment(int rank, int world_size) {
   ProcessEnvironment environment;
   environment.rank = rank;
@@ -27,14 +27,14 @@ inline ProcessEnvironment TestEnvironment(int rank, int world_size) {
   environment.launcher = "test";
   return environment;
 }
-// They meet through `file`.
+// The same for ranks that meet through the rendezvous file `file`.
 inline ProcessEnvironment TestEnvironment(int rank, int world_size, const std::string& file) {
   ProcessEnvironment environment = TestEnvironment(rank, world_size);
   environment.rendezvous_file = file;
   return environment;
 }
 
-// A file of this call's own through which ranks meet, so that tests side by side need no ports.
+// Returns the path of a new rendezvous file, so that concurrent tests need no ports.
 inline std::string TestRendezvousFile() {
   static std::atomic<int> count{0};
   return absl::StrCat(::testing::TempDir(), "/meet.", getpid(), ".", ++count);

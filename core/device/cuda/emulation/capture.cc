@@ -113,7 +113,7 @@ namespace {
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 thread_local std::vector<std::shared_ptr<Capture>> own_captures;  // that this thread has begun
 
-// What a launch needs of an instantiated graph; shared by the threads that run it.
+// The part of an instantiated graph that a launch needs, which the threads that run it share.
 class Program {
  public:
   using Signal = CUevent_st::State;
@@ -348,7 +348,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   capture->Close();
   own_captures.erase(std::remove(own_captures.begin(), own_captures.end(), capture),
                      own_captures.end());
-  // What comes to nothing is dropped here, although events may go on knowing of the capture.
+  // An invalid capture is dropped here, although events may still refer to it.
   CUgraph_st captured{capture->TakeGraph()};
   if (capture->spoiled()) return Report(cudaErrorStreamCaptureInvalidated);
   if (!joined) return Report(cudaErrorStreamCaptureUnjoined);
@@ -368,7 +368,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags) {
   if (const cudaError_t error = StickyError(); error != cudaSuccess) return Report(error);
-  // Priorities change nothing here; of the other flags nobody makes use.
+  // Priorities make no difference here, and the other flags are not used.
   if ((flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUseNodePriority)) != 0) {
     return Report(cudaErrorNotSupported);
   }
@@ -381,7 +381,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (exec == nullptr || stream == nullptr) return Report(cudaErrorInvalidValue);
   {
     std::lock_guard<std::mutex> lock(CaptureMutex());
-    // On a device it would become a node of the graph; nobody here makes graphs of graphs.
+    // On a device it would become a node of the graph, but this project has no graphs of graphs.
     if (stream->capture != nullptr) return Report(stream->capture->Spoil(cudaErrorNotSupported));
   }
   std::lock_guard<std::mutex> lock(exec->mutex);

@@ -41,7 +41,7 @@ class DeviceClockTest : public testing::Test {
     emulation::SetDeviceClock(now);
   }
 
-  // What the clock says of an event that happens now.
+  // The clock's time of an event that happens now.
   double Seconds() {
     const auto mark = clock_.Latest();
     EXPECT_TRUE(mark.ok()) << mark.status();

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What kernel_language.h is on the host.
+// The host's part of kernel_language.h.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_DEVICE_LANGUAGE_H_
 #define ZEROTH_CORE_DEVICE_CUDA_EMULATION_DEVICE_LANGUAGE_H_
@@ -12,7 +12,7 @@
 
 #include "zeroth/core/device/cuda/emulation/simt.h"
 
-// The static character's address tells the array apart from others of the block.
+// The address of the static character identifies the array within the block.
 #define ZEROTH_SHARED(type, name, dimensions)                     \
   static char zeroth_shared_##name;                               \
   using ZerothShared_##name = type dimensions;                    \
@@ -87,8 +87,8 @@ inline int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) == 0xffffffffu;
 }
 
-// Blocks of several ranks' kernels run on host threads of their own, so atomics are real ones. On a
-// device they order nothing but themselves.
+// Kernels of several ranks run on different host threads, so atomics must be real. As on a device,
+// they order no other memory.
 template <typename T, typename Act>
 auto ZerothAtomic(T* address, Act act) {
   namespace emulation = ::zeroth::cuda::emulation;

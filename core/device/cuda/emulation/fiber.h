@@ -9,12 +9,12 @@
 
 namespace zeroth::cuda::emulation {
 
-// A function with a stack of its own, which runs in turns with whoever resumes it: a CUDA thread
-// waits for others in the middle of a function, and a block of 1024 would cost as many host
-// threads. Known to the address and thread sanitizers. A fiber is resumed by one host thread only.
+// A function with a stack of its own, which alternates with the code that resumes it. A CUDA thread
+// waits for others in the middle of a function, and a block of 1024 threads would need as many host
+// threads. The address and thread sanitizers know fibers. Only one host thread resumes a fiber.
 //
-// For the thread sanitizer a fiber is a thread like any other; starting it, and going back and
-// forth, order nothing: whoever wants an order says so, by Edges.
+// For the thread sanitizer a fiber is a thread. Starting, resuming and suspending it order nothing;
+// use Edges for that.
 class Fiber {
  public:
   Fiber();
@@ -22,14 +22,14 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Begins `body` at the next Resume(). The fiber must be done, or new.
+  // Starts `body` at the next Resume(). The fiber must be new or done.
   void Start(std::function<void()> body);
   // Runs the body until it suspends or returns.
   void Resume();
-  // From inside the body: goes back to Resume()'s caller.
+  // Called inside the body: returns to the caller of Resume().
   void Suspend();
   bool done() const;
-  // What the thread sanitizer calls it.
+  // The name for the thread sanitizer.
   void SetName(const char* name);
 
  private:

@@ -105,12 +105,12 @@ TEST(FreshMemoryTest, DeviceMemoryReadsAsNaN) {
     void* memory = nullptr;
     ASSERT_EQ(cudaMalloc(&memory, count * sizeof(float)), cudaSuccess);
     for (size_t i = 0; i < count; ++i) ASSERT_TRUE(std::isnan(static_cast<float*>(memory)[i]));
-    std::memset(memory, 0, count * sizeof(float));  // whoever gets it next must not see zeros
+    std::memset(memory, 0, count * sizeof(float));  // its next owner must not see zeros
     ASSERT_EQ(cudaFree(memory), cudaSuccess);
   }
 }
 
-// What a block left in shared memory is not there for the next.
+// A block does not see the shared memory of an earlier block.
 __global__ void ReadThenWrite(float* out) {
   ZEROTH_SHARED(float, fixed, [32]);
   ZEROTH_DYNAMIC_SHARED(float, dynamic);

@@ -13,7 +13,7 @@
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/core/device/cuda/launch.h"
 
-// Whatever the environment says: the tests of races wait for a process that ends at the first.
+// Set regardless of the environment: the tests wait for a process that ends at the first race.
 extern "C" const char* __tsan_default_options() { return "halt_on_error=1"; }
 
 namespace zeroth::cuda {
@@ -30,7 +30,7 @@ class RaceDeathTest : public testing::Test {
   }
 };
 
-// What the sanitizer ends with (its default), and a part of what it says.
+// The sanitizer's default exit code, and a part of its message.
 #define EXPECT_RACE(statement) \
   EXPECT_EXIT(statement, testing::ExitedWithCode(66), "WARNING: ThreadSanitizer: data race")
 

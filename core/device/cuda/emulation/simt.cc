@@ -28,7 +28,7 @@ struct WarpSlots {
   alignas(64) std::byte slots[2][kWarpSize * kWarpSlotBytes];
 };
 
-// What a thread of the block has done that later steps depend on.
+// The state of a thread of the block on which later steps depend.
 struct ThreadState {
   Progress progress = Progress::kRunning;
   uint8_t slots = 0;  // which set its next exchange uses
@@ -87,7 +87,7 @@ class BlockRunner {
   ZEROTH_UNWATCHED uint3 block_index() const { return block_index_; }
   ZEROTH_UNWATCHED dim3 block_dim() const { return block_dim_; }
   ZEROTH_UNWATCHED dim3 grid_dim() const { return grid_dim_; }
-  // Without any: the end of what is there, where the address sanitizer lets nobody read.
+  // An empty array lies at the end of the memory, where the address sanitizer allows no access.
   ZEROTH_UNWATCHED void* dynamic_shared() {
     auto* const bytes = static_cast<std::byte*>(dynamic_shared_.data());
     return dynamic_shared_bytes_ > 0 ? bytes : bytes + kSharedAlignment;
@@ -129,7 +129,7 @@ class BlockRunner {
   void StartThreads(const std::function<void()>& thread);
   // Runs a warp's threads until they wait for other warps or have ended; returns how many ended.
   unsigned RunWarp(unsigned first);
-  // Lets go whoever has waited long enough; false if nobody can go on.
+  // Lets threads go on whose wait is over. Returns false if no thread can go on.
   bool Release();
   bool ReleaseWarp(unsigned first);
   [[noreturn]] void Stuck() const;

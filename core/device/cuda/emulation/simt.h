@@ -1,21 +1,21 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Runs CUDA kernels on the host, so that their logic is tested where there is no GPU: blocks one
-// after the other, the threads of a block in turns that change at barriers and warp collectives. It
-// shows wrong indices, and barriers that not all threads reach. Under the sanitizers it shows
+// Runs CUDA kernels on the host, to test their logic without a GPU. Blocks run one after the other.
+// The threads of a block alternate at barriers and warp collectives. It finds wrong indices, and
+// barriers that not all threads reach. Under the sanitizers it finds
 //
 //   races (thread sanitizer): two threads of a block without a __syncthreads or __syncwarp between
-//     their accesses, two blocks of a grid, two kernels whose streams no event orders. Emulated
-//     threads are threads to it, ordered by what CUDA says orders them and by nothing else: the
-//     launch, __syncthreads, __syncwarp, __threadfence around atomics, and the end of the grid.
-//     Shuffles, votes and matrix products exchange values and order no memory. Each finding is one
-//     pair of accesses that CUDA leaves unordered; what it misses: it remembers the last few
-//     accesses to a word, and of two blocks only those that run on different sets of fibers;
-//   accesses outside of what was allocated (address sanitizer): device memory, and each array of
+//     their accesses, two blocks of a grid, two kernels whose streams no event orders. The
+//     sanitizer takes emulated threads for threads. Only what CUDA defines orders them: the launch,
+//     __syncthreads, __syncwarp, __threadfence around atomics, and the end of the grid. Shuffles,
+//     votes and matrix products exchange values but order no memory. Each finding is a pair of
+//     accesses that CUDA leaves unordered. It may miss some: it remembers the last few accesses to
+//     a word, and of two blocks only those that run on different sets of fibers;
+//   accesses outside of allocations (address sanitizer): of device memory, and of each array of
 //     shared memory.
 //
-// Memory that nobody has written reads as NaNs, shared memory anew for every block. Nothing here
-// shows speed, nor instructions and limits of the hardware.
+// Memory that was never written reads as NaNs; shared memory does so again in every block. The
+// emulation says nothing about speed, or about instructions and limits of the hardware.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_SIMT_H_
 #define ZEROTH_CORE_DEVICE_CUDA_EMULATION_SIMT_H_
@@ -34,13 +34,13 @@ namespace zeroth::cuda::emulation {
 
 inline constexpr unsigned kWarpSize = 32;
 
-// Runs `thread` for every thread of every block on the calling host thread, and returns when all
-// have ended. Aborts, naming `kernel`, where hardware would hang or misbehave: a barrier or a warp
-// collective that not all threads reach.
+// Runs `thread` for every thread of every block on the calling host thread. Returns when all have
+// ended. Aborts, naming `kernel`, if not all threads reach a barrier or a warp collective, where
+// hardware would hang or misbehave.
 void RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dynamic_shared_bytes,
              const std::function<void()>& thread);
 
-// What the running CUDA thread sees. Abort outside of one.
+// The indices of the running CUDA thread. Abort outside of one.
 uint3 ThreadIndex();
 uint3 BlockIndex();
 dim3 BlockDim();
@@ -48,8 +48,8 @@ dim3 GridDim();
 void* DynamicShared();
 unsigned LaneIndex();
 
-// The block's array of `bytes` of shared memory for the variable that `variable`, some address, is
-// the name of. The block's first thread that asks makes it.
+// Returns the block's array of `bytes` of shared memory. `variable` is an address that identifies
+// the array. The first call in a block creates it.
 void* StaticShared(const void* variable, size_t bytes);
 inline constexpr size_t kSharedAlignment = 128;
 
@@ -57,15 +57,15 @@ inline constexpr size_t kSharedAlignment = 128;
 void BlockBarrier();
 void WarpBarrier();
 
-// __threadfence: the thread's later atomics release what it did before, and what it has seen by its
-// earlier atomics is acquired. An atomic of the emulation says so before and after it acts. Nothing
-// where the host calls a kernel's function.
+// __threadfence: the thread's later atomics release its earlier writes, and acquire what it has
+// seen by earlier atomics. An emulated atomic calls the functions below before and after it acts.
+// Does nothing if the host calls a kernel's function.
 void Fence();
 void BeforeAtomic(const void* address);
 void AfterAtomic(const void* address);
 
-// For parts of the emulation that keep something for each CUDA thread. Empty at first; a thread of
-// a later block may find what one of an earlier block left.
+// State of each CUDA thread for other parts of the emulation. Empty at first. A thread of a later
+// block may find the state of an earlier block's thread.
 std::shared_ptr<void>& ThreadsOwn();
 
 // Shows `bytes` of every lane to all lanes of the warp: returns an array of 32 slots, `stride`
@@ -73,7 +73,7 @@ std::shared_ptr<void>& ThreadsOwn();
 inline constexpr size_t kWarpSlotBytes = 64;
 const std::byte* WarpExchange(const void* mine, size_t bytes);
 
-// A copy that the thread sanitizer does not see: a slot is no memory of the kernel's.
+// A copy that the thread sanitizer does not see, because a slot is not memory of the kernel.
 ZEROTH_UNWATCHED inline void CopySlot(std::byte* to, const std::byte* from, size_t bytes) {
   if constexpr (kRacesAreWatched) {
     for (size_t i = 0; i < bytes; ++i) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A stream of a test's own, and kernels run on one to their end.
+// For tests: a stream, and launches that are waited for.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_
 #define ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_
@@ -30,7 +30,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Runs a launch on a stream of its own and waits.
+// Runs a launch on a new stream and waits for it.
 template <typename Kernel, typename... Arguments>
 void RunKernel(Kernel kernel, LaunchShape shape, Arguments... arguments) {
   Stream stream;

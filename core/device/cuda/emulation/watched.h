@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the thread sanitizer is told of emulated threads: which accesses count, and what orders
-// them. It then judges kernels by CUDA's rules and not by the order in which the emulation happens
-// to run them. Without the sanitizer everything here is empty.
+// Tells the thread sanitizer about emulated threads: which accesses count, and what orders them. So
+// it judges kernels by CUDA's rules, and not by the order in which the emulation runs them. Without
+// the sanitizer all of this is empty.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_WATCHED_H_
 #define ZEROTH_CORE_DEVICE_CUDA_EMULATION_WATCHED_H_
@@ -24,7 +24,7 @@ void AnnotateIgnoreSyncBegin(const char* file, int line);
 void AnnotateIgnoreSyncEnd(const char* file, int line);
 }
 
-// For functions that keep the emulation's own books on behalf of many emulated threads.
+// For functions that manage the emulation's own state for many emulated threads.
 #define ZEROTH_UNWATCHED __attribute__((no_sanitize("thread"), noinline))
 #else
 #define ZEROTH_UNWATCHED
@@ -38,8 +38,8 @@ inline constexpr bool kRacesAreWatched = true;
 inline constexpr bool kRacesAreWatched = false;
 #endif
 
-// While it lives, what this thread reads, writes and allocates does not count; nor, with
-// `also_locks`, what its locks and atomics would order.
+// While this exists, the thread's reads, writes and allocations do not count. With `also_locks`,
+// neither do its locks and atomics.
 class Unwatched {
  public:
 #if defined(__SANITIZE_THREAD__)
@@ -66,9 +66,9 @@ class Unwatched {
 #endif
 };
 
-// `count` meeting places: whoever acquires one comes after everything that those who released it
-// before had done. On the heap, since the sanitizer forgets a place when its memory is freed, and
-// only then.
+// `count` places for ordering threads: a thread that acquires a place is ordered after all that
+// threads did before they released it. On the heap, because the sanitizer forgets a place only when
+// its memory is freed.
 class Edges {
  public:
   explicit Edges([[maybe_unused]] size_t count) {
@@ -98,7 +98,7 @@ class Edges {
 
  private:
 #if defined(__SANITIZE_THREAD__)
-  static constexpr size_t kApart = 8;  // the sanitizer tells places apart that are so far apart
+  static constexpr size_t kApart = 8;  // bytes between places that the sanitizer distinguishes
   char* places_;
 #endif
 };

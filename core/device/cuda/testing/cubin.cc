@@ -167,7 +167,7 @@ enum Operation : uint32_t {
   kLdgsts = 0x1ae,
 };
 
-// Of a load or a store: the bytes of a thread.
+// The bytes that a load or store moves for each thread.
 size_t WidthOf(uint64_t high) {
   constexpr size_t kWidths[] = {1, 1, 2, 2, 4, 8, 16, 4};
   return kWidths[(high >> 9) & 7];

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What machine code for a GPU needs and does, read from the file that ptxas writes: an ELF file of
-// NVIDIA's machine type, whose `.text.<kernel>` sections hold instructions of 16 bytes. Tests learn
-// from it what otherwise cuobjdump and nvdisasm would have to tell, which not every toolkit has.
+// Reads the resources and instructions of a GPU's machine code from the file that ptxas writes: an
+// ELF file of NVIDIA's machine type, whose `.text.<kernel>` sections have instructions of 16 bytes.
+// Tests use it instead of cuobjdump and nvdisasm, which not every toolkit has.
 //
 // The attributes are those that `readelf` shows as sections `.nv.info`; operation codes are the low
 // nine bits of an instruction, the same from compute capability 8.0 to 10.3, as nvdisasm shows.
@@ -21,7 +21,8 @@
 
 namespace zeroth::cuda {
 
-// How many instructions of each kind a kernel has. The widths are of a thread's access, in bytes.
+// The number of instructions of each kind in a kernel. A width is that of one thread's access, in
+// bytes.
 struct InstructionCounts {
   std::array<int, 17> global_loads = {};   // by width: LDG
   std::array<int, 17> global_stores = {};  // STG
@@ -46,8 +47,8 @@ struct Cubin {
   std::vector<KernelCode> kernels;
 };
 
-// InvalidArgument if `bytes` are no such file, or a damaged one; Unimplemented for a capability
-// whose operation codes are not known here.
+// InvalidArgument if `bytes` are not such a file, or damaged. Unimplemented for a compute
+// capability whose operation codes are unknown.
 absl::StatusOr<Cubin> ReadCubin(absl::string_view bytes);
 
 // "void zeroth::cuda::(anonymous namespace)::Map<1, float>(long)" becomes "Map<1, float>".

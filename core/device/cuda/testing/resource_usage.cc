@@ -18,7 +18,7 @@ namespace zeroth::cuda {
 namespace {
 
 constexpr int kRegisterPortion = 8;
-// What a kernel without __launch_bounds__ may be launched with.
+// The most threads of a block for a kernel without __launch_bounds__.
 constexpr int kMostBlockThreads = 1024;
 
 bool MatchesAny(const KernelCode& kernel, const std::vector<std::string>& patterns) {

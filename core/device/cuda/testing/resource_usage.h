@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What tests of machine code (cuda_code_test) have in common.
+// The common base of tests of machine code (cuda_code_test).
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_TESTING_RESOURCE_USAGE_H_
 #define ZEROTH_CORE_DEVICE_CUDA_TESTING_RESOURCE_USAGE_H_
@@ -14,13 +14,13 @@
 
 namespace zeroth::cuda {
 
-// Of all sizes of all devices from compute capability 8.0 to 10.3.
+// The sizes of all devices from compute capability 8.0 to 10.3.
 inline constexpr int kRegistersOfMultiprocessor = 65536;
 inline constexpr int kThreadsOfMultiprocessor = 2048;
 inline constexpr int kStaticSharedLimit = 48 << 10;
 
-// Blocks of `threads` that a multiprocessor has registers and threads for. A warp gets registers in
-// portions of eight for each lane.
+// The number of blocks of `threads` for which a multiprocessor has registers and threads. A warp
+// gets registers in portions of eight per lane.
 int BlocksByRegisters(const KernelCode& kernel, int threads);
 
 // True if the kernel's name is `pattern`, in which `*` stands for anything: "Rotate<8, *>".
@@ -28,11 +28,11 @@ bool Matches(const KernelCode& kernel, const std::string& pattern);
 
 class ResourceUsageTest : public testing::Test {
  protected:
-  // Reads what CUBINS names; skips the test if that is of devices whose code cannot be read here.
+  // Reads the files that CUBINS names. Skips the test if it cannot read code of these devices.
   void SetUp() override;
 
-  // Calls check(kernel) for the kernels of all files that match; a failure if none does on a device
-  // that others are compiled for.
+  // Calls check(kernel) for all kernels that match `pattern`. Fails if none matches on a device for
+  // which other kernels are compiled.
   template <typename Check>
   void ForEach(const std::string& pattern, const Check& check) {
     for (const Cubin& cubin : cubins_) {
@@ -45,9 +45,9 @@ class ResourceUsageTest : public testing::Test {
     ExpectEverywhere(pattern);
   }
 
-  // No kernel but those that match one of `local` may have local memory, which spills are; none but
-  // those of `doubles` may compute in double precision. All must be able to run: registers and
-  // shared arrays of a block are within the limits.
+  // Expects local memory, such as for spills, only in kernels that match one of `local`, and double
+  // precision only in those that match one of `doubles`. Expects all kernels to be able to run:
+  // registers and shared arrays of a block must be within the limits.
   void CheckAll(const std::vector<std::string>& local, const std::vector<std::string>& doubles);
 
   const std::vector<Cubin>& cubins() const { return cubins_; }

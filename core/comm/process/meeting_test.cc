@@ -3,7 +3,7 @@
 // Worlds whose ranks learn the address of rank 0 from what has started them. One test, because a
 // program has one exchange, and at first none.
 
-#include "zeroth/core/comm/process/address_exchange.h"
+#include "zeroth/core/comm/process/meeting.h"
 
 #include <future>
 #include <memory>
