@@ -19,8 +19,8 @@ namespace {
 
 constexpr char kLabel[] = "find what is not finite";
 
-// "3 of 64 values, the first of them nan at [1, 5]" of the rows and columns of a matrix; none if
-// all are finite.
+// Returns "3 of 64 values, the first of them nan at [1, 5]", with row and column of the matrix;
+// std::nullopt if all values are finite.
 std::optional<std::string> Describe(const std::vector<float>& values, const Matrix& matrix) {
   int64_t count = 0;
   std::string first;
@@ -51,7 +51,7 @@ bool LiesIn(const Tensor& tensor, const void* address) {
   return at >= begin && at < begin + tensor.bytes();
 }
 
-// A parameter that a field of a call is, or is the gradient of.
+// A parameter whose values, or whose gradient, a field of a call is.
 struct Place {
   const Unit* unit = nullptr;
   const Parameter* parameter = nullptr;
@@ -76,7 +76,7 @@ std::string NameOf(const Place& place) {
                       "'");
 }
 
-// Where it is, or read from where it is offloaded to.
+// Returns this rank's piece of a reduced gradient, after reading it if it is offloaded.
 absl::StatusOr<Tensor> ReducedGradient(const Unit& unit, const ShardLayout::Piece& piece) {
   const StateTensor shard =
       unit.GradientShardState(unit.layout().placement(piece.parameter).segment);
@@ -114,11 +114,11 @@ absl::Status NonFiniteFinder::AfterCall(const char* operation, absl::Span<const 
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> values, Describe(field.values));
     if (!values.has_value()) continue;
     if (place.has_value() && !place->is_gradient) {
-      // Before any operation: what is made of it cannot be otherwise.
+      // Named rather than the operation, whose results cannot be finite.
       Found(absl::StrCat(NameOf(*place), " is not finite itself, in ", place_, ": ", *values));
       return absl::OkStatus();
     }
-    // What was read was finite when it was made, so that this was written.
+    // The call's inputs were finite when they were made, so this is one of its outputs.
     if (found.empty()) found = absl::StrCat(field.name, " (", *values, ")");
   }
   if (found.empty()) return absl::OkStatus();
@@ -152,7 +152,7 @@ absl::Status NonFiniteFinder::LookAtReducedGradients() {
 absl::StatusOr<std::string> NonFiniteFinder::Agree() {
   Communicator& world = sharding_.mesh().world();
   Device& device = sharding_.device();
-  // The largest is the earliest call, and of equal ones that of the lowest rank.
+  // The largest number is that of the earliest call and, of equal calls, of the lowest rank.
   const int64_t size = world.size();
   const int64_t mine =
       text_.empty() ? 0 : ((int64_t{1} << 30) - found_after_) * size + size - 1 - world.rank();

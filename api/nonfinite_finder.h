@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which operation was the first to make infinities or NaNs.
+// Finds the first operation that made infinities or NaNs.
 
 #ifndef ZEROTH_API_NONFINITE_FINDER_H_
 #define ZEROTH_API_NONFINITE_FINDER_H_
@@ -20,24 +20,24 @@
 
 namespace zeroth {
 
-// Looks at what every operation of a step that is run again has read and written, on the host: for
-// a step of which it is known already that something in it was not finite. Remembers the first
-// place. Watches `kernels` for as long as it exists. One rank's thread only.
+// For a step that is known to have values that are not finite, and is run again: checks on the host
+// what every operation has read and written, and remembers the first place. Watches `kernels` for
+// as long as it exists. Used by one rank's thread only.
 class NonFiniteFinder : public CallWatch {
  public:
   // Both outlive it.
   NonFiniteFinder(Sharding& sharding, Kernels& kernels);
   ~NonFiniteFinder() override;
 
-  // Where in the step the next calls are: "the forward of micro-batch 1".
+  // Names the place in the step of the next calls: "the forward of micro-batch 1".
   void set_place(std::string place) { place_ = std::move(place); }
   absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) override;
-  // Looks at the reduced gradients, which no operation of the kernels has made. Between
+  // Checks the reduced gradients, which no operation of the kernels has made. Call it between
   // Scheduler::FinishBackward and EndStep.
   absl::Status LookAtReducedGradients();
 
-  // Collective: what was found first, on whichever rank, in words that are the same on every rank;
-  // empty if everything was finite everywhere.
+  // Collective: returns a description of the first place on any rank, the same text on every rank;
+  // empty if all values were finite on all ranks.
   absl::StatusOr<std::string> Agree();
 
  private:

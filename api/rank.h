@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of one's own program: how they are started, and what each of them works with.
+// The ranks of a program: starts them, and gives each its device and kernels.
 
 #ifndef ZEROTH_API_RANK_H_
 #define ZEROTH_API_RANK_H_
@@ -31,18 +31,18 @@ struct RankOptions {
   KernelOptions kernels;
 };
 
-// Threads that each of `ranks_on_machine` ranks has if nobody says otherwise; at least one.
+// The default number of threads of each of `ranks_on_machine` ranks; at least one.
 int DefaultThreadsPerRank(int ranks_on_machine);
 
-// One rank: its place in the world, its device, bound to the calling thread, and the kernels on the
+// One rank: its communicator, its device, which is bound to the calling thread, and kernels on the
 // device's compute stream. Used by that thread only.
 class Rank {
  public:
-  // Opens a device of its own. `world` outlives the rank. NotFound lists the device types that are
-  // linked in; Unimplemented names a kernel option that the device does not have.
+  // Opens a device. `world` outlives the rank. NotFound lists the device types that are linked in;
+  // Unimplemented names a kernel option that the device does not have.
   static absl::StatusOr<std::unique_ptr<Rank>> Open(Communicator& world,
                                                     const RankOptions& options = {});
-  // On a device that is open already, bound, and outlives the rank.
+  // Uses a device that is open and bound already, and outlives the rank.
   static absl::StatusOr<std::unique_ptr<Rank>> Open(Communicator& world, Device& device,
                                                     const KernelOptions& options = {});
 
@@ -57,7 +57,7 @@ class Rank {
       : world_(world), owned_(std::move(owned)), device_(device) {}
 
   Communicator& world_;
-  std::shared_ptr<Device> owned_;  // null for a device of somebody else's
+  std::shared_ptr<Device> owned_;  // nullptr if the caller owns the device
   Device& device_;
   std::unique_ptr<Kernels> kernels_;
 };
@@ -68,11 +68,13 @@ struct RunOptions {
   RankOptions rank;
 };
 
-// Runs `train` once for each rank of this process: with "local" ranks are threads, and
-// launch.world_size says how many; with the others a launcher (mpirun, torchrun, srun) has started
-// this process as one of them. Returns when all are done: the error of the rank that failed first.
+// Runs `train` once for each rank of this process. With "local", ranks are threads, and
+// launch.world_size is their number. With other back ends, a launcher (mpirun, torchrun, srun) has
+// started this process as one of the ranks. Returns when all ranks are done, with the error of the
+// rank that failed first.
 absl::Status RunRanks(const RunOptions& options, const std::function<absl::Status(Rank&)>& train);
-// The same with `world_size` threads on the CPU. Prints an error; 0, or 1 after one: for main.
+// The same for main, with `world_size` threads on the CPU. Prints an error, and returns 1 after
+// one, else 0.
 int RunRanks(int world_size, const std::function<absl::Status(Rank&)>& train);
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A model, or parameters of one's own, under a sharding strategy.
+// A model, or other parameters, under a sharding strategy.
 
 #ifndef ZEROTH_API_SHARDED_MODULE_H_
 #define ZEROTH_API_SHARDED_MODULE_H_
@@ -23,15 +23,15 @@
 
 namespace zeroth {
 
-// What FullyShard returns: the sharded parameters of one rank, the hooks that gather and reduce
-// them around a model's forward and backward, and what operations run with. Collective: every rank
-// makes the same calls in the same order. One rank's thread only.
+// The result of FullyShard: the sharded parameters of one rank, the hooks that gather and reduce
+// them around a model's forward and backward, and the context of operations. Collective: every rank
+// makes the same calls in the same order. Used by one rank's thread only.
 class ShardedModule {
  public:
-  // As FullyShard, with values unset until Sharding::Initialize, Sharding::Load or Load. The plan's
-  // units may have been given axes, a precision or collectives of their own (UnitSpec).
-  // A model that has been divided (DivideModel) by `tensor` gets a mesh with kTensorAxis inside,
-  // and a context with these ranks: tensor.size neighbouring ranks have the same data.
+  // As FullyShard, but values are unset until Sharding::Initialize, Sharding::Load or Load. The
+  // plan's units may have axes, a precision or collectives of their own (UnitSpec). For a model
+  // that DivideModel has divided, pass the same `tensor`: the mesh then has kTensorAxis inside, and
+  // tensor.size neighbouring ranks have the same data.
   static absl::StatusOr<std::unique_ptr<ShardedModule>> Create(
       Rank& rank, const WrapPlan& plan, const ShardingOptions& options,
       const TensorParallelOptions& tensor = {});
@@ -39,32 +39,32 @@ class ShardedModule {
   Rank& rank() { return rank_; }
   Sharding& sharding() { return *sharding_; }
   Kernels& kernels() { return rank_.kernels(); }
-  // What operations of nn run with. Within a TrainingStep they are recorded for its backward;
-  // for inference, have a NoGradient(tape()).
+  // The context of nn's operations. In a TrainingStep they are recorded for its backward; for
+  // inference, keep a NoGradient(tape()).
   Context& context() { return *context_; }
   Tape& tape() { return tape_; }
 
-  // OK, or the error of an update that may have changed a part of the values: no step and no Save
-  // is possible then until a checkpoint is loaded.
+  // OK, or the error of an update that may have changed a part of the values. Then neither a step
+  // nor Save is possible until a checkpoint is loaded.
   const absl::Status& status() const { return status_; }
-  // Updates so far, by TrainingStep.
+  // The number of updates by TrainingStep.
   int64_t steps() const { return steps_; }
 
   // Saves the parameters, and `optimizer`'s states if it is given, as the checkpoint
-  // `directory`/step-N, N = steps(): a file of each rank's, and complete or not at all. The two
-  // newest are kept. It loads at any world size under any strategy. Between steps; AlreadyExists if
-  // there is one of this step.
+  // `directory`/step-N, N = steps(). Each rank writes a file, and the checkpoint is complete or
+  // does not exist. The two newest are kept. It loads at any world size, under any strategy. Call
+  // it between steps. AlreadyExists if there is a checkpoint of this step.
   absl::Status Save(const std::string& directory, const Optimizer* optimizer = nullptr);
-  // Goes on from the newest checkpoint in `directory`, or from the one that `directory` is: values,
-  // steps() and the optimizer's states and steps; states that the checkpoint lacks become zeros.
-  // NotFound if there is none; FailedPrecondition lists the parameters that differ, and changes
-  // nothing. The same error on every rank. Between steps.
+  // Loads the newest checkpoint in `directory`, or the checkpoint that `directory` is: values,
+  // steps(), and the optimizer's states and steps. States that the checkpoint lacks become zeros.
+  // Call it between steps. NotFound if there is none; FailedPrecondition lists the parameters that
+  // differ, and changes nothing. The same error on every rank.
   absl::Status Load(const std::string& directory, Optimizer* optimizer = nullptr);
 
  private:
   friend class TrainingStep;
   explicit ShardedModule(Rank& rank) : rank_(rank) {}
-  // This rank's part of Load, without asking others.
+  // This rank's part of Load, without communication.
   absl::Status LoadOwn(const std::string& path, Optimizer* optimizer);
 
   Rank& rank_;
@@ -74,19 +74,18 @@ class ShardedModule {
   Tape tape_;
   std::unique_ptr<Context> context_;
   int64_t steps_ = 0;
-  absl::Status status_;  // why there is no going on, but by Load
+  absl::Status status_;
 };
 
-// Shards `model` over the ranks: `wrap` says which modules become units, gathered and freed
-// together, by default each block and the rest as the root. Parameters begin with the values of
-// their initializers, which `seed` draws the same at every world size. `rank` and `model` outlive
+// Shards `model` over the ranks. `wrap` chooses the modules that become units, which are gathered
+// and freed together: by default each block, and the rest as the root. Initializers set the
+// parameters' values, which depend on `seed` and not on the world size. `rank` and `model` outlive
 // the result. Errors are those of Sharding::Create.
 absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, Module& model,
                                                           const ShardingOptions& options = {},
                                                           const WrapPolicy& wrap = WrapBlocks(),
                                                           uint64_t seed = 0);
-// The same for units of parameters without modules, whose forward and backward are written by hand
-// (UnitPass).
+// The same for units without modules, whose forward and backward are written by hand (UnitPass).
 absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, std::vector<UnitSpec> units,
                                                           const ShardingOptions& options = {},
                                                           uint64_t seed = 0);

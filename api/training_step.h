@@ -23,15 +23,15 @@
 namespace zeroth {
 
 struct TrainingStepOptions {
-  // Backwards of the step (gradient accumulation): its gradients are the mean of theirs.
+  // Micro-batches of the step (gradient accumulation), whose gradients are averaged.
   int64_t micro_batches = 1;
-  // What the loss of each of them is divided by; 0: micro_batches.
+  // The divisor of each micro-batch's loss; 0: micro_batches.
   int64_t loss_divisor = 0;
-  // Losses are multiplied by this for backward, and gradients divided by it for the update: for
-  // fp16 (see LossScaler).
+  // For fp16 (see LossScaler): multiplies losses for backward, and divides gradients for the
+  // update.
   double loss_scale = 1;
   // False: gradients of earlier micro-batches stay full on each rank until the last one's are
-  // reduced: less traffic, more memory (FSDP2's set_requires_gradient_sync).
+  // reduced. That takes less traffic and more memory (FSDP2's set_requires_gradient_sync).
   bool sync_every_micro_batch = true;
 };
 
@@ -42,11 +42,11 @@ struct UpdateOptions {
 
 class UnitPass;
 
-// A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: everything
-// is sharded again and gradients are gone, so that the next step starts afresh. Two errors leave
-// no next step: one in a stream or in communication (Scheduler::Abandon), and one after an update
-// has begun (ShardedModule::status). Dropout's draws are a step's, too: set them in each. With
-// autograd:
+// A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: all units
+// are sharded again and gradients are freed, so that the next step starts afresh. No step can
+// follow an error in a stream or in communication (Scheduler::Abandon), nor an error after an
+// update has begun (ShardedModule::status). Each step also ends the context's draws of dropout: set
+// them again. With autograd:
 //
 //   TrainingStep step(*sharded);
 //   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(step.context(), batch));
@@ -62,19 +62,20 @@ class TrainingStep {
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
-  // What a forward of this step runs with.
+  // The context of this step's forwards.
   Context& context() { return model_.context(); }
 
-  // The backward of one micro-batch from its loss, one element; starts the reduction of gradients.
-  // FailedPrecondition for a loss that was not recorded, and for one micro-batch too many.
+  // Computes the backward of one micro-batch from its loss, which has one element, and starts the
+  // reduction of gradients. FailedPrecondition for a loss that was not recorded, and after the last
+  // micro-batch.
   absl::Status Backward(const Value& loss);
 
-  // A forward or a backward by hand of the unit of this name. NotFound if there is none.
+  // Begins a forward or a backward by hand of the unit of this name. NotFound if there is none.
   absl::StatusOr<UnitPass> Forward(absl::string_view unit);
   absl::StatusOr<UnitPass> Backward(absl::string_view unit);
   // Ends a micro-batch after its backwards by hand; Backward(loss) does so itself.
   absl::Status FinishBackward();
-  // What gradients by hand are to be multiplied by: loss_scale / loss_divisor.
+  // The factor of gradients that are computed by hand: loss_scale / loss_divisor.
   float loss_factor() const;
 
   // {global norm, factor} of the step's gradients, fp32 [2] in device memory: GradNormAndScale
@@ -83,13 +84,12 @@ class TrainingStep {
   // Updates the shards, skips the step if a gradient is not finite, ends it, and waits for the
   // device. FailedPrecondition, and nothing is changed, before the last micro-batch.
   absl::Status Update(Optimizer& optimizer, const UpdateOptions& options = {});
-  // Ends the step without an update, or after one by other means.
+  // Ends the step without an update, or after the caller's own update.
   absl::Status EndStep();
-  // The step is the caller's from here on, who reads gradients and calls Scheduler::EndStep or
-  // Abandon.
+  // Leaves the step to the caller, who reads gradients, and calls Scheduler::EndStep or Abandon.
   void Release() { ended_ = true; }
 
-  // Of the step that Update has ended: the global norm before clipping, and whether it was skipped.
+  // After Update: the step's global norm before clipping, and whether the step was skipped.
   double grad_norm() const { return grad_norm_; }
   bool skipped() const { return skipped_; }
 
@@ -103,23 +103,23 @@ class TrainingStep {
   const TrainingStepOptions options_;
   int64_t finished_ = 0;         // micro-batches
   int open_passes_ = 0;          // that have begun and not ended
-  std::string unfinished_unit_;  // whose UnitPass has gone without End; empty: none
+  std::string unfinished_unit_;  // whose UnitPass was destroyed without End; empty: none
   bool ended_ = false;
   double grad_norm_ = 0;
   bool skipped_ = false;
 };
 
 // A forward or a backward of one unit by hand. Between its creation and End the unit's parameters
-// are gathered: Parameter::data(), on the compute stream. One that goes without End has failed, and
-// the step with it.
+// are gathered: Parameter::data(), on the compute stream. If it is destroyed without End, the step
+// has failed.
 class UnitPass {
  public:
   UnitPass(UnitPass&& other) noexcept;
   UnitPass& operator=(UnitPass&&) = delete;
   ~UnitPass();
 
-  // In a backward: where to add this micro-batch's gradient of `parameter`, of its shape: zeros, or
-  // what earlier micro-batches have left there.
+  // In a backward: the tensor to which this micro-batch's gradient of `parameter` is to be added.
+  // It has the parameter's shape, and holds zeros, or the gradients of earlier micro-batches.
   absl::StatusOr<Tensor> Gradient(Parameter& parameter);
   // Frees the parameters; a backward starts the reduction of the unit's gradients.
   absl::Status End();

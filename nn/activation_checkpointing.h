@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which parts of a model are computed again in backward instead of being kept.
+// Activation checkpointing: the parts of a model that backward computes again instead of keeping.
 
 #ifndef ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
 #define ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
@@ -14,11 +14,11 @@
 
 namespace zeroth {
 
-// What is computed again.
+// The modules that are computed again.
 enum class ActivationCheckpointing : uint8_t {
   kNone,
-  kBlock,      // every block: kept are the blocks' inputs, and the activations of one block
-  kSelective,  // the same, but for the outputs that KeptOutputs keeps
+  kBlock,      // every block; memory holds the blocks' inputs, and the activations of one block
+  kSelective,  // every block, except for the outputs that KeptOutputs keeps
   kAttention,  // the attention of every block
   kMlp,        // the MLP of every block
 };
@@ -26,8 +26,7 @@ enum class ActivationCheckpointing : uint8_t {
 // "none", "block", "selective", "attention", "mlp". InvalidArgument lists them.
 absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name);
 
-// Has the modules of `model` that this is about recompute, and no others. Changes memory and time,
-// and no bit of a result.
+// Has exactly these modules of `model` recompute. Changes memory and time, and no bit of a result.
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what);
 
 }  // namespace zeroth

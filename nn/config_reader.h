@@ -14,12 +14,11 @@
 
 namespace zeroth {
 
-// Reads the keys of a Hugging Face config.json into a model's options and remembers the first thing
-// that is wrong, so that a family's reader is a list of its keys. Keys that are null count as
-// absent.
+// Reads the keys of a Hugging Face config.json, and remembers the first error, so that a family's
+// reader is a list of its keys. Keys that are null count as absent.
 class ConfigReader {
  public:
-  // `prefix` stands before keys in messages: "rope_scaling." for an object inside of the file.
+  // Messages put `prefix` before keys: "rope_scaling." for an object inside the file.
   explicit ConfigReader(const nlohmann::json& json, std::string prefix = "")
       : json_(json), prefix_(std::move(prefix)) {}
 

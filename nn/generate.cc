@@ -15,8 +15,9 @@
 namespace zeroth {
 namespace {
 
-// Zeroes the weights of all but the `keep` likeliest tokens and, of these, of those behind the
-// first ones that make up `share` of what they weigh. Of equal weights the first token goes first.
+// Keeps the weights of the `keep` likeliest tokens and, of these, only of the fewest likeliest
+// whose sum reaches `share` of theirs; zeroes all others. Of equal weights, the first token comes
+// first.
 void KeepLikeliest(size_t keep, double share, std::vector<double>& weights) {
   std::vector<size_t> order(weights.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -85,7 +86,7 @@ int32_t PickToken(absl::Span<const float> logits, const SamplingOptions& options
     rest -= weights[i];
     if (rest < 0) return static_cast<int32_t>(i);
   }
-  return likeliest;  // rounding left a crumb
+  return likeliest;  // rounding has left `rest` at 0 or above
 }
 
 absl::StatusOr<std::vector<int32_t>> Generate(const LanguageModel& model,
@@ -103,7 +104,7 @@ absl::StatusOr<std::vector<int32_t>> Generate(const LanguageModel& model,
   const CounterRng rng(options.seed, "sample");
   std::vector<int32_t> ids(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < options.max_tokens; ++i) {
-    // Every position changes now, and with it every key.
+    // The window moves, so every token gets a new position, and the cached keys are stale.
     if (ids.size() > context) cache.reset();
     const size_t begin = cache.has_value() ? static_cast<size_t>(cache->size())
                                            : ids.size() - std::min(ids.size(), context);

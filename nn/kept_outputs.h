@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Selective activation checkpointing: what a forward that will be computed again keeps of its
-// operations' outputs, so that the second forward computes only the rest.
+// Selective activation checkpointing: a forward that will be computed again keeps some outputs of
+// its operations, and the second forward computes only the rest.
 
 #ifndef ZEROTH_NN_KEPT_OUTPUTS_H_
 #define ZEROTH_NN_KEPT_OUTPUTS_H_
@@ -21,22 +21,23 @@
 
 namespace zeroth {
 
-// Of one module's forward. Both forwards make the same calls in the same order.
+// The outputs that one module's forward has kept. Both forwards make the same calls in the same
+// order.
 class KeptOutputs {
  public:
-  // Of the products with weights every second one is kept, and the first is.
+  // True for every second product with weights, beginning with the first.
   bool KeepsNextProduct() { return products_++ % 2 == 0; }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
-  // From now on the forward is the second one, which takes what was kept, earliest first.
+  // The second forward begins, and takes the kept outputs, the earliest first.
   void BeginSecond() {
     is_second_ = true;
     products_ = 0;
   }
   bool is_second() const { return is_second_; }
-  // FailedPrecondition if the second forward has ended before it took all.
+  // FailedPrecondition if the second forward has taken fewer outputs than the first has kept.
   absl::Status ExpectAllTaken() const;
-  // FailedPrecondition if the second forward asks for more than the first has kept.
+  // FailedPrecondition if the second forward takes more outputs than the first has kept.
   absl::StatusOr<Tensor> Take();
 
  private:
@@ -45,29 +46,14 @@ class KeptOutputs {
   bool is_second_ = false;
 };
 
-// Has operations keep their outputs, or take them, while it exists. `kept` may be null.
-class KeptOutputsScope {
- public:
-  KeptOutputsScope(Context& context, KeptOutputs* kept)
-      : context_(context), previous_(context.kept_outputs()) {
-    context.set_kept_outputs(kept);
-  }
-  ~KeptOutputsScope() { context_.set_kept_outputs(previous_); }
-  KeptOutputsScope(const KeptOutputsScope&) = delete;
-  KeptOutputsScope& operator=(const KeptOutputsScope&) = delete;
-
- private:
-  Context& context_;
-  KeptOutputs* const previous_;
-};
-
-// A product with weights that `make` writes to `outputs`; undefined ones are left out. Kept are
-// copies, since what follows may change an output in place.
+// Runs `make`, which writes a product with weights to `outputs`, or takes the kept outputs in its
+// place. Undefined outputs are left out. Copies are kept, since a later operation may change an
+// output in place.
 absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs,
                                absl::FunctionRef<absl::Status()> make);
 
-// A product with weights whose result is a sum over ranks. It counts as a product, and is always
-// kept.
+// The same for a product with weights whose result is a sum over ranks. It counts as a product, and
+// is always kept.
 absl::StatusOr<Tensor> MakeOrTakeSum(Context& context,
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make);
 

@@ -14,21 +14,22 @@
 
 namespace zeroth {
 
-// Keys and values of the tokens of one sequence that a model has seen, layer by layer, so that the
-// tokens that follow cost no more than themselves (LanguageModel::Logits). One rank's thread only.
+// Each layer's keys and values of the tokens that a model has seen of one sequence, so that the
+// next tokens are computed without those before them (LanguageModel::Logits). Used by one rank's
+// thread only.
 class KeyValueCache {
  public:
-  // Has room for `capacity` tokens.
+  // `capacity` is in tokens.
   explicit KeyValueCache(int64_t capacity) : capacity_(capacity) {}
   KeyValueCache(const KeyValueCache&) = delete;
   KeyValueCache& operator=(const KeyValueCache&) = delete;
 
   int64_t capacity() const { return capacity_; }
-  // Tokens that all layers have seen: the position of the next one.
+  // The number of tokens in the cache, which is the position of the next one.
   int64_t size() const { return size_; }
   void Grow(int64_t tokens) { size_ += tokens; }
 
-  // What one layer keeps, [capacity, width]; memory that is uninitialised at its first use.
+  // One layer's keys and values, [capacity, width]; uninitialised at first.
   absl::StatusOr<Tensor> Of(const void* layer, Device& device, int64_t width, DType dtype) {
     Tensor& kept = kept_[layer];
     if (!kept.defined()) {

@@ -38,21 +38,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"llama_1b", "tinyllama tinyllama_1_1b tinyllama_1_1b_chat_v1_0"},
 };
 
-// Has a context use a cache while it exists.
-class CacheScope {
- public:
-  CacheScope(Context& context, KeyValueCache* cache) : context_(context) {
-    context.set_cache(cache);
-  }
-  ~CacheScope() { context_.set_cache(nullptr); }
-  CacheScope(const CacheScope&) = delete;
-  CacheScope& operator=(const CacheScope&) = delete;
-
- private:
-  Context& context_;
-};
-
-// Of all families, in the order of their types.
+// The presets of all families, in the order of their types.
 std::vector<ModelPreset> Presets() {
   std::vector<ModelPreset> presets;
   for (const std::string& type : ModelRegistry::ModelTypes()) {
@@ -62,8 +48,9 @@ std::vector<ModelPreset> Presets() {
   return presets;
 }
 
-// Only in a forward with a backward: without one there is nothing to save memory on, and sequences
-// may have any length.
+// Lets tensor ranks share rows if they are to (TensorParallelOptions::sequence), but only in a
+// forward that a backward follows: without one there are no activations to save, and sequences may
+// have any length.
 absl::Status ShareRows(Context& context, const Tensor& tokens) {
   const TensorRanks* const ranks = context.tensor_ranks();
   const bool shared = ranks != nullptr && ranks->sequence() && context.recording();
@@ -89,22 +76,18 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     if (!HasExtraLoss() || !context.recording()) return CrossEntropy(context, tokens, targets);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor extra, context.Empty(Shape({1}), DType::kFloat32));
-    BasicArgs args;
-    args.op = BasicOp::kFill;
-    args.out = extra.Reshape(Shape({1, 1}));
-    args.scalar = 0;
-    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Basic(context.kernels(),
+                       {.op = BasicOp::kFill, .out = extra.Reshape(Shape({1, 1})), .scalar = 0}));
     context.set_extra_loss(extra);
     absl::StatusOr<Value> loss = CrossEntropy(context, tokens, targets);
-    // Whatever is computed again in backward has added its part.
+    // Modules that are computed again in backward must not add their parts twice.
     context.set_extra_loss(Tensor());
     if (!loss.ok()) return loss;
-    args.op = BasicOp::kScale;
-    args.a = args.out;
-    args.out = loss->data.Reshape(Shape({1, 1}));
-    args.scalar = 1;
-    args.accumulate = true;
-    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Basic(context.kernels(), {.a = extra.Reshape(Shape({1, 1})),
+                                           .out = loss->data.Reshape(Shape({1, 1})),
+                                           .accumulate = true}));
     return loss;
   });
 }
@@ -123,7 +106,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
         "logits with a key/value cache: this model does not support one (SupportsCache)");
   }
   const NoGradient off(context.tape());
-  const CacheScope with_cache(context, cache);
+  const auto with_cache = context.UseCache(cache);
   context.set_rows_are_shared(false);
   absl::StatusOr<Tensor> result = Hooked(context, [&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
@@ -165,9 +148,10 @@ absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& opti
 }
 
 double LanguageModel::FlopsPerToken(int64_t seq) const {
-  // A product with a weight costs 2 forward and 4 backward. Scores and their use: 2 * 2 * width for
-  // each token that is seen, and twice that backward. A token sees half of the sequence on average,
-  // or its window but for what the first ones lack.
+  // A product with a weight costs 2 operations forward and 4 backward. Attention's two products
+  // cost 2 * 2 * width for each token that is attended to, and twice that backward. A token attends
+  // to half of the sequence on average, or to its window, of which the first tokens have only a
+  // part.
   const auto length = static_cast<double>(seq);
   const double window =
       AttentionWindow() > 0 ? std::min(length, static_cast<double>(AttentionWindow())) : length;

@@ -20,48 +20,48 @@
 
 namespace zeroth {
 
-// How a model is built, beyond what its configuration says.
+// Options of a model besides its configuration.
 struct ModelOptions {
-  // With a rank, linear layers have adapters and everything else is frozen.
+  // If enabled, linear layers have adapters, and everything else is frozen.
   LoraOptions lora;
-  // The linear layers of the blocks multiply in 8-bit floats where their sizes allow it; see
-  // Fp8LinearOp and FindFp8Layers.
+  // Linear layers of blocks multiply in 8-bit floats if their sizes allow it; see Fp8LinearOp and
+  // FindFp8Layers.
   bool fp8 = false;
 };
 
-// A causal language model: tokens in, next-token loss or logits out. A family (GPT-2, Llama) is a
-// folder that registers itself under its Hugging Face model_type: a table of decoder_family.h, or a
-// class of its own.
+// A causal language model, which computes the next-token loss, or logits, of tokens. A family
+// (GPT-2, Llama) is a folder that registers itself under its Hugging Face model_type: a table of
+// decoder_family.h, or a class of its own.
 class LanguageModel : public Module {
  public:
   using Module::Module;
 
-  // Mean next-token cross-entropy, [1], and, while recording, losses of the model's own, as one
-  // that balances experts. tokens and targets int32 [batch, seq], targets[b, s] being the token
-  // that follows tokens[b, s]. While recording, follow with context.tape().Backward().
+  // Returns the mean next-token cross-entropy, [1]. While recording, it includes losses of the
+  // model's own, such as one that balances experts. tokens and targets are int32 [batch, seq];
+  // targets[b, s] is the token that follows tokens[b, s].
   absl::StatusOr<Value> Loss(Context& context, const Tensor& tokens, const Tensor& targets);
-  // Logits fp32 [batch, seq - from, vocab] of the positions from `from` on; from > 0 takes a batch
-  // of 1. Records nothing. With a cache, `tokens` [1, seq] follow those that it holds, and it holds
-  // them too afterwards; an error leaves it as it was.
+  // Returns the logits, fp32 [batch, seq - from, vocab], of the positions from `from` on; from > 0
+  // needs a batch of 1. Records nothing. With a cache, `tokens` [1, seq] follow the cached ones,
+  // and are added to the cache; an error leaves it as it was.
   absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0,
                                 KeyValueCache* cache = nullptr);
-  // Whether Logits takes a cache. A model of your own may say so if all its attention is that of
-  // nn/layers and its positions begin at Context::first_position.
+  // True if Logits takes a cache. A model of your own may return true if all of its attention is
+  // that of nn/layers, and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }
 
-  // Whether parts of the model add to Context::extra_loss.
+  // True if parts of the model add to Context::extra_loss.
   virtual bool HasExtraLoss() const { return false; }
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
-  // Whether sequences may be packed documents (Context::document_starts).
+  // True if sequences may be packed documents (Context::document_starts).
   virtual bool TakesDocuments() const { return false; }
-  // Floating-point operations of forward and backward for one token in a sequence of `seq`: 6 for
-  // each weight that it is multiplied with (4 for one that LoRA leaves frozen, whose gradient
-  // nobody computes), and causal attention. What utilisation is measured by.
+  // Floating-point operations of forward and backward for one token in a sequence of `seq`, from
+  // which utilisation is computed: those of causal attention, and 6 for each weight that the token
+  // is multiplied with, or 4 for a weight that LoRA freezes, which has no gradient.
   double FlopsPerToken(int64_t seq) const;
-  // How its parameters are divided among tensor ranks. Unimplemented names what of the model cannot
-  // be; by default, all of it.
+  // The rules by which tensor ranks divide the parameters. Unimplemented names the part of the
+  // model that cannot be divided; by default, no part can.
   virtual absl::StatusOr<std::vector<DivisionRule>> DivisionRules() const;
   // The Hugging Face configuration that describes this model, for config.json.
   virtual nlohmann::json HfConfig() const = 0;
@@ -71,19 +71,19 @@ class LanguageModel : public Module {
   virtual absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) = 0;
   // [vocab, dim].
   virtual Parameter& head() = 0;
-  // Weights that every token is multiplied with, the head included.
+  // The number of weights that every token is multiplied with, the head's included.
   virtual int64_t MatmulWeights() const = 0;
-  // Layers times the width of all query heads: what attention's cost is proportional to.
+  // Layers times the width of all query heads, to which attention's cost is proportional.
   virtual int64_t AttentionWidth() const = 0;
-  // How many tokens one attends to at most; 0: all before it.
+  // The number of tokens that one attends to at most; 0: all before it.
   virtual int64_t AttentionWindow() const { return 0; }
 
  private:
   absl::StatusOr<Value> CrossEntropy(Context& context, const Tensor& tokens, const Tensor& targets);
 };
 
-// Leaves to `model` what is rank `index`'s of tensor ranks, as DivideParameters. Unimplemented for
-// a model with 8-bit products.
+// Reduces `model` to the parts of tensor rank `index`, as DivideParameters. Unimplemented for a
+// model with 8-bit products.
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
 
 // A model of known sizes.
@@ -96,16 +96,16 @@ struct ModelPreset {
 // in a target with alwayslink (ModelRegistration, DecoderRegistration). Thread-safe.
 class ModelRegistry {
  public:
-  // Builds a model from the content of a config.json; errors name the key, what it holds and what
-  // is supported.
-  // With adapters where options.lora says so; Create freezes the rest.
+  // Builds a model from the content of a config.json, with the adapters of options.lora; Create
+  // freezes the other parameters. Errors name the key, its value, and what is supported.
   using Factory = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(
       const nlohmann::json& config, const ModelOptions& options)>;
 
   static void Register(absl::string_view model_type, Factory factory,
                        std::vector<ModelPreset> presets = {});
-  // InvalidArgument lists the families linked in if `config` has another model_type, or none; and
-  // for options out of their range, LoRA's targets included, and for fp8 without a layer that fits.
+  // InvalidArgument lists the families that are linked in, if `config` has another model_type or
+  // none. Also InvalidArgument for options out of their range, LoRA's targets included, and for fp8
+  // if no layer fits.
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
                                                                const ModelOptions& options = {});
   static std::vector<std::string> ModelTypes();
@@ -119,7 +119,8 @@ struct ModelRegistration {
   }
 };
 
-// The configuration of a preset of any family that is linked in. InvalidArgument lists their names.
+// The configuration of a preset of a family that is linked in. InvalidArgument lists the presets'
+// names.
 absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name);
 // In order of size within a family.
 std::vector<std::string> PresetNames();

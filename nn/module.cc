@@ -22,9 +22,9 @@ void Collect(const Module& module, std::vector<Parameter*>& out) {
 }
 
 // Activation checkpointing (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost"):
-// what `body` makes of `x`, recording only how to do so again, and what is in `kept` if that is not
-// null. `body` is kept until then: it must hold nothing that a caller's stack owns, and give the
-// same result each time.
+// computes body(x), and records only how to compute it again in backward. Outputs in `kept`, which
+// may be null, are taken rather than computed again. `body` is kept until then: it must hold
+// nothing that a caller's stack owns, and give the same result each time.
 absl::StatusOr<Value> Recomputed(
     Context& context, const Value& x, std::shared_ptr<KeptOutputs> kept,
     const std::function<absl::StatusOr<Value>(Context& context, const Value& x)>& body) {
@@ -32,8 +32,8 @@ absl::StatusOr<Value> Recomputed(
   {
     Tape dropped;
     dropped.set_recording(false);
-    const TapeScope scope(context, dropped);
-    const KeptOutputsScope keeps(context, kept.get());
+    const auto scope = context.UseTape(dropped);
+    const auto keeps = context.UseKeptOutputs(kept.get());
     ZEROTH_ASSIGN_OR_RETURN(const Value first, body(context, x));
     data = first.data;
   }
@@ -43,8 +43,8 @@ absl::StatusOr<Value> Recomputed(
       [&context, x, node = result.node, body, kept = std::move(kept)]() -> absl::Status {
         if (!node->grad.defined()) return absl::OkStatus();
         Tape again;
-        const TapeScope scope(context, again);
-        const KeptOutputsScope takes(context, kept.get());
+        const auto scope = context.UseTape(again);
+        const auto takes = context.UseKeptOutputs(kept.get());
         ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
         if (kept != nullptr) ZEROTH_RETURN_IF_ERROR(kept->ExpectAllTaken());
         second.node->grad = std::move(node->grad);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Modules: named parameters, children, and hooks around forward and backward through which sharding
-// reaches a model without the model knowing.
+// Modules: named parameters, children, and hooks around forward and backward. Through the hooks,
+// sharding reaches a model that does not know of it.
 
 #ifndef ZEROTH_NN_MODULE_H_
 #define ZEROTH_NN_MODULE_H_
@@ -26,7 +26,7 @@
 
 namespace zeroth {
 
-// Called around a module's computation. `recording`: a backward will follow.
+// Called around a module's computation. `recording` is true if a backward will follow.
 class ModuleHooks {
  public:
   virtual ~ModuleHooks() = default;
@@ -34,16 +34,17 @@ class ModuleHooks {
   virtual absl::Status AfterForward(bool recording) = 0;
   virtual absl::Status BeforeBackward() = 0;
   virtual absl::Status AfterBackward() = 0;
-  // A forward or backward that this module takes part in has failed or was dropped.
+  // Called after a forward or backward that the module takes part in has failed or was dropped.
   virtual void AfterError() = 0;
-  // What activations are cast to on their way into the module, and out of it; none: as they are.
+  // The types that the module's inputs and outputs are cast to; std::nullopt: they stay as they
+  // are.
   virtual std::optional<DType> input_dtype() const { return std::nullopt; }
   virtual std::optional<DType> output_dtype() const { return std::nullopt; }
 };
 
-// A part of a model. Parameters are declared with their shapes and initializers; their storage
-// comes later, from whoever manages it, so building a model of any size allocates nothing. Neither
-// copyable nor movable. One rank's thread only.
+// A part of a model. It declares parameters with their shapes and initializers. Sharding gives them
+// storage later, so building a model of any size allocates nothing. Neither copyable nor movable.
+// Used by one rank's thread only.
 class Module {
  public:
   // `name` is the full name, as in "transformer.h.0.attn"; "" for a root without a prefix.
@@ -53,34 +54,33 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const std::string& name() const { return name_; }
-  // What the module is to those who treat models by their parts: a repeated block, which is
-  // gathered as one unit by default, as the experts of a layer are, one of a block's two halves, or
-  // a norm.
+  // The module's role, for code that treats the parts of models differently. By default a repeated
+  // block is gathered as one unit, and so are the experts of a layer.
   enum class Role : uint8_t { kOther, kBlock, kExperts, kAttention, kMlp, kNorm };
   virtual Role role() const { return Role::kOther; }
   bool is_block() const { return role() == Role::kBlock; }
 
-  // Parameters that this module uses itself, shared ones included.
+  // The parameters that this module itself uses, shared ones included.
   absl::Span<Parameter* const> own_parameters() const { return own_parameters_; }
   absl::Span<Module* const> children() const { return child_pointers_; }
   // All parameters of this module and its descendants, each once, in order of declaration.
   std::vector<Parameter*> Parameters() const;
-  // Elements of all of them.
+  // The number of their elements.
   int64_t ParameterCount() const;
 
-  // What backward computes again; where the module knows how (HookedOne).
+  // What backward computes again, in modules whose forward is HookedOne.
   enum class Recomputes : uint8_t {
     kNothing,
-    kAll,   // forward keeps only the input
-    kRest,  // and what KeptOutputs is for
+    kAll,   // everything: forward keeps only the input
+    kRest,  // everything except for the outputs that KeptOutputs keeps
   };
   void set_recomputes(Recomputes what) { recomputes_ = what; }
 
-  // `hooks` outlives the module's use, or is taken away with nullptr.
+  // `hooks` outlives the module's use; nullptr removes the hooks.
   void set_hooks(ModuleHooks* hooks) { hooks_ = hooks; }
 
  protected:
-  // Declares a parameter named name() + "." + suffix. Owned by this module.
+  // Declares a parameter named name() + "." + suffix, which this module owns.
   Parameter* AddParameter(absl::string_view suffix, Shape shape, Initializer initializer);
   // Declares that this module also uses a parameter that another one owns (tied weights).
   void ShareParameter(Parameter* parameter) { own_parameters_.push_back(parameter); }
@@ -94,8 +94,8 @@ class Module {
   // name() + "." + suffix, or the suffix alone under an unnamed root.
   std::string Scoped(absl::string_view suffix) const;
 
-  // Runs `body`, a callable returning absl::StatusOr<…>, between the hooks. Every public forward of
-  // every module goes through here: what does not could not be a unit.
+  // Runs `body`, which returns an absl::StatusOr, between the hooks. Every public forward of every
+  // module must use this, or the module could not be a unit.
   template <typename Body>
   auto Hooked(Context& context, Body&& body) -> decltype(body()) {
     if (hooks_ == nullptr) return body();
@@ -109,13 +109,13 @@ class Module {
     return result;
   }
 
-  // The same for a module that makes one activation from another, which can be recomputed: `body`
-  // may be kept until backward, and must hold nothing but what lives as long as the module.
+  // The same for a module that makes one activation from another, which backward may compute again:
+  // `body` may be kept until then, and must refer only to objects that live as long as the module.
   using OneToOne = std::function<absl::StatusOr<Value>(Context& context, const Value& x)>;
   absl::StatusOr<Value> HookedOne(Context& context, const Value& x, const OneToOne& body);
 
-  // For the bodies of other modules: an activation as the hooks ask for it, on its way in and out.
-  // An undefined one stays undefined.
+  // For bodies that do not use HookedOne: cast an input, or an output, to the type that the hooks
+  // ask for. An undefined activation stays undefined.
   absl::StatusOr<Value> CastInput(Context& context, const Value& x) const;
   absl::StatusOr<Value> CastOutput(Context& context, const Value& x) const;
 

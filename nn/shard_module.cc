@@ -14,13 +14,13 @@
 namespace zeroth {
 namespace {
 
-// A module that becomes a unit, with what no unit below it took.
+// A module that becomes a unit, with the parameters that no unit below it has.
 struct Wrapped {
   Module* module;
   std::vector<Parameter*> parameters;
 };
 
-// How often each parameter is named by the modules of a tree, or of a part of it.
+// How many times the modules of a tree, or of a part of it, declare each parameter.
 using Uses = std::map<const Parameter*, int>;
 
 void CountUses(const Module& module, Uses& uses) {
@@ -28,7 +28,7 @@ void CountUses(const Module& module, Uses& uses) {
   for (const Module* child : module.children()) CountUses(*child, uses);
 }
 
-// What no unit has taken yet, in order of declaration, with its uses so far.
+// The parameters that no unit has yet, in order of declaration, with their uses so far.
 struct Unwrapped {
   std::vector<Parameter*> parameters;
   Uses uses;
@@ -39,9 +39,9 @@ struct Unwrapped {
   }
 };
 
-// The unwrapped parameters of `module` and below; units go to `wrapped`, parents before children.
-// What modules outside use too (`all`) is left to one above all of its users: it has to be gathered
-// for each of them.
+// Returns the unwrapped parameters of `module` and its descendants, and appends their units to
+// `wrapped`, parents before children. A parameter that modules outside use too (`all` counts all
+// uses) is left to a module above all of its users, since it has to be gathered for each of them.
 Unwrapped Collect(Module& module, const WrapPolicy& policy, bool is_root, const Uses& all,
                   std::vector<Wrapped>& wrapped) {
   Unwrapped mine;
@@ -104,7 +104,7 @@ WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
     UnitSpec unit;
     unit.is_root = entry.module == &model;
     unit.name = unit.is_root ? "root" : entry.module->name();
-    // A container may share its name with a layer inside; messages must tell them apart.
+    // A container may have the name of a layer inside; messages must tell them apart.
     for (int copy = 2; !names.insert(unit.name).second; ++copy)
       unit.name = absl::StrCat(entry.module->name(), "#", copy);
     unit.parameters = std::move(entry.parameters);
@@ -126,10 +126,10 @@ class ShardingHooks::UnitHooks : public ModuleHooks {
   }
   absl::Status BeforeBackward() override { return scheduler_.BeforeBackward(unit_); }
   absl::Status AfterBackward() override { return scheduler_.AfterBackward(unit_); }
-  // The error that led here is the one to report; a communicator that broke will repeat itself on
+  // The caller reports the error that led here. A broken communicator returns its error again at
   // the next call.
   void AfterError() override { scheduler_.Abandon().IgnoreError(); }
-  // The root takes tokens, and its submodules have its type.
+  // The root's input is tokens, which are not cast; its submodules have its type.
   std::optional<DType> input_dtype() const override {
     if (!unit_.precision().cast_forward_inputs) return std::nullopt;
     return unit_.precision().param_dtype;

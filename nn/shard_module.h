@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where models meet sharding: which modules become units, and the hooks that drive the scheduler
-// around them.
+// Connects models with sharding: chooses the modules that become units, and attaches hooks that
+// call the scheduler around them.
 
 #ifndef ZEROTH_NN_SHARD_MODULE_H_
 #define ZEROTH_NN_SHARD_MODULE_H_
@@ -20,33 +20,34 @@
 
 namespace zeroth {
 
-// Says whether a module becomes a unit. Asked of every module but the root, children before
-// parents; `unwrapped_numel` is what the module and its descendants hold that no unit below has
-// taken and no module outside uses.
+// Returns true if a module becomes a unit. It is called for every module but the root, children
+// before parents. `unwrapped_numel` counts the elements of parameters in the module and its
+// descendants, except for those of units below, and those that modules outside use too.
 using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_numel)>;
 
-// One unit for each block (Module::is_block), and one for the experts of each layer, which most of
-// a mixture's parameters are: the default.
+// The default: a unit for each block (Module::is_block), and one for the experts of each layer,
+// which are most of a mixture's parameters.
 WrapPolicy WrapBlocks();
-// A unit as soon as at least `min_numel` parameters come together.
+// A unit for each module with at least `min_numel` unwrapped elements.
 WrapPolicy WrapByMinNumel(int64_t min_numel);
-// A unit for each norm (Module::Role::kNorm) too, which can then have a precision of its own.
+// The units of `others`, and one for each norm (Module::Role::kNorm), which can then have a
+// precision of its own.
 WrapPolicy WrapNorms(WrapPolicy others);
 // The whole model is one unit.
 WrapPolicy WrapNothing();
 
-// The units of a model, in order of declaration, the root first, and the module that each one
-// stands for. A parameter belongs to the nearest wrapped module above all modules that use it (one,
-// unless it is tied), or to the root.
+// The units of a model in order of declaration, the root first, and the module of each. A parameter
+// belongs to the innermost wrapped module that contains all modules that use it (several, if it is
+// tied), or to the root.
 struct WrapPlan {
   std::vector<UnitSpec> units;
   std::vector<Module*> modules;
 };
-// The root unit is named "root", others as their modules.
+// The root unit is named "root"; other units have the names of their modules.
 WrapPlan PlanUnits(Module& model, const WrapPolicy& policy);
 
-// Hooks on every module of a plan while it exists; `sharding`, made from the plan's units, and the
-// modules must outlive it. Errors in a pass leave everything sharded.
+// Keeps hooks on every module of a plan while it exists. `sharding`, which was made from the plan's
+// units, and the modules outlive it. Errors in a pass leave everything sharded.
 class ShardingHooks {
  public:
   // InvalidArgument if the units of `sharding` are not the plan's, or a module is null.

@@ -31,7 +31,7 @@ absl::Status Tape::Backward() {
 void Tape::Clear() { Fail(); }
 
 void Tape::Fail() {
-  // Entries first: they hold activations and gradients, which cleanups may expect to be gone.
+  // Entries go first: they hold activations and gradients, which cleanups may expect to be freed.
   entries_.clear();
   while (!cleanups_.empty()) {
     const std::function<void()> cleanup = std::move(cleanups_.back());
@@ -67,7 +67,8 @@ void RecordBackward(Context& context, const Value& result,
                     std::function<absl::Status(const Tensor& dresult)> backward) {
   if (!context.recording()) return;
   context.tape().Record([node = result.node, backward = std::move(backward)]() -> absl::Status {
-    return node->grad.defined() ? backward(node->grad) : absl::OkStatus();
+    const Tensor gradient = std::exchange(node->grad, Tensor());
+    return gradient.defined() ? backward(gradient) : absl::OkStatus();
   });
 }
 
@@ -81,8 +82,8 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, cons
   ZEROTH_RETURN_IF_ERROR(ExpectNoEnd(node));
   NodeSlot slot;
   slot.accumulate = node.grad.defined();
-  // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a
-  // copy then.
+  // Another node may hold the same tensor as its gradient, as both inputs of a sum do: then write
+  // to a copy.
   if (slot.accumulate && node.grad.buffer().use_count() > 1) {
     ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(shape, dtype));
     ZEROTH_RETURN_IF_ERROR(context.device().Copy(own.raw_data(), node.grad.raw_data(), own.bytes(),

@@ -13,8 +13,8 @@
 namespace zeroth {
 namespace {
 
-// The halves of a linear layer's adapter: the one that takes the layer's inputs, and the one that
-// makes its outputs.
+// The halves of a linear layer's adapter: one takes the layer's inputs, and the other makes its
+// outputs.
 constexpr absl::string_view kLoraA = ".lora_A";
 constexpr absl::string_view kLoraB = ".lora_B";
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which parts of a model's parameters each of several tensor ranks has: a table beside the model,
-// which itself names no ranks.
+// Divides a model's parameters among tensor ranks, by a table of rules beside the model, which
+// itself knows no ranks.
 
 #ifndef ZEROTH_NN_TENSOR_DIVISION_H_
 #define ZEROTH_NN_TENSOR_DIVISION_H_
@@ -20,28 +20,29 @@ namespace zeroth {
 
 enum class Division : uint8_t {
   kReplicated,   // every rank has all of it, and computes the same gradient
-  kNormOfHeads,  // every rank has all of it, and computes the gradient of its heads
-  // Of a linear layer, its bias too (column-parallel); of a norm over all such outputs together. Of
-  // an adapter the half with the outputs.
+  kNormOfHeads,  // every rank has all of it, and computes the gradient from its heads
+  // Column-parallel: the outputs of a linear layer, with its bias, or of a norm over all such
+  // outputs. An adapter's half with the outputs is divided.
   kOutputs,
-  // Of a linear layer; its bias is replicated (row-parallel). Of an adapter the half with the
-  // inputs.
+  // Row-parallel: the inputs of a linear layer, whose bias is replicated. An adapter's half with
+  // the inputs is divided.
   kDepth,
-  kVocabulary,  // rows of a table of tokens
+  kVocabulary,  // the rows of a table of tokens
 };
 
 struct DivisionRule {
   std::string module;  // the name of a module, or its end after a dot: "attn.c_attn"
   Division division = Division::kReplicated;
-  // Of kOutputs: widths that are stored side by side and divided each by itself; empty: one.
+  // For kOutputs: the widths of outputs that are stored side by side, and divided each by itself.
+  // Empty: one.
   std::vector<int64_t> sections = {};
-  int64_t heads = 0;  // that may not be cut; 0: there are none
+  int64_t heads = 0;  // heads that must stay whole; 0: there are none
 };
 
-// Leaves to each parameter of `model` what is rank `index`'s of options.size (Parameter::Divide),
-// by the first rule for the module that has it. Before the parameters join units. InvalidArgument
-// names the parameter and the numbers that cannot be divided; Unimplemented names one that no rule
-// is for.
+// Reduces each parameter of `model` to the part of rank `index` of options.size
+// (Parameter::Divide), by the first rule for its module. Call it before the parameters join units.
+// InvalidArgument names the parameter, and the numbers that cannot be divided; Unimplemented names
+// a parameter without a rule.
 absl::Status DivideParameters(const Module& model, absl::Span<const DivisionRule> rules,
                               const TensorParallelOptions& options, int index);
 

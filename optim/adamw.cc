@@ -22,7 +22,7 @@ bool IsCoded(DType state_dtype) { return state_dtype == DType::kUInt8; }
 
 int64_t BlocksOf(int64_t numel) { return (numel + kMomentBlock - 1) / kMomentBlock; }
 
-// What the state's blocks ask of a unit's layout.
+// Checks that the unit's shards end at the state's blocks.
 absl::Status ExpectBlocks(const Unit& unit, DType state_dtype) {
   const int64_t required = RequiredBlockNumel(state_dtype);
   if (unit.layout().block_numel() % required == 0) return absl::OkStatus();
@@ -55,6 +55,20 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
       "; expected betas in [0, 1) and finite lr, eps and weight_decay of at least 0"));
 }
 
+AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr) {
+  AdamWArgs args;
+  args.lr = lr;
+  args.beta1 = options.beta1;
+  args.beta2 = options.beta2;
+  args.eps = options.eps;
+  args.eps_mode = options.eps_mode;
+  args.correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
+  args.correction2 = 1 - std::pow(options.beta2, static_cast<double>(step));
+  args.seed = options.seed;
+  args.step = step;
+  return args;
+}
+
 AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
     : Optimizer(sharding, options.lr), kernels_(kernels), options_(options) {}
 
@@ -78,7 +92,7 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
   std::vector<std::string> names;
   for (const Unit* unit : sharding_.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
-      // One that is frozen just now may be trained later.
+      // A parameter that is frozen now may be trained later.
       if (!unit->takes_gradient(i)) continue;
       parameters.push_back(unit->parameters()[static_cast<size_t>(i)]);
       names.push_back(parameters.back()->name());
@@ -115,8 +129,8 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
   return optimizer;
 }
 
-// One for the whole shard; or one for each run of parameters in it that are selected, so that there
-// are no moments of the others.
+// Adds one state for the whole shard. With `selects`, adds one for each run of selected parameters,
+// so that the others have no moments.
 void AdamW::AddStates(Unit& unit, int segment, const ParameterSelection& selects) {
   const ShardLayout::Segment& layout = unit.segment_layout(segment);
   if (selects == nullptr) {
@@ -140,26 +154,21 @@ void AdamW::AddStates(Unit& unit, int segment, const ParameterSelection& selects
 }
 
 absl::Status AdamW::ZeroMoments(State& state) const {
+  constexpr char kWhat[] = "moments";
   for (StateTensor* moment : {&state.m, &state.v}) {
-    ZEROTH_ASSIGN_OR_RETURN(*moment, ZeroState(state.numel, options_.state_dtype));
+    ZEROTH_ASSIGN_OR_RETURN(*moment, sharding_.ZeroState(state.numel, options_.state_dtype, kWhat));
   }
   if (!IsCoded(options_.state_dtype)) return absl::OkStatus();
   for (StateTensor* scale : {&state.m_scale, &state.v_scale}) {
-    ZEROTH_ASSIGN_OR_RETURN(*scale, ZeroState(BlocksOf(state.numel), DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(*scale,
+                            sharding_.ZeroState(BlocksOf(state.numel), DType::kFloat32, kWhat));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<StateTensor> AdamW::ZeroState(int64_t numel, DType dtype) const {
-  if (sharding_.offload().options().optimizer) {
-    return sharding_.offload().Reserve(numel, dtype, "moments");
-  }
-  return Tensor::Zeros(sharding_.device(), Shape({numel}), dtype, MemoryCategory::kOptimizer);
-}
-
-// In fp32, neighbours with the same coefficients are one kernel call: the gap between them is zero
-// in parameters and gradients, and an update of zeros by zeros is zero. What is rounded needs to
-// know which parameter it is of.
+// In fp32, neighbours with the same coefficients become one range: parameters and gradients are
+// zero in the gap between them, and an update of zeros by zeros is zero. Where updates are rounded,
+// each parameter has its own draws, and so its own range.
 std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
   const bool rounds = options_.state_dtype != DType::kFloat32 ||
                       state.unit->precision().master_dtype != DType::kFloat32;
@@ -189,17 +198,8 @@ absl::Status AdamW::PrepareStep(int64_t step, double lr, double grad_scale) {
   ZEROTH_ASSIGN_OR_RETURN(std::vector<AdamWCoefficients>* const rows, coefficients_.Rows());
   for (size_t i = 0; i < settings_.size(); ++i) {
     const AdamWOptions& options = settings_[i].options;
-    AdamWArgs args;
-    args.lr = lr * settings_[i].lr_scale;
-    args.beta1 = options.beta1;
-    args.beta2 = options.beta2;
-    args.eps = options.eps;
-    args.eps_mode = options.eps_mode;
-    args.correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
-    args.correction2 = 1 - std::pow(options.beta2, static_cast<double>(step));
+    AdamWArgs args = AdamWStepArgs(options, step, lr * settings_[i].lr_scale);
     args.grad_scale = grad_scale;
-    args.seed = options.seed;
-    args.step = step;
     for (const bool decay : {false, true}) {
       args.weight_decay = decay ? options.weight_decay : 0.0;
       (*rows)[2 * i + (decay ? 1 : 0)] = DeriveAdamWCoefficients(args);
@@ -270,8 +270,7 @@ std::vector<ShardState> AdamW::states() const {
   return states;
 }
 
-// What is in memory is one kernel call for all units; what is offloaded, one for each chunk that
-// passes through.
+// One kernel call updates all state in memory, and one more each chunk of offloaded state.
 absl::Status AdamW::Update(const Tensor& grad_factor) {
   ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
   std::vector<AdamWArgs> in_memory;

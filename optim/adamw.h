@@ -35,31 +35,32 @@ using ParameterSelection = std::function<bool(const Parameter&)>;
 // and not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
-// What shards are to be divided by for such a state: ShardingOptions::block_numel must be a
-// multiple.
+// ShardingOptions::block_numel must be a multiple of this for moments of `state_dtype`.
 int64_t RequiredBlockNumel(DType state_dtype);
 
-// AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank
-// owns and nothing else (ZeRO, Rajbhandari et al., 2020). Updates are element by element, or block
-// by block of a parameter, and are rounded by draws that depend on the element's place in its
-// parameter, so where shards begin changes no bit, and neither does offloading
-// (ShardingOptions::offload): state in a store passes through memory in chunks. Parameters are
-// updated in the type that the sharding keeps them in (MixedPrecision::master_dtype). Used by one
-// rank's thread only.
+// The scalars of an update in step `step`, counted from 1, without weight decay.
+AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr);
+
+// AdamW (Loshchilov and Hutter, 2019) on the shards of one rank. Moments exist only for the
+// elements that this rank owns (ZeRO, Rajbhandari et al., 2020). Parameters are updated in
+// MixedPrecision::master_dtype, element by element, or block by block of a parameter. Draws that
+// round depend on the element's place in its parameter. So no bit depends on where shards begin,
+// nor on offloading (ShardingOptions::offload), where state passes through memory in chunks. Used
+// by one rank's thread only.
 class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
-  // InvalidArgument if an option is out of its range, names the unit whose shards are not divided
-  // by the state's blocks, or a group that no parameter with a place for gradients belongs to
-  // (Unit::takes_gradient, whether it is frozen just now or not), or whose settings are out of
-  // range. `sharding` and `kernels` outlive the optimizer. `selects`: for the parameters that it
-  // says yes to, the others being another optimizer's; they may belong to groups all the same.
+  // InvalidArgument for an option, or a group's setting, that is out of its range; for a unit whose
+  // shards do not end at the state's blocks; and for a group that no parameter with a place for
+  // gradients belongs to (Unit::takes_gradient, frozen now or not). `sharding` and `kernels`
+  // outlive the optimizer. With `selects`, only for the parameters that it selects: the others are
+  // another optimizer's, and may belong to groups all the same.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options,
                                                        absl::Span<const ParameterGroup> groups = {},
                                                        const ParameterSelection& selects = nullptr);
 
-  // For whoever has both, as a ShardedModule.
+  // The same for an object that has a sharding and kernels, such as a ShardedModule.
   template <typename Sharded>
   static auto Create(Sharded& sharded, const AdamWOptions& options,
                      absl::Span<const ParameterGroup> groups = {})
@@ -68,11 +69,11 @@ class AdamW : public Optimizer {
   }
 
   absl::Status Update(const Tensor& grad_factor = Tensor()) override;
-  // Its moments "m" and "v", with their scales "m_scale" and "v_scale" if they are 8-bit codes.
+  // The moments "m" and "v", and their scales "m_scale" and "v_scale" if they are 8-bit codes.
   std::vector<ShardState> states() const override;
 
  protected:
-  // Waits until the step before has copied its coefficients from the host.
+  // Waits until the coefficients of the step before have been copied from the host.
   absl::Status PrepareStep(int64_t step, double lr, double grad_scale) override;
 
  private:
@@ -80,11 +81,11 @@ class AdamW : public Optimizer {
   struct Range {
     int64_t offset;
     int64_t numel;
-    size_t row;             // of its coefficients
-    uint64_t stream;        // of its parameter's draws
-    int64_t first_element;  // where it starts in its parameter
+    size_t row;             // of coefficients_
+    uint64_t stream;        // of the parameter's draws
+    int64_t first_element;  // the range's begin in the parameter
   };
-  // What parameters of one group, or of none, are updated with.
+  // The settings of the parameters of one group, or of those without a group.
   struct Settings {
     AdamWOptions options;
     double lr_scale = 1;
@@ -94,7 +95,7 @@ class AdamW : public Optimizer {
     int segment = 0;
     int64_t begin = 0;  // in the shard
     int64_t numel = 0;
-    std::vector<int> parameters;  // as ShardState's
+    std::vector<int> parameters;  // as ShardState::parameters
     StateTensor m = {};           // [numel]
     StateTensor v = {};           // [numel]
     // [ceil(numel / kMomentBlock)] with 8-bit moments, undefined otherwise.
@@ -104,14 +105,13 @@ class AdamW : public Optimizer {
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
-  // Its group's row of coefficients without weight decay, or the one after it with.
+  // The parameter's row of coefficients_.
   size_t RowOf(const Parameter& parameter) const;
   std::vector<Range> Ranges(const State& state) const;
   void AddStates(Unit& unit, int segment, const ParameterSelection& selects);
   absl::Status ZeroMoments(State& state) const;
-  absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype) const;
-  // What an update reads and writes: parameters, gradients, both moments and, of 8-bit ones, both
-  // scales.
+  // What an update reads and writes: parameters, gradients, both moments and, for 8-bit moments,
+  // both scales.
   std::vector<StatePass::Operand> Operands(const State& state) const;
   // Appends the updates of the elements of `ranges` among [begin, begin + chunk[0].numel()), where
   // `chunk` has the operands' elements.
@@ -121,9 +121,9 @@ class AdamW : public Optimizer {
   Kernels& kernels_;
   AdamWOptions options_;
   std::vector<State> states_;
-  std::vector<Settings> settings_;                  // of parameters without a group, of each group
-  std::map<const Parameter*, size_t> settings_of_;  // of those that have a group
-  // Of this step, of each of the settings: without decay, with it.
+  std::vector<Settings> settings_;                  // for parameters without a group, then by group
+  std::map<const Parameter*, size_t> settings_of_;  // for parameters that have a group
+  // This step's, two for each settings: without weight decay and with it.
   DeviceRows<AdamWCoefficients> coefficients_;
 };
 

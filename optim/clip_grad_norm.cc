@@ -14,7 +14,7 @@
 namespace zeroth {
 namespace {
 
-// Adds the squares that this rank answers for: of what several ranks hold only one does.
+// Adds the squares that this rank counts: if several ranks hold an element, only one of them does.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
   std::vector<Tensor> in_memory;
   std::vector<StatePass> passes;

@@ -16,12 +16,12 @@
 
 namespace zeroth {
 
-// A step's scalars, rows of floats, in device memory: a step that is recorded once and played reads
-// them from there. Used by one rank's thread only.
+// A step's scalars as rows of floats in device memory, where a step that is recorded once and
+// played many times reads them. Used by one rank's thread only.
 template <typename RowOf>
 class DeviceRows {
  public:
-  // Room for `count` rows. The device outlives them.
+  // Allocates `count` rows. The device outlives them.
   absl::Status Allocate(Device& device, size_t count) {
     static_assert(sizeof(RowOf) % sizeof(float) == 0);
     rows_.resize(count);
@@ -31,7 +31,7 @@ class DeviceRows {
     return absl::OkStatus();
   }
 
-  // The rows on the host, to be written: waits until the copy of those of the step before has run.
+  // The rows on the host, to be written. Waits until the rows of the step before have been copied.
   absl::StatusOr<std::vector<RowOf>*> Rows() {
     if (copied_ != nullptr) ZEROTH_RETURN_IF_ERROR(copied_->Synchronize());
     copied_ = nullptr;
@@ -54,7 +54,7 @@ class DeviceRows {
 
   std::vector<RowOf> rows_;
   Tensor on_device_;
-  std::shared_ptr<Event> copied_;  // nullptr: none is under way
+  std::shared_ptr<Event> copied_;  // nullptr if no copy is under way
 };
 
 }  // namespace zeroth

@@ -7,11 +7,9 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -20,15 +18,12 @@
 
 namespace zeroth {
 
-// AdamW for those who bring their own flat fp32 buffers, shards or not, under names of their own.
-// The same kernels and moments as AdamW, hence the same bits for a buffer of a parameter's name.
-// Used by one thread only.
+// AdamW on flat fp32 buffers of the caller's own, shards or not, which it knows by name. Kernels
+// and moments are those of AdamW, so a buffer that has a parameter's name gets the same bits. Used
+// by one thread only.
 class NamedAdamW {
  public:
   using Buffers = std::map<std::string, Tensor>;
-  // The same in the host's memory, which is copied to the device and back.
-  using Spans = std::map<std::string, absl::Span<float>>;
-  using ConstSpans = std::map<std::string, absl::Span<const float>>;
 
   // Zeroed moments for buffers of these lengths. `device` and `kernels` outlive the optimizer.
   // InvalidArgument if a length is negative or an option is out of its range.
@@ -36,23 +31,14 @@ class NamedAdamW {
       Device& device, Kernels& kernels, const std::map<std::string, int64_t>& lengths,
       const AdamWOptions& options);
 
-  // What to add to each buffer that has a gradient, as new tensors; moments advance. Without weight
-  // decay, which needs the values. InvalidArgument names a buffer that is unknown or of another
-  // length, with both lengths, and changes nothing.
+  // Returns what to add to each buffer that has a gradient, as new tensors, and advances the
+  // moments. Leaves out weight decay, which needs the values. InvalidArgument names a buffer that
+  // is unknown or of another length, with both lengths, and changes nothing.
   absl::StatusOr<Buffers> Step(const Buffers& gradients, double lr);
   // Updates `params` in place, weight decay included; every gradient needs its buffer.
   absl::Status StepOnParams(const Buffers& params, const Buffers& gradients, double lr);
 
-  // The same on plain host memory, with the same errors; synchronous.
-  absl::StatusOr<std::map<std::string, std::vector<float>>> Step(const ConstSpans& gradients,
-                                                                 double lr);
-  absl::Status StepOnParams(const Spans& params, const ConstSpans& gradients, double lr);
-  // StepOnParams of every buffer at once: `params` and `gradients` hold them back to back in the
-  // order of their names, as a flat shard does. InvalidArgument if a length is not that of all
-  // buffers together, with both.
-  absl::Status UpdateShards(absl::Span<float> params, absl::Span<const float> gradients, double lr);
-
-  // Of all moments.
+  // Bytes of all moments.
   int64_t MemoryBytes() const;
 
  private:
@@ -61,16 +47,13 @@ class NamedAdamW {
     Tensor v;
     Tensor m_scale;  // with 8-bit moments
     Tensor v_scale;
-    uint64_t stream = 0;  // of its draws
-    int64_t step = 0;     // of this buffer: one that skips a step is not corrected for it
+    uint64_t stream = 0;  // of the draws that round this buffer's moments
+    int64_t step = 0;     // this buffer's own steps: bias correction leaves out those that it skips
   };
 
   NamedAdamW(Device& device, Kernels& kernels, const AdamWOptions& options)
       : device_(device), kernels_(kernels), options_(options) {}
   absl::Status ZeroMoments(int64_t length, State& state) const;
-  template <typename Span>
-  absl::StatusOr<Buffers> Upload(const std::map<std::string, Span>& spans, const char* what) const;
-  absl::Status CheckLength(const std::string& name, int64_t length, const char* what) const;
   absl::Status Check(const Buffers& buffers, const char* what) const;
   absl::Status Update(State& state, const Tensor& param, const Tensor& gradient, double lr,
                       double decay);

@@ -15,8 +15,8 @@ namespace zeroth {
 namespace {
 
 constexpr float kCoefficients[] = {3.4445f, -4.7750f, 2.0315f};
-// Symmetric products are computed below the diagonal, in so many strips of rows, of no fewer than
-// so many: five eighths of the work.
+// Symmetric products are computed below the diagonal only, in at most kMostStrips strips of at
+// least kLeastStripRows rows: five eighths of the work.
 constexpr int64_t kMostStrips = 4;
 constexpr int64_t kLeastStripRows = 128;
 
@@ -31,7 +31,7 @@ Matrix Block(const Tensor& tensor, int64_t stride, int64_t row, int64_t column, 
   return block;
 }
 
-// One part: its products and what they need.
+// One part of a matrix, with the buffers that its products need.
 class Part {
  public:
   // `s` and `s2` have room for square matrices of the smaller side.
@@ -89,8 +89,8 @@ class Part {
     strip.rows = last - first;
     return strip;
   }
-  // c = a symmetric product, on and below the diagonal; `operands` sets those of its rows
-  // [first, last) and columns [0, last).
+  // Computes a symmetric product c on and below the diagonal. `operands` sets the operands of its
+  // rows [first, last) and columns [0, last).
   template <typename Operands>
   absl::Status LowerProduct(const Operands& operands, const Tensor& c) {
     const int64_t strips = std::clamp(n_ / kLeastStripRows, int64_t{1}, kMostStrips);
@@ -130,7 +130,7 @@ absl::StatusOr<Tensor> Orthogonalise(Kernels& kernels, const MuonMatrix& matrix,
   ZEROTH_ASSIGN_OR_RETURN(const Tensor s2, empty(largest * largest, precision));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_squared, empty(1, DType::kFloat32));
   ZEROTH_ASSIGN_OR_RETURN(Tensor result, empty(matrix.numel(), DType::kFloat32));
-  // Steps go back and forth between two buffers; the last one writes fp32.
+  // Steps alternate between two buffers; the last step writes fp32.
   Tensor from = x;
   Tensor to = result;
   if (precision != DType::kFloat32) {

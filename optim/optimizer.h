@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What training needs of an optimizer, and the optimizers by name.
+// The interface between training and an optimizer, and the registry of optimizers.
 
 #ifndef ZEROTH_OPTIM_OPTIMIZER_H_
 #define ZEROTH_OPTIM_OPTIMIZER_H_
@@ -28,91 +28,94 @@
 
 namespace zeroth {
 
-// What the update of an orthogonalised matrix is multiplied by.
+// The factor of an orthogonalised matrix's update.
 enum class MuonScale : uint8_t {
   kMatchRmsAdamW,  // 0.2 sqrt(max(rows, columns)): the size of AdamW's updates (Liu et al., "Muon
                    // is scalable for LLM training", 2025)
   kSpectral,       // sqrt(max(1, outputs / inputs))
 };
 
-// What Muon is told besides; see muon.h.
+// Muon's own options; see muon.h.
 struct MuonOptions {
-  double lr =
-      0;  // where OptimizerOptions::lr is the step's, and in proportion elsewhere; 0: the same
+  // The learning rate of steps whose rate is OptimizerOptions::lr; other steps scale it in
+  // proportion. 0: the step's rate.
+  double lr = 0;
   double momentum = 0.95;
   int ns_steps = 5;  // of Newton-Schulz
   MuonScale scale = MuonScale::kMatchRmsAdamW;
-  bool split_qkv = false;  // a matrix of queries, keys and values is three
-  bool per_head = false;   // those matrices are one for each head
-  // Of products: fp32 or bf16. None: fp32 on a CPU, bf16 elsewhere.
+  bool split_qkv = false;  // orthogonalise queries, keys and values of one matrix apart
+  bool per_head = false;   // orthogonalise each of their heads apart
+  // The type of products: fp32 or bf16. std::nullopt: fp32 on a CPU, bf16 elsewhere.
   std::optional<DType> precision = std::nullopt;
-  // Of the names of its matrices, see MatchesPattern. Empty: the matrices of the blocks.
+  // Patterns of the names of Muon's matrices, see MatchesPattern. Empty: the matrices of the
+  // blocks.
   std::vector<std::string> patterns = {};
 };
 
-// What optimizers have in common, as the trainer's flags say it; one refuses what it cannot do.
+// The options of all optimizers, as the trainer's flags give them. An optimizer refuses values that
+// it does not support.
 struct OptimizerOptions {
-  double lr = 1e-3;  // of steps that are not given another
+  double lr = 1e-3;  // of steps that are not given another one
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;  // of parameters whose decay() is true
   EpsMode eps_mode = EpsMode::kAfterCorrection;
-  // What moments are kept as. fp32; bf16, rounded stochastically; or uint8: 8-bit codes and an fp32
-  // scale for each kMomentBlock elements of a parameter (moment_codes.h), which the sharding must
-  // be divided by: ShardingOptions::block_numel. 8, 4 and 2.0625 bytes a parameter.
+  // The type of moments: fp32; bf16, rounded stochastically; or uint8, 8-bit codes and an fp32
+  // scale for each kMomentBlock elements of a parameter (moment_codes.h). They take 8, 4 and 2.0625
+  // bytes a parameter. uint8 needs ShardingOptions::block_numel to be a multiple of kMomentBlock.
   DType state_dtype = DType::kFloat32;
-  // Of the draws that round moments and bf16 parameters; nothing else is random.
+  // Seed of the draws that round moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;
-  MuonOptions muon = {};  // Muon's alone
+  MuonOptions muon = {};  // for Muon only
 };
 
-// Updates the shards of one rank from their reduced gradients. State exists for what this rank owns
-// and for nothing else (ZeRO, Rajbhandari et al., 2020). Where shards begin must change no bit of a
-// result. Used by one rank's thread only.
+// Updates the shards of one rank from their reduced gradients. State exists only for the elements
+// that this rank owns (ZeRO, Rajbhandari et al., 2020). No bit of a result may depend on where
+// shards begin. Used by one rank's thread only.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between
-  // Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now keep
-  // values and states. `grad_factor`, if defined, is a further factor in device memory, fp32 [1],
-  // as GradNormAndScale makes it; where it or grad_scale is NaN, values and states stay as they
-  // are, and the caller, who learns of that later, must ForgetSkippedStep. FailedPrecondition names
-  // a unit whose gradients are not reduced, or says that FinishBackward was not called; nothing is
-  // changed then.
+  // Takes one step at learning rate `lr` on the reduced gradients, each times `grad_scale`. Call it
+  // between Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now
+  // keep their values and states. `grad_factor`, if defined, is a further factor in device memory,
+  // fp32 [1], as GradNormAndScale makes it. If it or grad_scale is NaN, all values and states stay
+  // as they are, and the caller, who learns of it later, must call ForgetSkippedStep.
+  // FailedPrecondition names a unit whose gradients are not reduced, or says that FinishBackward
+  // was not called; nothing is changed then.
   absl::Status Step(double lr, double grad_scale = 1.0, const Tensor& grad_factor = Tensor());
 
-  // Step in two parts, for a part that is recorded (Device::BeginRecording) and played at every
-  // step: BeginStep counts the step and puts what changes from step to step where Update finds it
-  // when it runs. Both are enqueued on the kernels' stream. After an error of BeginStep the step is
-  // not counted.
+  // Step in two parts, so that Update can be recorded once (Device::BeginRecording) and played at
+  // every step. BeginStep counts the step, and copies the values that change from step to step to
+  // the place where Update reads them. Both are enqueued on the kernels' stream. After an error of
+  // BeginStep the step is not counted.
   absl::Status BeginStep(double lr, double grad_scale = 1.0);
   virtual absl::Status Update(const Tensor& grad_factor = Tensor()) = 0;
 
-  // The last step was skipped: it does not count.
+  // Takes back the last step, which was skipped.
   void ForgetSkippedStep() { --step_; }
   // Steps taken.
   int64_t step() const { return step_; }
-  // As if so many had been taken: for states that come from elsewhere.
+  // Sets that number, for states that were loaded.
   void set_step(int64_t step) { step_ = step; }
   // OptimizerOptions::lr.
   double lr() const { return lr_; }
 
-  // For those who save and restore its states without knowing what they are.
+  // The states, for code that saves and restores them without knowing what they are.
   virtual std::vector<ShardState> states() const = 0;
-  // Of this rank's states, wherever they lie.
+  // Bytes of this rank's states, in memory or in the offload store.
   int64_t MemoryBytes() const;
 
  protected:
   // `sharding` outlives the optimizer.
   Optimizer(Sharding& sharding, double lr) : sharding_(sharding), lr_(lr) {}
 
-  // BeginStep's work; `step` counts from 1.
+  // Does the work of BeginStep; `step` counts from 1.
   virtual absl::Status PrepareStep(int64_t step, double lr, double grad_scale) = 0;
-  // What Update begins with.
+  // Update begins with this check.
   absl::Status ExpectReducedGradients() const;
 
   Sharding& sharding_;
@@ -132,11 +135,11 @@ class OptimizerRegistry {
 
   // A second registration of a name is a bug and aborts.
   static void Register(absl::string_view name, Factory factory);
-  // InvalidArgument lists the optimizers that are linked in, or says which option does not fit.
+  // InvalidArgument lists the optimizers that are linked in, or names the option that does not fit.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       absl::string_view name, Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
       absl::Span<const ParameterGroup> groups = {});
-  // The first of these errors, if the name has it.
+  // InvalidArgument, as from Create, unless an optimizer of this name is linked in.
   static absl::Status Check(absl::string_view name);
 };
 

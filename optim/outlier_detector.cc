@@ -37,7 +37,7 @@ std::optional<double> OutlierDetector::Add(double value) {
   window_[static_cast<size_t>(taken_ % kWindow)] = value;
   ++taken_;
   if (taken_ < kWindow) return std::nullopt;
-  // From the window itself every time: running sums would carry the rounding of all steps along.
+  // Computed from the window every time: running sums would accumulate the rounding of all steps.
   const auto n = static_cast<double>(kWindow);
   const double mean = std::accumulate(window_.begin(), window_.end(), 0.0) / n;
   double squares = 0;

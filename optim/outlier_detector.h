@@ -12,27 +12,27 @@
 
 namespace zeroth {
 
-// How far a loss, or a gradient norm, is from those of the steps before it: the measure by which
-// llm.c (Karpathy et al., 2024) decides to skip an update, since a batch far out of the ordinary
-// spoils weights and moments for many steps. The same values give the same verdicts, so ranks that
-// see the same need not talk. A value type.
+// Measures how far a loss, or a gradient norm, is from those of the steps before. llm.c (Karpathy
+// et al., 2024) skips updates by this measure, since an extraordinary batch spoils weights and
+// moments for many steps. Equal values give equal results, so ranks that see the same values agree
+// without communication. A value type.
 class OutlierDetector {
  public:
   static constexpr int64_t kWindow = 128;
-  // No value is further from the mean of a window that it is itself part of: sqrt(n - 1).
+  // The largest z-score of a value within a window that contains it: sqrt(n - 1).
   static double LargestZScore();
 
-  // Takes `value` in, in the place of the oldest of a full window, and returns its z-score within
-  // the window: (value - mean) / standard deviation, that of the values themselves (divided by n),
-  // 0 where all are equal. Nothing until the window is full. A value that is not finite is not
-  // taken in, and has no score.
+  // Adds `value` to the window, in the place of the oldest if it is full, and returns its z-score
+  // there: (value - mean) / the population's standard deviation (divided by n), or 0 if all values
+  // are equal. std::nullopt until the window is full. A value that is not finite is not added, and
+  // has no score.
   std::optional<double> Add(double value);
 
-  // What a checkpoint keeps.
+  // The state that a checkpoint keeps.
   struct State {
     int64_t taken = 0;
-    // The last min(taken, kWindow) values, in an order of the detector's own: on it depends how the
-    // mean is rounded.
+    // The last min(taken, kWindow) values, in the detector's own order, on which the rounding of
+    // the mean depends.
     std::vector<double> window;
   };
   State state() const;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Parameters that are updated in another way than the rest: other learning rates, decays, betas.
+// Groups of parameters that have their own learning rate, weight decay or betas.
 
 #ifndef ZEROTH_OPTIM_PARAMETER_GROUP_H_
 #define ZEROTH_OPTIM_PARAMETER_GROUP_H_
@@ -16,11 +16,11 @@
 namespace zeroth {
 
 struct ParameterGroup {
-  // Of the whole names of its parameters; see MatchesPattern. A parameter belongs to the first
-  // group that it matches, or to none.
+  // Matches the full names of the group's parameters; see MatchesPattern. A parameter belongs to
+  // the first group that it matches, or to none.
   std::string pattern;
-  double lr_scale = 1;  // times the learning rate of the step
-  // What is not given is as for parameters without a group. Weight decay is that of the group's
+  double lr_scale = 1;  // multiplies the learning rate of the step
+  // std::nullopt: as for parameters without a group. Weight decay applies to those of the group's
   // parameters whose decay() is true.
   std::optional<double> weight_decay;
   std::optional<double> beta1;
@@ -28,12 +28,12 @@ struct ParameterGroup {
   std::optional<double> eps;
 };
 
-// '*' is any run of characters, dots included, and none; every other character is itself:
-// "*.lora_B", "transformer.h.0.*", "*wte.weight".
+// '*' matches any run of characters, dots included, and the empty one; every other character
+// matches itself: "*.lora_B", "transformer.h.0.*", "*wte.weight".
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// For each name the index of its group, -1 for none. InvalidArgument for a group that no name falls
-// to: it says whether an earlier group took them all, and lists names.
+// For each name the index of its group, or -1 if it has none. InvalidArgument for a group without a
+// name: it says whether earlier groups have taken all that match, and lists names.
 absl::StatusOr<std::vector<int>> AssignGroups(absl::Span<const ParameterGroup> groups,
                                               absl::Span<const std::string> names);
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whether ranks that have to hold the same bits do: what memory or a link has changed in silence is
-// found here, before it is saved.
+// Checks that ranks which must hold the same bits do. Finds what memory or a link has silently
+// changed, before it is saved.
 
 #ifndef ZEROTH_OPTIM_REPLICA_CHECK_H_
 #define ZEROTH_OPTIM_REPLICA_CHECK_H_
@@ -15,11 +15,11 @@
 namespace zeroth {
 
 // Compares 64-bit hashes of every segment's parameters and of `states` (an optimizer's, an
-// average's) between the ranks that hold the same elements, and gathers unit after unit to compare
-// what each rank has then. DataLoss, the same on every rank, names the unit, what of it differs,
-// and the ranks: those that are fewer, where most agree. Collective, between steps; nothing is
-// changed. Costs a gather of every unit, and one reading of each rank's state, which a GPU copies
-// to the host in pieces; nothing in a world of one rank.
+// average's) between the ranks that hold the same elements. Then gathers unit after unit, and
+// compares the gathered parameters. DataLoss, the same on every rank, names the unit, what differs,
+// and the ranks that differ from the majority, if there is one. Collective, between steps; changes
+// nothing. Costs a gather of every unit and one reading of each rank's state, which a GPU copies to
+// the host in pieces. Does nothing in a world of one rank.
 absl::Status CheckReplicas(Sharding& sharding, absl::Span<const ShardState> states);
 
 }  // namespace zeroth

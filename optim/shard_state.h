@@ -12,30 +12,29 @@
 
 namespace zeroth {
 
-// Which codes of kernels/adamw/moment_codes.h a state has where it is kept in 8 bits, with a state
-// of scales beside it whose name has "_scale" added.
+// The codes of kernels/adamw/moment_codes.h that a state has if it is kept in 8 bits. Its scales
+// are then a state of their own, whose name has "_scale" added.
 enum class StateCoding { kNone, kFirstMoment, kSecondMoment };
 
-// What is kept beside one segment of a unit's parameters, for those who save and restore it without
-// knowing what it is: a moment, the scales of one, an average.
+// State that is kept beside one segment of a unit's parameters: a moment, the scales of a moment,
+// an average. For code that saves and restores it without knowing what it is.
 struct ShardState {
   const Unit* unit = nullptr;
   int segment = 0;
   std::string name;  // the same for the like state of all segments
-  // [ceil(shard_numel / block)]: a place for each block of elements of the unit's own shard, which
-  // starts and ends with a block. Shared with its owner.
+  // [ceil(shard_numel / block)]: one element for each block of elements of the unit's shard, which
+  // starts and ends with a block. Shares memory with its owner.
   StateTensor shard;
   int64_t block = 1;
-  // Said whether or not it is kept so here: it may have been where it was saved.
+  // Set whether or not the state is kept in 8 bits here: it may have been where it was saved.
   StateCoding coding = StateCoding::kNone;
-  // Where it is kept for a part of the segment only: the part's first element in the unit's own
-  // shard, and the parameters that lie in it, by their index in the unit. `shard` ends with the
-  // part.
+  // For state of a part of the segment only: the part's first element in the unit's shard, and the
+  // parameters that lie in the part, by their index in the unit. `shard` ends with the part.
   int64_t begin = 0;
-  std::vector<int> parameters = {};  // none: all of the segment's, and `begin` is 0
+  std::vector<int> parameters = {};  // empty: all of the segment's, and `begin` is 0
 };
 
-// Those parameters, by index in the unit.
+// The parameters that the state belongs to, by their index in the unit.
 inline const std::vector<int>& ParametersOf(const ShardState& state) {
   return state.parameters.empty() ? state.unit->segment_layout(state.segment).parameters
                                   : state.parameters;

@@ -35,19 +35,12 @@ absl::StatusOr<std::unique_ptr<WeightEma>> WeightEma::Create(Sharding& sharding,
       const ShardLayout::Segment& layout = unit->segment_layout(i);
       if (!layout.trainable) continue;
       State state{unit, i, StateTensor()};
-      ZEROTH_ASSIGN_OR_RETURN(state.average, ema->ZeroAverage(layout.shard_numel));
+      ZEROTH_ASSIGN_OR_RETURN(state.average, sharding.ZeroState(layout.shard_numel, DType::kFloat32,
+                                                                "average of weights"));
       ema->states_.push_back(std::move(state));
     }
   }
   return ema;
-}
-
-absl::StatusOr<StateTensor> WeightEma::ZeroAverage(int64_t numel) const {
-  if (sharding_.offload().options().optimizer) {
-    return sharding_.offload().Reserve(numel, DType::kFloat32, "average of weights");
-  }
-  return Tensor::Zeros(sharding_.device(), Shape({numel}), DType::kFloat32,
-                       MemoryCategory::kOptimizer);
 }
 
 absl::Status WeightEma::Copy(const Tensor& to, const Tensor& from) {
@@ -108,7 +101,7 @@ absl::Status WeightEma::SwapAll() {
     passes.push_back(std::move(pass));
   }
   ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "average of weights");
-  // Gathers on other streams, which know nothing of this, must find it done.
+  // Gathers on other streams do not wait for this work, so it has to be done before they start.
   return kernels_.stream().Synchronize();
 }
 
@@ -118,7 +111,7 @@ absl::Status WeightEma::Swap() {
     ZEROTH_RETURN_IF_ERROR(
         state.unit->ExpectGradientState(GradientState::kNone, "swap in the average"));
   }
-  // What evaluations have left gathered, in full or in part, is of the weights that go.
+  // Units that an evaluation has left gathered hold the weights that are swapped out.
   ZEROTH_RETURN_IF_ERROR_WITH(sharding_.scheduler().EndStep(), "swap in the average");
   if (updates_ > 0) ZEROTH_RETURN_IF_ERROR(SwapAll());
   swapped_ = !swapped_;

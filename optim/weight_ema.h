@@ -22,38 +22,38 @@ namespace zeroth {
 absl::Status ValidateEmaDecay(double decay);
 
 // The exponential moving average of the weights over the steps (Polyak and Juditsky, 1992; as kept
-// by timm and EDM), average = decay * average + (1 - decay) * weights: often a better model than
-// the last weights, for 4 bytes a parameter that this rank owns. Of the fp32 masters, sharded as
-// the optimizer's moments are, and offloaded where these are; weights that take no gradient are
-// their own average. Element by element, so where shards begin changes no bit, and neither does
-// offloading. Used by one rank's thread only.
+// by timm and EDM), average = decay * average + (1 - decay) * weights. It is often a better model
+// than the last weights, for 4 bytes of memory for each parameter that this rank owns. It averages
+// the fp32 masters, is sharded as the optimizer's moments are, and is offloaded where these are.
+// Weights that take no gradient are their own average. It is computed element by element, so no bit
+// depends on where shards begin, nor on offloading. Used by one rank's thread only.
 class WeightEma {
  public:
-  // InvalidArgument as ValidateEmaDecay, and for masters in less than fp32, where the average would
-  // be rounded away at every exchange. `sharding` and `kernels` outlive the average.
+  // InvalidArgument as ValidateEmaDecay, and for masters in less than fp32, since every swap would
+  // round the average. `sharding` and `kernels` outlive the average.
   static absl::StatusOr<std::unique_ptr<WeightEma>> Create(Sharding& sharding, Kernels& kernels,
                                                            double decay);
 
-  // Takes the weights into the average: after each step that was not skipped. The first time, the
-  // average becomes the weights, as torch's AveragedModel begins: no trace is left of values from
-  // before the training. Enqueued on the kernels' stream. FailedPrecondition while swapped.
+  // Takes the weights into the average. Call it after each step that was not skipped. The first
+  // update copies the weights, as torch's AveragedModel does, so that no values from before the
+  // training remain. Enqueued on the kernels' stream. FailedPrecondition while swapped.
   absl::Status Update();
 
-  // Exchanges weights and average, and the next time back: in between, whatever gathers weights
-  // (evaluation, sampling, export) sees the average. With no update so far, nothing changes.
-  // Between steps, and ends one of inference alone (Scheduler::EndStep); FailedPrecondition names a
-  // unit that is within one. Waits for the device; takes
-  // at most 4 MiB of memory on the way, beyond what offloaded state passes through.
+  // Swaps weights and average; the next call swaps them back. In between, everything that gathers
+  // weights (evaluation, sampling, export) sees the average. Before the first update, nothing
+  // changes. Call it between steps; it ends a step of inference alone (Scheduler::EndStep).
+  // FailedPrecondition names a unit that is within a step. Waits for the device. Takes at most 4
+  // MiB of memory meanwhile, besides the staging of offloaded state.
   absl::Status Swap();
   bool swapped() const { return swapped_; }
 
   // Updates so far.
   int64_t updates() const { return updates_; }
-  // As if so many had been made: for an average that comes from elsewhere.
+  // Sets that number, for an average that was loaded.
   void set_updates(int64_t updates) { updates_ = updates; }
   // The averages, as "ema". FailedPrecondition while swapped.
   absl::StatusOr<std::vector<ShardState>> states() const;
-  // Of this rank's average, wherever it lies.
+  // Bytes of this rank's average, in memory or in the offload store.
   int64_t MemoryBytes() const;
 
  private:
@@ -65,7 +65,6 @@ class WeightEma {
 
   WeightEma(Sharding& sharding, Kernels& kernels, double decay)
       : sharding_(sharding), kernels_(kernels), decay_(decay) {}
-  absl::StatusOr<StateTensor> ZeroAverage(int64_t numel) const;
   absl::Status Copy(const Tensor& to, const Tensor& from);
   absl::Status SwapPieces(const Tensor& weights, const Tensor& average, const Tensor& scratch);
   absl::Status SwapAll();

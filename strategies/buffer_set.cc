@@ -44,8 +44,8 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
   SizeClass* const in = ClassOf(bytes);
   if (in != nullptr && !in->free.empty() &&
       in->in_use + static_cast<int>(in->free.size()) >= limit_) {
-    // The wait comes first: on error the buffer has to stay here, since its last user may still be
-    // at work.
+    // The wait comes first: after an error the buffer has to stay here, since its last user may
+    // still be at work.
     Free& oldest = in->free.front();
     if (oldest.last_use != nullptr) ZEROTH_RETURN_IF_ERROR(stream.Wait(oldest.last_use));
     Tensor buffer = std::move(oldest.buffer);
@@ -76,7 +76,7 @@ absl::StatusOr<Tensor> BufferSet::AllocateRegistered(int64_t bytes) {
     if (registration != nullptr) made.with.push_back(std::move(registration));
   }
   if (made.with.empty()) {
-    groups_.clear();  // nor will they want to know of the next one
+    groups_.clear();  // they will not register the next one either
     return Tensor();
   }
   registered_.push_back(std::move(made));
@@ -100,7 +100,7 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
       return;
     }
   }
-  // The stream reports its own error.
+  // A stream that has failed reports its error itself.
   if (last_use != nullptr) device_.compute_stream().Wait(last_use).IgnoreError();
 }
 
@@ -115,6 +115,29 @@ absl::Status BufferSet::Trim() {
                   in.free.end());
   }
   return status;
+}
+
+absl::StatusOr<Tensor> StreamScratch::TakeBytes(int64_t bytes, Stream& comm) {
+  if (!memory_.defined() || memory_.numel() < bytes) {
+    ZEROTH_RETURN_IF_ERROR(Trim());
+    ZEROTH_ASSIGN_OR_RETURN(memory_, AllocateBytes(device_, bytes, category_, comm));
+    stream_ = &comm;
+  }
+  return memory_.View(0, Shape({bytes}));
+}
+
+absl::StatusOr<Tensor> StreamScratch::Take(int64_t numel, Stream& comm) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                          TakeBytes(numel * static_cast<int64_t>(SizeOf(DType::kFloat32)), comm));
+  return memory.ViewAs(0, Shape({numel}), DType::kFloat32);
+}
+
+absl::Status StreamScratch::Trim() {
+  if (!memory_.defined()) return absl::OkStatus();
+  const Tensor memory = std::exchange(memory_, Tensor());
+  // The compute stream must not get memory that enqueued work still uses.
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, stream_->Record());
+  return device_.compute_stream().Wait(last_use);
 }
 
 }  // namespace zeroth

@@ -18,40 +18,40 @@
 
 namespace zeroth {
 
-// Uninitialised memory that `writer` may write: an allocator hands out memory whose last use the
-// compute stream may still have before it, so any other stream waits for that.
+// Returns uninitialised memory that `writer` may write. The compute stream may not have finished
+// with what the memory held before, so any other stream is made to wait for it.
 absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
                                      Stream& writer);
 
-// A fixed set of buffers, equally large in each class of sizes, that units use one after the other,
-// so that peak memory is a formula and never fragments. A buffer given back carries the event of
-// its last use; whoever takes it next waits for that event on the stream that will write it, so the
-// host never waits. What goes back to the allocator does so in the order of the compute stream,
-// which is the order in which the allocator hands memory out again. Used by one rank's thread only.
+// A fixed set of buffers that units use one after the other, so that peak memory is a formula and
+// never fragments. Each class of sizes has buffers of one size. A released buffer carries the event
+// of its last use, and the stream that writes it next waits for that event, so the host never
+// waits. Buffers return to the allocator in the order of the compute stream, which is the order in
+// which the allocator hands memory out again. Used by one rank's thread only.
 //
-// Where a transport can be told of memory (Communicator::Register), buffers within the limit are:
-// they then stay the set's for as long as it lives.
+// Buffers within the limit are registered with the transport if it takes registrations
+// (Communicator::Register). The set then keeps them for as long as it lives.
 class BufferSet {
  public:
-  // Buffers are allocated when first needed, each of one of `sizes` (bytes, at least one of them),
-  // at most `limit` of each unless Acquire has to go beyond.
+  // `sizes` (at least one, in bytes) are the sizes of buffers. Buffers are allocated when they are
+  // first needed, at most `limit` of each size unless Acquire has to exceed it.
   BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit);
-  // The transport of these groups, whose collectives use the buffers, is told of buffers that are
-  // allocated from now on. Acquire is then collective where it allocates, so that all ranks of the
-  // groups have to make the same calls. No calls use the buffers when the set goes.
+  // Registers buffers that are allocated from now on with the transport of these groups, whose
+  // collectives use them. An Acquire that allocates is then collective over the groups. When the
+  // set is destroyed, no collective may use the buffers any more.
   void RegisterWith(std::vector<Communicator*> groups) { groups_ = std::move(groups); }
 
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
   bool HasRoom(int64_t bytes);
-  // A buffer of the smallest size that holds `bytes`; `stream` waits until its last user has
-  // finished. If all are in use, a further one is allocated: what must run has to run, limits are
-  // for what runs ahead. A request above the set's sizes gets a buffer of its own. After an error
-  // the set is as before.
+  // Returns a buffer of the smallest size that holds `bytes`, after making `stream` wait for the
+  // buffer's last user. If all are in use, allocates one more: limits restrain prefetches, and must
+  // not stop work that is needed now. A request above the set's sizes gets a buffer of its own. An
+  // error leaves the set as it was.
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
-  // Gives back; `last_use` may be nullptr for "done".
+  // Gives a buffer back; `last_use` is nullptr if its last use is done.
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
-  // Gives the free buffers that no transport knows to the allocator once the compute stream has
-  // waited for their last users, also if one of those failed; then its error.
+  // Returns the free, unregistered buffers to the allocator, after making the compute stream wait
+  // for their last users. Does so even if one of those has failed, and returns that error.
   absl::Status Trim();
 
  private:
@@ -62,18 +62,18 @@ class BufferSet {
   struct SizeClass {
     int64_t bytes = 0;
     int in_use = 0;
-    std::deque<Free> free = {};  // oldest first: its event is the likeliest to be done
+    std::deque<Free> free = {};  // oldest first, since its event is the likeliest to be done
   };
-  // A buffer that a transport knows.
+  // A buffer that is registered with a transport.
   struct Registered {
     Tensor buffer;
-    std::vector<std::unique_ptr<MemoryRegistration>> with = {};  // goes before the memory
+    std::vector<std::unique_ptr<MemoryRegistration>> with = {};  // destroyed before the memory
   };
 
-  // A buffer for as long as the set lives; undefined if no transport wants to know of it.
+  // Allocates a buffer for as long as the set lives; undefined if no transport registers it.
   absl::StatusOr<Tensor> AllocateRegistered(int64_t bytes);
   bool IsRegistered(const Tensor& buffer) const;
-  // The first class whose buffers hold `bytes`; nullptr if there is none.
+  // The class of the smallest buffers that hold `bytes`; nullptr if there is none.
   SizeClass* ClassOf(int64_t bytes);
 
   Device& device_;
@@ -82,6 +82,28 @@ class BufferSet {
   int limit_;
   std::vector<Communicator*> groups_;
   std::vector<Registered> registered_;
+};
+
+// Memory for intermediate results of one stream: sums before they are rounded, state on its way
+// between the offload store and memory, encoded collectives. The order of the stream makes one
+// piece of memory enough. Used by one rank's thread only.
+class StreamScratch {
+ public:
+  StreamScratch(Device& device, MemoryCategory category) : device_(device), category_(category) {}
+
+  // Returns fp32 [numel], or uint8 [bytes], for the work that `comm` enqueues next, until the next
+  // call of either. `comm` is always the same stream.
+  absl::StatusOr<Tensor> Take(int64_t numel, Stream& comm);
+  absl::StatusOr<Tensor> TakeBytes(int64_t bytes, Stream& comm);
+  // Frees the memory after making the compute stream wait for its last use. Does so even if that
+  // has failed, and returns the error.
+  absl::Status Trim();
+
+ private:
+  Device& device_;
+  MemoryCategory category_;
+  Tensor memory_;
+  Stream* stream_ = nullptr;  // uses the memory
 };
 
 }  // namespace zeroth

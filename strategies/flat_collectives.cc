@@ -16,9 +16,9 @@
 namespace zeroth {
 
 absl::StatusOr<CollectiveContext> CollectiveContextOf(const Unit& unit, Communicator& group,
-                                                      Stream& comm, StreamScratch* scratch) {
-  Kernels* const kernels = scratch == nullptr ? nullptr : scratch->kernels();
-  if (unit.has_own_collectives() && kernels == nullptr) {
+                                                      Stream& comm, Kernels* kernels,
+                                                      StreamScratch* scratch) {
+  if (unit.has_own_collectives() && (kernels == nullptr || scratch == nullptr)) {
     return absl::FailedPreconditionError(
         absl::StrCat("unit '", unit.name(),
                      "' has collectives of its own, which this strategy gives no memory or kernels "
@@ -42,7 +42,7 @@ Tensor SliceOf(const Unit& unit, int segment, const Tensor& full) {
   return full.View(begin, Shape({numel}));
 }
 
-// An offloaded shard, rounded into its slice, as much of it at a time as passes through `staging`.
+// Rounds an offloaded shard into its slice, chunk by chunk through `staging`.
 absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Kernels& kernels,
                          StreamScratch& staging, Stream& comm) {
   const OffloadedTensor& shard = unit.segment(segment).offloaded_shard;
@@ -105,8 +105,9 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& 
     return NeedsKernels(unit, "a gather");
   }
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *tools.buffers, comm));
-  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
-                          CollectiveContextOf(unit, group, comm, tools.collective_scratch));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const CollectiveContext context,
+      CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;
@@ -155,7 +156,7 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     }
     segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
     offset += SegmentBytes(layout.numel, dtype);
-    // Layers add to what earlier micro-batches have left.
+    // Layers add to the gradients of earlier micro-batches.
     if (unit.is_replicated(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
       Stream& compute = unit.device().compute_stream();
       ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));

@@ -12,19 +12,21 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/known_groups.h"
+#include "zeroth/strategies/buffer_set.h"
+#include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/gradient_reduction.h"
 #include "zeroth/strategies/kept_parts.h"
 
 namespace zeroth {
 namespace {
 
-// What a unit keeps within a step.
+// The parts of a unit that this rank keeps within a step.
 struct UnitParts {
-  KeptParts of_group;       // where owners span groups
+  KeptParts of_group;       // if owners span groups
   KeptParts after_forward;  // with StrategyOptions::post_forward_shard_size
 };
 
-// Bytes of the largest sum that is made inside a group and goes across.
+// Returns the bytes of the largest sum that is made inside a group and then reduced across groups.
 int64_t LargestHandedOver(const StrategyContext& context) {
   int64_t numel = 0;
   for (const Unit* unit : context.units) {
@@ -37,6 +39,25 @@ int64_t LargestHandedOver(const StrategyContext& context) {
 }
 
 }  // namespace
+
+struct FlatStrategy::Scratch {
+  Scratch(Device& device, int64_t largest_handed_over)
+      : staging(device, MemoryCategory::kOffloadStaging),
+        gather_collectives(device, MemoryCategory::kCommunication),
+        sums(device, MemoryCategory::kCommunication),
+        reduce_collectives(device, MemoryCategory::kCommunication),
+        across_sums(device, MemoryCategory::kCommunication),
+        across_collectives(device, MemoryCategory::kCommunication),
+        handed_over(device, MemoryCategory::kCommunication, {largest_handed_over}, /*limit=*/2) {}
+
+  StreamScratch staging;  // of gathers
+  StreamScratch gather_collectives;
+  StreamScratch sums;  // of reductions inside groups
+  StreamScratch reduce_collectives;
+  StreamScratch across_sums;
+  StreamScratch across_collectives;
+  BufferSet handed_over;
+};
 
 StrategyCapabilities FlatStrategy::capabilities() const {
   StrategyCapabilities serves;
@@ -57,20 +78,7 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
         name(), ": gradient_divide_factor is ", options_.gradient_divide_factor, " with ",
         DataSize(), " ranks; no fp32 number multiplies means by what that makes"));
   }
-  const auto scratch = [&](MemoryCategory category, Kernels* kernels) {
-    return std::make_unique<StreamScratch>(*context.device, category, kernels);
-  };
-  staging_ = scratch(MemoryCategory::kOffloadStaging, context.gather_kernels);
-  gather_collective_scratch_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
-  for (std::unique_ptr<StreamScratch>* inside : {&scratch_, &reduce_collective_scratch_}) {
-    *inside = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
-  }
-  for (std::unique_ptr<StreamScratch>* across : {&across_scratch_, &across_collective_scratch_}) {
-    *across = scratch(MemoryCategory::kCommunication, context.across_kernels);
-  }
-  handed_over_ = std::make_unique<BufferSet>(*context.device, MemoryCategory::kCommunication,
-                                             std::vector<int64_t>{LargestHandedOver(context)},
-                                             /*limit=*/2);
+  scratch_ = std::make_shared<Scratch>(*context.device, LargestHandedOver(context));
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
   std::vector<Communicator*> gathers;
   std::vector<Communicator*> reductions;
@@ -122,12 +130,12 @@ Communicator* FlatStrategy::PostForwardGroup(const Unit& unit) const {
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
-  const GatherTools tools{context_.gathered, context_.gather_kernels, staging_.get(),
-                          gather_collective_scratch_.get()};
+  const GatherTools tools{context_.gathered, context_.gather_kernels, &scratch_->staging,
+                          &scratch_->gather_collectives};
   const MeshView& mesh = unit.mesh();
   UnitParts& parts = unit.strategy_state<UnitParts>();
   if (parts.after_forward.defined()) {
-    UnitCollectives as_is;  // what forward has brought in
+    UnitCollectives as_is;  // the unit's own have made the values that the forward has left
     return parts.after_forward.Gather(unit, *PostForwardGroup(unit), as_is, tools, comm);
   }
   if (!mesh.owners_span_groups()) return GatherSegments(unit, mesh.shard_gather(), tools, comm);
@@ -168,15 +176,17 @@ absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync 
   ReductionOptions reduction;
   reduction.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   reduction.scale = GradientScale();
-  reduction.inside = {&comm, scratch_.get(), reduce_collective_scratch_.get()};
-  reduction.across = {context_.across_stream, across_scratch_.get(),
-                      across_collective_scratch_.get()};
-  reduction.handed_over = handed_over_.get();
+  reduction.inside = {&comm, context_.reduce_kernels, &scratch_->sums,
+                      &scratch_->reduce_collectives};
+  reduction.across = {context_.across_stream, context_.across_kernels, &scratch_->across_sums,
+                      &scratch_->across_collectives};
+  reduction.handed_over = &scratch_->handed_over;
   reduction.timeline = context_.timeline;
   return ReduceGradients(unit, reduction, sync, *context_.gradients);
 }
 
-// Groups take the mean, which stays in range whatever the type; the rest comes on top.
+// Collectives take the mean, which stays in the range of every type; this makes up for the divide
+// factor.
 double FlatStrategy::GradientScale() const {
   const double factor = options_.gradient_divide_factor;
   return factor == 0 ? 1 : DataSize() / factor;
@@ -186,13 +196,13 @@ int FlatStrategy::DataSize() const { return context_.units[0]->mesh().data_size(
 
 absl::Status FlatStrategy::Trim() {
   absl::Status status;
-  for (StreamScratch* scratch : {staging_.get(), scratch_.get(), gather_collective_scratch_.get(),
-                                 reduce_collective_scratch_.get(), across_scratch_.get(),
-                                 across_collective_scratch_.get()}) {
+  for (StreamScratch* scratch :
+       {&scratch_->staging, &scratch_->gather_collectives, &scratch_->sums,
+        &scratch_->reduce_collectives, &scratch_->across_sums, &scratch_->across_collectives}) {
     status.Update(scratch->Trim());
   }
-  status.Update(handed_over_->Trim());
-  // The optimizer makes parts stale.
+  status.Update(scratch_->handed_over.Trim());
+  // The optimizer's update makes parts stale.
   for (Unit* unit : context_.units) {
     UnitParts& parts = unit->strategy_state<UnitParts>();
     for (KeptParts* kept : {&parts.of_group, &parts.after_forward}) {

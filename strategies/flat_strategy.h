@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The base of strategies that work on flat units: it moves the bytes, a strategy says what is kept
-// and what it serves. A strategy with other ideas implements ShardingStrategy itself.
+// The base of strategies on flat units. It gathers and reduces; a strategy only says which units
+// stay gathered, and what it supports. A strategy that works otherwise implements ShardingStrategy
+// itself.
 
 #ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 #define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
@@ -14,10 +15,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/comm/communicator.h"
-#include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/strategy.h"
-#include "zeroth/strategies/stream_scratch.h"
 
 namespace zeroth {
 
@@ -25,7 +23,7 @@ class FlatStrategy : public ShardingStrategy {
  public:
   explicit FlatStrategy(const StrategyOptions& options) : options_(options) {}
 
-  // Serves all options but those of strategies that free units after their forward; takes no turns.
+  // Everything, except what only strategies that free units after their forward can support.
   StrategyCapabilities capabilities() const override;
   // All ranks.
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
@@ -38,35 +36,32 @@ class FlatStrategy : public ShardingStrategy {
   absl::Status Trim() override;
 
  protected:
-  // Whether full parameters stay after this pass over the unit: as here, until the step ends.
+  // True if the unit stays gathered after this pass over it. By default it does until the step
+  // ends.
   virtual bool KeepsGathered(const Unit& unit, Pass pass) const;
 
   const StrategyOptions& options() const { return options_; }
-  // For those that free a unit after its forward, unless the options keep it: true for the root,
-  // which is used at both ends of a pass.
+  // KeepsGathered for strategies that free units after their forward. True after a forward for the
+  // root, which is used at both ends of a pass, and for all units without reshard_after_forward.
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;
 
  private:
+  // The memory that the streams use for intermediate results.
+  struct Scratch;
+
   absl::Status AttachPostForwardGroups();
-  // nullptr if the unit keeps nothing after its forward.
+  // The group inside which the unit's backward gathers the parts that its forward has left; nullptr
+  // if its forward leaves none.
   Communicator* PostForwardGroup(const Unit& unit) const;
-  // Ranks with data of their own; the same for all units.
+  // The number of ranks with data of their own; the same for all units.
   int DataSize() const;
-  // What gradients are multiplied by once they are reduced.
+  // The factor that multiplies reduced gradients.
   double GradientScale() const;
 
   StrategyOptions options_;
   StrategyContext context_;
-  std::unique_ptr<StreamScratch> staging_;  // of gathers
-  std::unique_ptr<StreamScratch> scratch_;  // of reductions
-  std::unique_ptr<StreamScratch> across_scratch_;
-  std::unique_ptr<BufferSet> handed_over_;
-  // Of units' own collectives.
-  std::unique_ptr<StreamScratch> gather_collective_scratch_;
-  std::unique_ptr<StreamScratch> reduce_collective_scratch_;
-  std::unique_ptr<StreamScratch> across_collective_scratch_;
-  // Only with StrategyOptions::post_forward_shard_size.
-  // By shard group, in the order in which units ask.
+  std::shared_ptr<Scratch> scratch_;
+  // The groups of StrategyOptions::post_forward_shard_size, by shard group, in the order of units.
   std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;
 };
 

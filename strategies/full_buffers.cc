@@ -13,7 +13,8 @@
 namespace zeroth {
 namespace {
 
-// The largest unit's size and, if there are small ones, theirs.
+// Returns the size of the largest unit, after that of the largest small unit if there are small
+// ones.
 std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   constexpr int64_t kMuchSmaller = 8;
   int64_t largest = 0;
@@ -58,7 +59,7 @@ FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vec
     : device_(device), category_(category), held_(units.size()), own_(units.size()) {
   if (limit == 0) return;
   std::vector<std::vector<int64_t>> sizes;
-  for (size_t how = 0; how < turns_of_.size(); ++how) {
+  for (size_t how = 0; how < shared_of_.size(); ++how) {
     std::vector<int64_t> bytes;
     for (const Unit* unit : units) {
       if (!unit->is_root()) bytes.push_back(bytes_of(*unit, static_cast<MicroBatches>(how)));
@@ -67,9 +68,9 @@ FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vec
     const auto index = static_cast<size_t>(same - sizes.begin());
     if (same == sizes.end()) {
       sizes.push_back(SizesOf(bytes));
-      turns_.push_back(std::make_unique<BufferSet>(device, category, sizes.back(), limit));
+      shared_.push_back(std::make_unique<BufferSet>(device, category, sizes.back(), limit));
     }
-    turns_of_[how] = turns_[index].get();
+    shared_of_[how] = shared_[index].get();
   }
 }
 
@@ -78,12 +79,12 @@ void FullBuffers::RegisterWith(const std::vector<Communicator*>& groups) {
   for (Communicator* group : groups) {
     if (group->size() > 1) groups_.push_back(group);
   }
-  for (const std::unique_ptr<BufferSet>& turns : turns_) turns->RegisterWith(groups_);
+  for (const std::unique_ptr<BufferSet>& shared : shared_) shared->RegisterWith(groups_);
 }
 
 BufferSet* FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
-  BufferSet* const turns = turns_of_[static_cast<size_t>(unit.micro_batches())];
-  if (turns != nullptr && !unit.is_root()) return turns;
+  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.micro_batches())];
+  if (shared != nullptr && !unit.is_root()) return shared;
   if (groups_.empty() || bytes == 0) return nullptr;
   std::unique_ptr<BufferSet>& own = own_[static_cast<size_t>(unit.index())];
   if (own == nullptr) {
@@ -94,8 +95,8 @@ BufferSet* FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
 }
 
 bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
-  BufferSet* const turns = turns_of_[static_cast<size_t>(unit.micro_batches())];
-  return turns == nullptr || unit.is_root() || bytes == 0 || turns->HasRoom(bytes);
+  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.micro_batches())];
+  return shared == nullptr || unit.is_root() || bytes == 0 || shared->HasRoom(bytes);
 }
 
 absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
@@ -116,18 +117,18 @@ absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Str
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   Holding held = std::exchange(held_[static_cast<size_t>(unit.index())], Holding());
-  if (!held.buffer.defined()) return;  // a unit whose segments are all full holds none
+  if (!held.buffer.defined()) return;  // all of the unit's shards are full buffers
   if (held.from != nullptr) {
     held.from->Release(std::move(held.buffer), std::move(last_use));
   } else if (last_use != nullptr) {
-    // The stream reports its own error.
+    // A stream that has failed reports its error itself.
     device_.compute_stream().Wait(last_use).IgnoreError();
   }
 }
 
 absl::Status FullBuffers::Trim() {
   absl::Status status;
-  for (const auto* sets : {&turns_, &own_}) {
+  for (const auto* sets : {&shared_, &own_}) {
     for (const std::unique_ptr<BufferSet>& set : *sets) {
       if (set != nullptr) status.Update(set->Trim());
     }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Memory for units' gathered parameters, and for their full gradients.
+// Buffers for units' gathered parameters, and for their full gradients.
 
 #ifndef ZEROTH_STRATEGIES_FULL_BUFFERS_H_
 #define ZEROTH_STRATEGIES_FULL_BUFFERS_H_
@@ -23,38 +23,38 @@
 
 namespace zeroth {
 
-// Of a segment in a full buffer: whole multiples of ShardLayout::kAlignmentBytes.
+// Bytes of a segment in a full buffer, a multiple of ShardLayout::kAlignmentBytes.
 int64_t SegmentBytes(int64_t numel, DType dtype);
 
-// Bytes of one buffer that holds a unit's full parameters, or full gradients, as far as these are
-// not the memory of its shards.
+// Bytes of the buffer for a unit's full parameters, or full gradients, without segments whose shard
+// is the full buffer.
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, MicroBatches how);
 
-// One full buffer for each unit that asks: units other than the root share buffers of the
-// largest such unit's size, one after the other, and units of an eighth of that and less in as many
-// buffers of the largest small unit's size. The root, and every unit of a set that shares nothing,
-// has a buffer of its own. Used by one rank's thread only.
+// Gives a full buffer to each unit that asks. Units other than the root use shared buffers, one
+// after the other, which have the size of the largest of these units. Units of at most an eighth of
+// that size share as many buffers of their own. The root has a buffer of its own, and so has every
+// unit if nothing is shared. Used by one rank's thread only.
 class FullBuffers {
  public:
-  // What a unit needs. Gradients of a step's only micro-batch and sums of several may differ in
-  // size: each MicroBatches has its own buffers, unless all sizes are the same.
+  // The bytes that a unit needs. Gradients of one micro-batch and sums of several may differ in
+  // size, so each MicroBatches has buffers of its own, unless all sizes are the same.
   using BytesOf = std::function<int64_t(const Unit& unit, MicroBatches how)>;
 
-  // At most `limit` shared buffers of each size are kept, see BufferSet; 0: nothing is shared.
+  // `limit` is the number of shared buffers of each size, see BufferSet; 0: nothing is shared.
   FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units, int limit,
               const BytesOf& bytes_of);
-  // As BufferSet::RegisterWith, of all buffers; the root then keeps its own. Before the first
-  // Acquire.
+  // BufferSet::RegisterWith for all buffers; the root then keeps its buffer. Call it before the
+  // first Acquire.
   void RegisterWith(const std::vector<Communicator*>& groups);
 
   // True if Acquire would stay within the limit.
   bool HasRoom(const Unit& unit, int64_t bytes);
-  // A buffer of `bytes` that `writer` may write, until Release. FailedPrecondition if the unit has
-  // one.
+  // Returns a buffer of `bytes` that `writer` may write, until Release. FailedPrecondition if the
+  // unit still has one.
   absl::StatusOr<Tensor> Acquire(const Unit& unit, int64_t bytes, Stream& writer);
-  // Gives back the buffer that the unit acquired, if it did; `last_use` (nullptr: done) ends its
-  // use. The compute stream waits for that before memory returns to the allocator.
+  // Gives back the unit's buffer, if it has one. `last_use` ends its use; nullptr: that is done.
+  // The compute stream waits for it before memory returns to the allocator.
   void Release(const Unit& unit, std::shared_ptr<Event> last_use);
   // As BufferSet::Trim.
   absl::Status Trim();
@@ -65,16 +65,18 @@ class FullBuffers {
     BufferSet* from = nullptr;  // nullptr: the allocator
   };
 
-  // Where the unit's buffer comes from; nullptr: the allocator.
+  // The set that the unit's buffer comes from; nullptr: the allocator.
   BufferSet* SetOf(const Unit& unit, int64_t bytes);
 
   Device& device_;
   MemoryCategory category_;
-  std::vector<std::unique_ptr<BufferSet>> turns_;
-  std::array<BufferSet*, kMicroBatchesCount> turns_of_{};  // by MicroBatches; nullptr: no turns
-  std::vector<Communicator*> groups_;                      // that buffers are registered with
-  std::vector<Holding> held_;                              // by unit index
-  std::vector<std::unique_ptr<BufferSet>> own_;  // of units that take no turns, by unit index
+  std::vector<std::unique_ptr<BufferSet>> shared_;
+  // The set for each MicroBatches; nullptr if nothing is shared.
+  std::array<BufferSet*, kMicroBatchesCount> shared_of_{};
+  std::vector<Communicator*> groups_;  // whose transport registers buffers
+  std::vector<Holding> held_;          // by unit index
+  // The registered buffers of units that share none, by unit index.
+  std::vector<std::unique_ptr<BufferSet>> own_;
 };
 
 }  // namespace zeroth

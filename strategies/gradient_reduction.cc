@@ -28,10 +28,10 @@
 namespace zeroth {
 namespace {
 
-// A collective on the way: a reduce-scatter, of which each rank gets its piece, or an all-reduce.
+// One collective of a reduction.
 struct Step {
   Communicator* group;
-  bool scatters;
+  bool scatters;  // a reduce-scatter, otherwise an all-reduce
   bool is_across = false;
 };
 
@@ -41,29 +41,30 @@ struct Reduction {
   int index;
   const ReductionOptions& options;
   GradientSync sync;
-  const ReductionStream* on = &options.inside;  // what comes next
-  Tensor handed_over = {};                      // a buffer of those for sums that are used across
-  bool full_is_used_across = false;             // the full gradient's memory
+  const ReductionStream* on = &options.inside;  // where the next step runs
+  Tensor handed_over = {};           // of ReductionOptions::handed_over, if one is in use
+  bool full_is_used_across = false;  // the stream across uses the full gradient's memory
 
   Stream& stream() const { return *on->stream; }
   Unit::Segment& segment() const { return unit.segment(index); }
   bool is_last() const { return sync == GradientSync::kFinish; }
   bool is_replicated() const { return unit.is_replicated(index); }
-  // What the last micro-batch can do for all of them is left to it, except in a tree.
+  // True if this micro-batch is reduced over all ranks. Without a tree only the last one is, with
+  // the sum of those before it.
   bool is_over_all_ranks() const { return is_last() || unit.sums_in_tree(); }
-  // Whether what comes next is used on another stream.
+  // True if the next collective runs on the stream across groups.
   bool hands_over() const {
     return on == &options.inside && options.across.stream != nullptr && !is_replicated() &&
            is_over_all_ranks() && unit.mesh().replicate_size() > 1;
   }
-  // What the optimizer reads is this; the tree's sums and those of groups come before it.
+  // The type of the gradients that the optimizer reads.
   DType result_dtype() const {
     return unit.offloads_gradients() ? segment().offloaded_grad_shard.dtype()
                                      : segment().grad_shard.dtype();
   }
 };
 
-// Groups of one rank have nothing to do.
+// The segment's collectives, without those of groups of one rank.
 std::vector<Step> StepsOf(const Reduction& in) {
   std::vector<Step> steps;
   const auto add = [&](const Step& step) {
@@ -85,7 +86,7 @@ std::string AcrossLabel(const Reduction& in) {
 }
 
 absl::StatusOr<Kernels*> KernelsOf(const Reduction& in) {
-  if (in.on->scratch->kernels() != nullptr) return in.on->scratch->kernels();
+  if (in.on->kernels != nullptr) return in.on->kernels;
   return NeedsKernels(in.unit, "a reduction in several steps");
 }
 
@@ -97,7 +98,7 @@ absl::StatusOr<Tensor> AllocateFp32(const Reduction& in, const Shape& shape) {
   return memory.ViewAs(0, shape, DType::kFloat32);
 }
 
-// `values` → `target`, unless they are the same memory already.
+// Copies or rounds `values` to `target`, unless they are the same memory.
 absl::Status Put(const Reduction& in, const Tensor& values, const Tensor& target) {
   if (values.raw_data() == target.raw_data()) return absl::OkStatus();
   if (values.dtype() == target.dtype()) {
@@ -111,7 +112,7 @@ bool Holds(const Tensor& place, int64_t numel, DType dtype) {
   return place.defined() && place.numel() == numel && place.dtype() == dtype;
 }
 
-// [numel] for a sum that is on its way, until the segment's end.
+// Takes scratch memory, fp32 [numel], for an intermediate sum of this segment.
 absl::StatusOr<Tensor> TakeFp32(Reduction& in, int64_t numel) {
   if (!in.hands_over()) return in.on->scratch->Take(numel, in.stream());
   ZEROTH_CHECK(!in.handed_over.defined());
@@ -120,7 +121,7 @@ absl::StatusOr<Tensor> TakeFp32(Reduction& in, int64_t numel) {
   return in.handed_over.ViewAs(0, Shape({numel}), DType::kFloat32);
 }
 
-// `values` in fp32, in `end` if it can hold them.
+// Returns `values` as fp32, in `end` if that is fp32 and of their size.
 absl::StatusOr<Tensor> Widened(Reduction& in, const Tensor& values, const Tensor& end) {
   if (values.dtype() == DType::kFloat32) return values;
   Tensor wide = end;
@@ -131,9 +132,9 @@ absl::StatusOr<Tensor> Widened(Reduction& in, const Tensor& values, const Tensor
   return wide;
 }
 
-// What a reduce-scatter adds to: the sum of the step's earlier micro-batches, fp32; undefined if
-// there is none.
-absl::StatusOr<Tensor> SumThatWaits(Reduction& in) {
+// Returns the fp32 sum of the step's earlier micro-batches, to which the reduce-scatter adds;
+// undefined if there is none.
+absl::StatusOr<Tensor> SumOfEarlier(Reduction& in) {
   if (!in.unit.has_accumulated() || in.unit.sums_in_tree() || in.is_replicated()) return Tensor();
   if (!in.segment().waiting_sums.empty()) return in.segment().waiting_sums[0];
   if (!in.unit.offloads_gradients()) return in.segment().grad_shard;
@@ -143,7 +144,8 @@ absl::StatusOr<Tensor> SumThatWaits(Reduction& in) {
   return sum;
 }
 
-// Where the piece of `values` that this rank gets of a reduce-scatter is made.
+// Returns the memory for this rank's piece of the reduce-scatter of `values`: `end` if that is of
+// the right size and type, else a part of `values`, else scratch.
 absl::StatusOr<Tensor> PlaceOfPiece(Reduction& in, const Tensor& values, const Communicator& group,
                                     DType dtype, const Tensor& end) {
   const int64_t numel = values.numel() / group.size();
@@ -152,7 +154,7 @@ absl::StatusOr<Tensor> PlaceOfPiece(Reduction& in, const Tensor& values, const C
   return TakeFp32(in, numel);
 }
 
-// From here on `values`, and what comes of them, are used on the stream across groups.
+// Moves the reduction of `values` to the stream across groups, if there is one for it.
 absl::Status HandOver(Reduction& in, const Tensor& values) {
   if (!in.hands_over()) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> made, in.stream().Record());
@@ -163,13 +165,14 @@ absl::Status HandOver(Reduction& in, const Tensor& values) {
   return timeline == nullptr ? absl::OkStatus() : timeline->Begin(in.stream(), AcrossLabel(in));
 }
 
-// Inside the group → across groups → scaled. The sum is made in `end`, where that is of the sum's
-// size and type, or in the memory of the full gradient, or in scratch. It is fp32 unless a single
-// collective can leave it in a narrower `result` without a rounding in between.
+// Reduces inside the group and across groups, and scales. Returns the sum: in `end` if that is of
+// the sum's size and type, else in the full gradient's memory, else in scratch. The sum is fp32,
+// unless the last collective can write it as the narrower type `result` and nothing is scaled after
+// it.
 absl::StatusOr<Tensor> SumOverRanks(Reduction& in, const Tensor& end, DType result) {
   const ReductionOptions& options = in.options;
   const bool scales = options.scale != 1 && in.is_last();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor waits, SumThatWaits(in));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor earlier, SumOfEarlier(in));
   Tensor values = in.segment().grad;
   const std::vector<Step> steps = StepsOf(in);
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -177,9 +180,9 @@ absl::StatusOr<Tensor> SumOverRanks(Reduction& in, const Tensor& end, DType resu
     const DType dtype = is_end && values.dtype() != DType::kFloat32 ? result : DType::kFloat32;
     Communicator& group = *steps[i].group;
     if (steps[i].is_across) ZEROTH_RETURN_IF_ERROR(HandOver(in, values));
-    ZEROTH_ASSIGN_OR_RETURN(
-        const CollectiveContext context,
-        CollectiveContextOf(in.unit, group, in.stream(), in.on->collective_scratch));
+    ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
+                            CollectiveContextOf(in.unit, group, in.stream(), in.on->kernels,
+                                                in.on->collective_scratch));
     if (!steps[i].scatters) {
       if (dtype == DType::kFloat32) {
         ZEROTH_ASSIGN_OR_RETURN(values, Widened(in, values, end));
@@ -187,8 +190,8 @@ absl::StatusOr<Tensor> SumOverRanks(Reduction& in, const Tensor& end, DType resu
       ZEROTH_RETURN_IF_ERROR(in.unit.collectives().AllReduce(values, options.op, context));
       continue;
     }
-    const bool adds = i == 0 && waits.defined();
-    Tensor piece = waits;
+    const bool adds = i == 0 && earlier.defined();
+    Tensor piece = earlier;
     if (!adds) {
       ZEROTH_ASSIGN_OR_RETURN(piece, PlaceOfPiece(in, values, group, dtype, end));
     }
@@ -205,13 +208,13 @@ absl::StatusOr<Tensor> SumOverRanks(Reduction& in, const Tensor& end, DType resu
   return values;
 }
 
-// Rounds once, to where the optimizer reads it.
+// Rounds the sum, and stores it where the optimizer reads it.
 absl::Status Store(Reduction& in, Tensor sum) {
   const Unit::Segment& segment = in.segment();
   if (!in.unit.offloads_gradients()) return Put(in, sum, segment.grad_shard);
   const OffloadedTensor& store = segment.offloaded_grad_shard;
   if (sum.dtype() != store.dtype()) {
-    // Nobody needs the full gradient any more.
+    // The full gradient's memory is free by now.
     const Tensor rounded = segment.grad.View(0, sum.shape());
     in.full_is_used_across = in.on == &in.options.across;
     ZEROTH_RETURN_IF_ERROR(Put(in, sum, rounded));
@@ -220,7 +223,7 @@ absl::Status Store(Reduction& in, Tensor sum) {
   return store.Write(0, sum, in.stream());
 }
 
-// Shards that micro-batches add up to are fp32.
+// Makes the shard of gradients fp32, as it has to be while micro-batches add up in it.
 absl::Status WidenShard(const Reduction& in) {
   Unit::Segment& segment = in.segment();
   if (in.unit.offloads_gradients()) {
@@ -229,7 +232,7 @@ absl::Status WidenShard(const Reduction& in) {
   }
   if (segment.grad_shard.dtype() == DType::kFloat32) return absl::OkStatus();
   const Shape shape = segment.grad_shard.shape();
-  segment.grad_shard = Tensor();  // never both
+  segment.grad_shard = Tensor();  // freed first, so that never both exist
   ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard, AllocateFp32(in, shape));
   return absl::OkStatus();
 }
@@ -242,7 +245,7 @@ absl::Status ReduceSegment(Reduction& in) {
   }
   if (segment.grad.numel() == 0) return absl::OkStatus();
   if (adds_up_in_shard && in.unit.mesh().owners_span_groups()) {
-    // It ends here until the last micro-batch crosses groups for all of them.
+    // Only the last micro-batch crosses groups, with the sum of all.
     if (segment.waiting_sums.empty()) {
       const Shape part({segment.grad.numel() / in.unit.mesh().shard_size()});
       ZEROTH_ASSIGN_OR_RETURN(Tensor sum, AllocateFp32(in, part));
@@ -255,11 +258,11 @@ absl::Status ReduceSegment(Reduction& in) {
   return Store(in, sum);
 }
 
-// The number of sums that wait after `count` micro-batches, see tree_sum.h.
+// Returns the number of sums that wait after `count` micro-batches, see tree_sum.h.
 int SumsThatWait(int64_t count) { return std::popcount(static_cast<uint64_t>(count)); }
 
-// The place of the sum that waits below `level` others. The first is what the optimizer reads if
-// that is fp32 in memory.
+// Returns the memory of waiting sum number `level`, allocated if need be. Number 0 is the shard
+// that the optimizer reads, if that is fp32 in memory.
 absl::StatusOr<Tensor> Level(const Reduction& in, int level) {
   if (level == 0 && !in.unit.offloads_gradients() && in.result_dtype() == DType::kFloat32) {
     return in.segment().grad_shard;
@@ -273,14 +276,14 @@ absl::StatusOr<Tensor> Level(const Reduction& in, int level) {
   return sum;
 }
 
-// The sum at `level` += `upper`.
+// Adds `upper` to the waiting sum number `level`.
 absl::Status AddToLevel(const Reduction& in, int level, const Tensor& upper) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor lower, Level(in, level));
   ZEROTH_ASSIGN_OR_RETURN(Kernels* const kernels, KernelsOf(in));
   return kernels::Add(*kernels, lower, upper, lower);
 }
 
-// Adds neighbours, the topmost first, until as many sums as `left` wait.
+// Adds the last of `waiting` sums to the one before it, until `left` sums wait.
 absl::Status AddUp(const Reduction& in, int waiting, int left) {
   for (; waiting > left; --waiting) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor upper, Level(in, waiting - 1));
@@ -302,7 +305,7 @@ absl::Status ReduceSegmentInTree(Reduction& in) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOverRanks(in, Tensor(), DType::kFloat32));
     ZEROTH_RETURN_IF_ERROR(AddToLevel(in, waiting - 1, sum));
   }
-  // What is left at the step's end becomes one sum, the smallest first.
+  // At the step's end all waiting sums become one, beginning with the smallest.
   ZEROTH_RETURN_IF_ERROR(AddUp(in, waiting, in.is_last() ? 1 : SumsThatWait(done + 1)));
   if (!in.is_last()) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Level(in, 0));
@@ -320,7 +323,7 @@ absl::Status ExpectPlaceInTree(const Unit& unit, GradientSync sync) {
       " micro-batches a rank (tree_micro_batches); expected steps of as many"));
 }
 
-// Ends what a segment's reduction has done on the stream across groups.
+// Ends a segment's work on the stream across groups.
 absl::Status EndAcross(Reduction& in) {
   if (in.on != &in.options.across) return absl::OkStatus();
   if (in.options.timeline != nullptr) {
@@ -339,7 +342,7 @@ absl::Status ReduceGradients(Unit& unit, const ReductionOptions& options, Gradie
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   if (unit.tree_micro_batches() > 0) ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, sync));
   Stream& inside = *options.inside.stream;
-  // What waits may have been made across groups.
+  // The stream across groups may have made the sums of earlier micro-batches.
   if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(inside.Wait(unit.reduce_event()));
   bool goes_across = false;
   bool full_is_used_across = false;
@@ -350,7 +353,7 @@ absl::Status ReduceGradients(Unit& unit, const ReductionOptions& options, Gradie
     absl::Status reduced =
         unit.sums_in_tree() ? ReduceSegmentInTree(reduction) : ReduceSegment(reduction);
     if (reduced.ok()) reduced = EndAcross(reduction);
-    // After an error streams end before anybody gets the buffer.
+    // After an error, streams are synchronised before the buffer is used again.
     if (reduction.handed_over.defined()) {
       options.handed_over->Release(std::move(reduction.handed_over), nullptr);
     }

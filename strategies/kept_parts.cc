@@ -52,11 +52,12 @@ absl::Status KeptParts::Copy(const Unit& unit, const Communicator& group) {
 
 absl::Status KeptParts::GatherAcross(const Unit& unit, Communicator& across,
                                      const GatherTools& tools, Stream& comm) {
-  // Owners' shards are pieces of the part, and there are as many of them as ranks in `across`.
+  // A part consists of the shards of as many owners as there are ranks in `across`.
   const int pieces = unit.layout().shard_count() / across.size();
   ZEROTH_RETURN_IF_ERROR(Allocate(unit, pieces, comm));
-  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
-                          CollectiveContextOf(unit, across, comm, tools.collective_scratch));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const CollectiveContext context,
+      CollectiveContextOf(unit, across, comm, tools.kernels, tools.collective_scratch));
   for (int i = 0; i < unit.segment_count(); ++i) {
     const Tensor& part = parts_[static_cast<size_t>(i)];
     if (!part.defined()) continue;
@@ -74,8 +75,9 @@ absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives&
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   ZEROTH_RETURN_IF_ERROR(comm.Wait(last_use_));
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *tools.buffers, comm));
-  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
-                          CollectiveContextOf(unit, group, comm, tools.collective_scratch));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const CollectiveContext context,
+      CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;

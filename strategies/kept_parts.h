@@ -16,33 +16,33 @@
 
 namespace zeroth {
 
-// The part of a unit's gathered parameters that a rank keeps within a step, in the type that is
-// computed in, so that further gathers stay inside a group: 1 / group size of the unit. Either what
-// its forward has left, for a backward that gathers inside a smaller group (FSDP2's
-// reshard_after_forward = k; ZeRO++'s hpZ, Wang et al., 2023). Or what the owners of masters in all
-// groups have been asked for once, where these span groups (Megatron-FSDP's hybrid FSDP, see Mesh).
-// No bit changes. One rank's thread only.
+// The part of a unit's gathered parameters, in param_dtype, that a rank keeps within a step, so
+// that further gathers stay inside a group. It is 1 / group size of the unit, and comes from one of
+// two places. The forward leaves it for a backward that gathers inside a smaller group (FSDP2's
+// reshard_after_forward = k; ZeRO++'s hpZ, Wang et al., 2023). Or, if owners of masters span
+// groups, one gather across groups brings it (Megatron-FSDP's hybrid FSDP, see Mesh). No bit
+// changes. Used by one rank's thread only.
 class KeptParts {
  public:
   bool defined() const { return last_use_ != nullptr; }
-  // Copies this rank's part among `group`, whose size divides that of the shard group, out of a
-  // gathered unit, on the compute stream.
+  // Copies this rank's part of a gathered unit, on the compute stream. The size of `group` divides
+  // that of the shard group.
   absl::Status Copy(const Unit& unit, const Communicator& group);
-  // Gathers this rank's part of its shard group across groups.
+  // All-gathers this rank's part of its shard group from the owners in all groups.
   absl::Status GatherAcross(const Unit& unit, Communicator& across, const GatherTools& tools,
                             Stream& comm);
-  // As GatherSegments, from the parts that the ranks of `group` keep, by `collectives`.
+  // As GatherSegments, but gathers the parts that the ranks of `group` keep, by `collectives`.
   absl::Status Gather(Unit& unit, Communicator& group, UnitCollectives& collectives,
                       const GatherTools& tools, Stream& comm);
-  // Gives the memory back, once the compute stream has waited for its last use; also if that
-  // failed, with its error.
+  // Frees the memory after making the compute stream wait for its last use. Does so even if that
+  // has failed, and returns the error.
   absl::Status Drop(Stream& compute);
 
  private:
-  // `pieces`: into how many parts a segment is divided.
+  // Allocates one of `pieces` parts of each segment.
   absl::Status Allocate(const Unit& unit, int pieces, Stream& writer);
 
-  std::vector<Tensor> parts_;  // by segment; undefined where every rank has all of it
+  std::vector<Tensor> parts_;  // by segment; undefined for segments that every rank holds
   std::shared_ptr<Event> last_use_;
 };
 

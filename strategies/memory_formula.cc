@@ -19,7 +19,7 @@ namespace {
 
 double Bytes(DType dtype) { return static_cast<double>(SizeOf(dtype)); }
 
-// Of an element's two moments; 8-bit ones share an fp32 scale each by the block.
+// Bytes of an element's two moments. 8-bit moments share an fp32 scale for each block.
 double MomentBytes(DType dtype) {
   const double scale =
       dtype == DType::kUInt8 ? Bytes(DType::kFloat32) / static_cast<double>(kMomentBlock) : 0;
@@ -53,7 +53,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
         "shard_optimizer_over_world is for hybrid_shard, not for '", options.strategy, "'"));
   }
   const int owners = spans ? options.world_size : shards;
-  // What is replicated over all ranks has owners in all of them even where there is one group.
+  // Units that are replicated over all ranks have owners on all of them, even if there is one
+  // group.
   const bool replicated_spans = options.shard_optimizer_over_world && options.world_size > 1;
   const double by_strategy = model.total - model.replicated - model.sharded_over_all;
   const double own = (by_strategy / owners) +
@@ -62,7 +63,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double own_matrices = options.muon ? model.matrices / owners : 0;
   const double group_part =
       (spans ? by_strategy / shards : 0) + (replicated_spans ? model.replicated : 0);
-  // Of units that several ranks share.
+  // Elements of units that several ranks share.
   const double shared = (owners > 1 ? by_strategy : 0) + (replicated_spans ? model.replicated : 0) +
                         (options.world_size > 1 ? model.sharded_over_all : 0);
   const bool sharded = shared > 0;
@@ -95,7 +96,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
       (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
        (options.shard_optimizer_over_world && shards == 1));
   const bool adds_up_in_shards = several && sharded && !adds_up_in_full && !in_tree;
-  // Where nothing is sharded, what is full is the result, or on its way to it.
+  // If nothing is sharded, micro-batches add up in the full gradients.
   const bool full_is_sum = adds_up_in_full || (several && !sharded && !in_tree);
   const DType full_gradient =
       full_is_sum ? options.precision.grad_accum_dtype : options.precision.reduce_dtype;
@@ -128,7 +129,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                         (offload.optimizer ? MomentBytes(options.moment_dtype) : 0);
   bytes.offload_staging = StatePasses::kSlots * update * chunk;
   if (offload.parameters && !options.precision.computes_in_masters()) {
-    // Of gathers, which round on the way.
+    // Gathers round offloaded shards through staging.
     bytes.offload_staging += Bytes(DType::kFloat32) * chunk;
   }
   return bytes;

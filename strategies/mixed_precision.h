@@ -13,44 +13,44 @@
 
 namespace zeroth {
 
-// As the policy of the same name of PyTorch's FSDP2. What the optimizer works on is fp32 whatever
-// is computed in, unless masters are asked for in less ("Mixed precision training", Micikevicius et
-// al., 2018).
+// As the policy of the same name in PyTorch's FSDP2. The optimizer works on fp32 masters, unless
+// master_dtype says otherwise ("Mixed precision training", Micikevicius et al., 2018).
 struct MixedPrecision {
-  // What full parameters are: gathered as, computed in, and therefore what activations are. fp32,
-  // bf16 or fp16. The master is rounded straight into its place in the gather buffer.
+  // The type of full parameters, in which they are gathered and computed with, and of activations:
+  // fp32, bf16 or fp16. Masters are rounded straight into the gather buffer.
   DType param_dtype = DType::kFloat32;
-  // What full gradients are written, reduced and handed to the optimizer as: fp32, bf16 or fp16,
-  // but not the other 16-bit type than param_dtype. Sums over ranks are made in fp32 and rounded
-  // once, whatever type is sent.
+  // The type in which full gradients are written and sent, and which the optimizer reads: fp32,
+  // bf16 or fp16. If it and param_dtype are 16-bit types, they are the same. Sums over ranks are
+  // made in fp32 and rounded once.
   DType reduce_dtype = DType::kFloat32;
-  // What the shards of parameters are, which the optimizer updates: fp32, or bf16 where param_dtype
-  // is bf16: training without master weights, whose updates the optimizer rounds stochastically.
+  // The type of the shards that the optimizer updates: fp32, or bf16 if param_dtype is bf16, too.
+  // In bf16 there are no other master weights, and the optimizer rounds its updates stochastically.
   DType master_dtype = DType::kFloat32;
-  // Activations that come into a module of another type are cast to param_dtype, and their
-  // gradients back. False: such a module is an error.
+  // Casts a module's inputs of another type to param_dtype, and their gradients back. False: such
+  // inputs are an error.
   bool cast_forward_inputs = true;
-  // What the unit's module hands on; none: param_dtype, as it is.
+  // The type of the outputs of the unit's module. std::nullopt: they stay as they are, in
+  // param_dtype.
   std::optional<DType> output_dtype = std::nullopt;
-  // False: what the optimizer reads is fp32 whatever was reduced, as the sums over ranks are made;
-  // true: it is rounded to reduce_dtype, and takes its bytes. Where gradients are not sharded
-  // there is no sum apart from them, so false is refused there unless reduce_dtype is fp32.
+  // False: the optimizer reads the fp32 sums over ranks. True: they are rounded to reduce_dtype.
+  // False is refused for gradients that are not sharded, unless reduce_dtype is fp32, since their
+  // sums have no memory apart from the full gradients.
   bool keep_low_precision_grads = true;
-  // What gradients of several micro-batches are added up in where they are not sharded
-  // (no_shard, shard_optimizer, one rank, SetRequiresGradientSync(false)): fp32, in which the
-  // optimizer then reads them, or reduce_dtype, which takes half of the memory where that is a
-  // 16-bit type, and loses contributions that are small against the sum (in bf16, below a 256th of
-  // it). Shards always add up in fp32. (DeepSpeed's data_types.grad_accum_dtype, Megatron's
-  // grad_reduce_in_fp32.)
+  // The type in which gradients of several micro-batches add up if they are not sharded (no_shard,
+  // shard_optimizer, one rank, SetRequiresGradientSync(false)), and which the optimizer then reads:
+  // fp32, or reduce_dtype. A 16-bit type takes half of the memory, and loses contributions that are
+  // small compared with the sum (in bf16, below a 256th of it). Shards always add up in fp32.
+  // (DeepSpeed's data_types.grad_accum_dtype, Megatron's grad_reduce_in_fp32.)
   DType grad_accum_dtype = DType::kFloat32;
 
-  // True where full parameters are the shards' own type, so that one shard needs no second copy.
+  // True if full parameters have the type of the shards, so that a single shard needs no second
+  // copy.
   bool computes_in_masters() const { return param_dtype == master_dtype; }
-  // Of shards of gradients.
+  // The type of gradient shards.
   DType gradient_dtype() const { return keep_low_precision_grads ? reduce_dtype : DType::kFloat32; }
 };
 
-// InvalidArgument names the field, what it is and what it may be.
+// InvalidArgument names the field, its value and the allowed values.
 absl::Status ValidateMixedPrecision(const MixedPrecision& precision);
 
 }  // namespace zeroth

@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// A store whose transfers are marked as those of `what`.
+// A store that marks its transfers in a timeline as those of `what`.
 class MarkedStore : public OffloadStore {
  public:
   MarkedStore(std::shared_ptr<OffloadStore> store, Timeline* timeline, absl::string_view what)

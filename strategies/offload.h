@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which of a rank's training state lies beyond its device's memory, and the store where it does
-// ("ZeRO-Offload", Ren et al., 2021; "ZeRO-Infinity", Rajbhandari et al., 2021).
+// Training state in a store outside of the device's memory ("ZeRO-Offload", Ren et al., 2021;
+// "ZeRO-Infinity", Rajbhandari et al., 2021).
 
 #ifndef ZEROTH_STRATEGIES_OFFLOAD_H_
 #define ZEROTH_STRATEGIES_OFFLOAD_H_
@@ -27,34 +27,34 @@ struct OffloadOptions {
   bool parameters = false;  // the shards, read for every gather
   bool gradients = false;   // what the optimizer reads, written after every reduction
   bool optimizer = false;   // moments
-  // Of the device's store, see OffloadStoreOptions.
+  // The directory of the device's store, see OffloadStoreOptions.
   std::string directory;
-  // Elements of each kind of state that pass through memory at a time: what the passage costs in
-  // memory, whatever the model. At least 1; multiples of 16 keep chunks aligned.
+  // Elements of each kind of state that pass through memory at a time, which bounds the staging
+  // memory for any model. At least 1; multiples of 16 keep chunks aligned.
   int64_t chunk_numel = int64_t{1} << 18;
-  // A store of your own in place of the device's; `directory` is empty then.
+  // A store of your own, in the place of the device's; `directory` is then empty.
   std::shared_ptr<OffloadStore> store;
 
   bool any() const { return parameters || gradients || optimizer; }
 };
 
-// InvalidArgument names the field, what it is and what it may be.
+// InvalidArgument names the field, its value and the allowed values.
 absl::Status ValidateOffloadOptions(const OffloadOptions& options);
 
 // One rank's offloaded state. Used by one rank's thread only.
 class Offload {
  public:
-  // The errors of ValidateOffloadOptions and of the store. `device` outlives the result.
-  // Transfers are marked in `timeline`, which outlives it, unless that is nullptr.
+  // Returns the errors of ValidateOffloadOptions and of the store. `device` and `timeline` outlive
+  // the result. Marks transfers in `timeline`, unless that is nullptr.
   static absl::StatusOr<std::unique_ptr<Offload>> Create(Device& device,
                                                          const OffloadOptions& options,
                                                          Timeline* timeline = nullptr);
 
   const OffloadOptions& options() const { return options_; }
-  // [numel] zeros in the store; errors name `what` has no room. Aborts if nothing is offloaded.
+  // Reserves [numel] zeros in the store; errors name `what`. Aborts if nothing is offloaded.
   absl::StatusOr<OffloadedTensor> Reserve(int64_t numel, DType dtype, absl::string_view what);
   StatePasses& passes() { return *passes_; }
-  // Zeros if nothing is offloaded.
+  // All zeros if nothing is offloaded.
   OffloadStats stats() const { return store_ == nullptr ? OffloadStats() : store_->stats(); }
 
  private:

@@ -53,7 +53,8 @@ class Quantized : public ExtendedGather {
                             : UnitCollectives::AllGather(mine, full, context);
   }
 
-  // Every rank quantises the pieces of the others' shards, and each sums what it is sent.
+  // Every rank quantises its gradients for all ranks' shards, and sums what it receives for its
+  // own.
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
                              const CollectiveContext& context) override {
     if (!options_.gradients || op == ReduceOp::kMax) {

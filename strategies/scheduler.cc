@@ -13,7 +13,8 @@
 namespace zeroth {
 namespace {
 
-// Backward's where units are declared in forward's order: the last one first, the root last.
+// The order of a backward if units are declared in the order of forward: the last one first, the
+// root last.
 std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
   std::vector<Unit*> order(units.rbegin(), units.rend());
   std::stable_partition(order.begin(), order.end(),
@@ -21,7 +22,7 @@ std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
   return order;
 }
 
-// Whether what is reduced inside groups goes across groups.
+// True if some gradients are reduced inside groups and then across groups.
 bool GoAcross(const std::vector<Unit*>& units) {
   return std::any_of(units.begin(), units.end(), [](const Unit* unit) {
     return unit->mesh().owner_count() > 1 && unit->mesh().replicate_size() > 1;
@@ -44,6 +45,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
       device_(device),
       units_(std::move(units)),
       tracks_(units_.size()),
+      chosen_(units_.size()),
       reduction_order_(ReductionOrder(units_)),
       in_fixed_order_(AreReplicated(units_) && mesh.world().size() > 1),
       order_(units_.size()),
@@ -94,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   return scheduler;
 }
 
-// Whoever trains in fp32 alone need not link any kernels.
+// A program that trains in fp32 only need not link any kernels.
 absl::Status Scheduler::CreateKernels() {
   bool gathers = false;
   bool reduces = capabilities_.needs_reduce_kernels;
@@ -140,7 +142,7 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
                      "': a forward that expects a backward, but its gradients of this step are "
                      "reduced already; run the optimizer and EndStep first"));
   }
-  // A forward that is run again for its backward says nothing about the order of forwards.
+  // A forward that is computed again in its backward is no part of the order of forwards.
   const bool again = in.in_backward > 0;
   if (!again) order_.RecordForward(unit);
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, pass));
@@ -164,8 +166,8 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
     expects_backward_ = true;
   }
   if (in.active > 0) return absl::OkStatus();
-  // A forward between another forward and its backward must not take away what that backward counts
-  // on.
+  // An inference forward between another forward and its backward must not free what that backward
+  // needs.
   return strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference);
 }
 
@@ -213,15 +215,15 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
         strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward));
   }
   if (options_.backward_prefetch != BackwardPrefetch::kPost) return absl::OkStatus();
-  // Of a unit whose backward surrounds others', as the root's does, the next one's is over.
+  // After a backward that surrounds others, as the root's does, the next unit's backward is over.
   const Unit* const next = order_.NextInBackward(unit);
   const bool is_over = next != nullptr && order_.HasSeen(*next);
-  if (is_over && !in.backward_prefetch.has_value()) return absl::OkStatus();
+  if (is_over && !chosen(unit).backward.has_value()) return absl::OkStatus();
   return PrefetchAhead(unit, Pass::kBackward);
 }
 
-// Whatever of it is left: units whose backward has not come after all, as where a loss does not
-// depend on what their forward has made, must not be waited for in the next one.
+// Units whose backward has not come, because the loss does not depend on them, are resharded here,
+// and the next micro-batch does not wait for their backward.
 absl::Status Scheduler::EndMicroBatch() {
   for (Unit* unit : units_) {
     Track& in = track(*unit);
@@ -258,7 +260,7 @@ absl::Status Scheduler::FinishBackward() {
     if (unit->reduce_event() != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ComputeWaits(unit->reduce_event(), kWaitForReduce, *unit));
     }
-    // A prefetch that nobody used may still be reading the shards, here and on other ranks.
+    // A prefetch that was not used may still read the shards, here and on other ranks.
     if (unit->state() == UnitState::kGathering && unit->gather_event() != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ComputeWaits(unit->gather_event(), kWaitForGather, *unit));
     }
@@ -298,7 +300,8 @@ absl::Status Scheduler::EndStep() {
 }
 
 absl::Status Scheduler::Abandon() {
-  // Work in flight writes buffers, and peers read ours: all of it has to end before they move on.
+  // Enqueued work writes buffers, and other ranks read them: it has to end before they are used
+  // again.
   absl::Status status = mesh_.world().status();
   for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), across_stream_.get(),
                          &device_.compute_stream()}) {
@@ -311,8 +314,8 @@ absl::Status Scheduler::Abandon() {
   }
   device_.allocator().LeaveAllPlaces();
   ForgetStep();
-  order_.Forget();  // ranks may have failed at different places, and learned different orders there
-  shards_ready_ = nullptr;  // whoever wrote them has finished
+  order_.Forget();  // ranks may have failed at different places, and recorded different orders
+  shards_ready_ = nullptr;  // all writes have ended
   status.Update(Trim());
   return status;
 }
@@ -347,13 +350,7 @@ absl::Status Scheduler::Trim() {
 }
 
 void Scheduler::ForgetStep() {
-  for (Track& in : tracks_) {
-    in.active = 0;
-    in.in_backward = 0;
-    in.pending_backwards = 0;
-    in.reduced = false;
-    in.issued = false;
-  }
+  tracks_.assign(units_.size(), Track());
   next_reduction_ = 0;
   order_.EndTraversal();
   expects_backward_ = false;

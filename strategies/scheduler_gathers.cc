@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The scheduler's gathers: when they are needed, ahead of that, and on request.
+// The scheduler's gathers: when a unit is used, prefetched, or requested.
 
 #include <utility>
 
@@ -15,14 +15,14 @@ namespace zeroth {
 absl::Status Scheduler::SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(next));
-  track(unit).forward_prefetch = std::move(next);
+  chosen(unit).forward = std::move(next);
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(next));
-  track(unit).backward_prefetch = std::move(next);
+  chosen(unit).backward = std::move(next);
   return absl::OkStatus();
 }
 
@@ -45,7 +45,7 @@ absl::Status Scheduler::Reshard(Unit& unit) {
   if (in.active > 0) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(
       strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
-  // Outside of a step nobody else gives buffers back.
+  // Outside of a step nothing else frees buffers.
   return expects_backward_ ? absl::OkStatus() : Trim();
 }
 
@@ -86,7 +86,7 @@ absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
 }
 
 absl::Status Scheduler::WaitForShards() {
-  // The optimizer may have been given them to write.
+  // An optimizer may have enqueued writes to the shards.
   if (backward_finished_) {
     ZEROTH_ASSIGN_OR_RETURN(shards_ready_, device_.compute_stream().Record());
   }
@@ -97,7 +97,7 @@ absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
   ZEROTH_RETURN_IF_ERROR(MarkBegin(*gather_stream_, "gather", unit));
   ZEROTH_RETURN_IF_ERROR(strategy_.Gather(unit, pass, *gather_stream_));
-  // Or may be given them to write while the gather reads them.
+  // An optimizer may enqueue writes to the shards while the gather reads them.
   if (backward_finished_ && unit.gather_event() != nullptr) {
     ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(unit.gather_event()));
   }
@@ -115,16 +115,16 @@ absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool asy
 }
 
 absl::Status Scheduler::FinishUnshard(Unit& unit) {
-  // A use in between has freed it, and nobody waits for another gather.
+  // A use in between has freed it.
   if (unit.state() == UnitState::kSharded) return absl::OkStatus();
   return EnsureGathered(unit, Pass::kForward);
 }
 
 absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   const bool backward = pass == Pass::kBackward;
-  const auto& chosen = backward ? track(from).backward_prefetch : track(from).forward_prefetch;
-  if (chosen.has_value()) {
-    for (Unit* next : *chosen) {
+  const auto& choice = backward ? chosen(from).backward : chosen(from).forward;
+  if (choice.has_value()) {
+    for (Unit* next : *choice) {
       if (next->state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
     }
     return absl::OkStatus();
@@ -132,10 +132,10 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   Unit* const next = backward ? order_.NextInBackward(from) : order_.NextInForward(from);
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
-  // Whose gradients are reduced has had its backward. It comes next where an earlier block is
-  // computed again, after which, in forward, it came.
+  // A unit whose gradients are reduced has had its backward. It is the recorded successor if an
+  // earlier block is computed again, since in forward it followed that block.
   if (track(*next).reduced) return absl::OkStatus();
-  // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
+  // A prefetch only uses shared buffers: it must not cost memory.
   if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();
   return StartGather(*next, pass);
 }
@@ -143,7 +143,8 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
 absl::Status Scheduler::ReshardAll() {
   for (Unit* unit : units_) {
     if (unit->state() == UnitState::kGathering) {
-      // Nobody has used it: it has to end before its buffer moves on, and is not worth repeating.
+      // The prefetch was not used. It has to end before its buffer is used again, and is not
+      // repeated.
       order_.ForgetLinksTo(*unit);
       ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
     }

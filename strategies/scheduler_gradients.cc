@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The scheduler's part in gradients: their buffers when a backward first writes them, and their
+// The scheduler's gradients: their buffers, from the first write in a backward on, and their
 // reductions.
 
 #include <memory>
@@ -48,7 +48,7 @@ absl::Status Scheduler::PrepareGradients(Unit& unit) {
   return unit.ExpectGradientState(GradientState::kFull, "write gradients");
 }
 
-// The same on all ranks, whichever units they use.
+// Returns the same on all ranks, whichever units they use.
 MicroBatches Scheduler::HowMicroBatchesComeTogether(const Unit& unit) const {
   if (requires_gradient_sync_ && is_last_backward_ && !has_micro_batches_) {
     return MicroBatches::kOne;
@@ -61,12 +61,12 @@ MicroBatches Scheduler::HowMicroBatchesComeTogether(const Unit& unit) const {
 absl::Status Scheduler::BeginGradients(Unit& unit) {
   unit.set_micro_batches(HowMicroBatchesComeTogether(unit));
   const AllocationPlace place(device_.allocator(), "gradients of", unit.name());
-  // A buffer may still be read by the reduction before.
+  // An earlier reduction may still read the buffer.
   return TimedWait(options_.timeline, device_.compute_stream(), "wait for gradient buffer",
                    unit.name(), [&] { return strategy_.PrepareGradients(unit); });
 }
 
-// Of a micro-batch that is not the last.
+// Checks, in a micro-batch that is not the last, that the next one can add to the full gradients.
 absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
   if (unit.gradient_state() != GradientState::kFull) return absl::OkStatus();
   for (int i = 0; i < unit.segment_count(); ++i) {
@@ -92,8 +92,8 @@ absl::Status Scheduler::SyncGradients(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
   ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
   const GradientSync sync = is_last_backward_ ? GradientSync::kFinish : GradientSync::kAccumulate;
-  // What is not kept for the next unit goes back by way of the compute stream, which waits until it
-  // is read.
+  // Buffers that are not kept return to the allocator in the order of the compute stream, which
+  // then waits until they have been read.
   ZEROTH_RETURN_IF_ERROR(
       TimedWait(options_.timeline, device_.compute_stream(), kWaitForReduce, unit.name(),
                 [&] { return strategy_.SyncGradients(unit, *reduce_stream_, sync); }));

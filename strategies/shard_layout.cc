@@ -11,8 +11,7 @@
 namespace zeroth {
 namespace {
 
-// Aligning a shard costs less than one alignment unit; at this many units a shard that is under 2 %
-// of it.
+// Aligning a shard costs less than one unit of alignment: under 2 % of a shard of this many units.
 constexpr int64_t kUnitsWorthAligning = 64;
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
@@ -39,7 +38,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     : shard_count_(options.shard_count), block_numel_(options.block_numel) {
   ZEROTH_CHECK(shard_count_ >= 1);
   ZEROTH_CHECK(block_numel_ >= 1);
-  std::vector<int64_t> used;  // by segment: one past the last parameter's last element
+  std::vector<int64_t> used;  // by segment: the end of its last parameter
   for (size_t i = 0; i < extents.size(); ++i) {
     const ParameterExtent& extent = extents[i];
     ZEROTH_CHECK(extent.numel >= 0);
@@ -64,7 +63,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const int64_t alignment = Alignment(extent.dtype, options);
     const int64_t offset = RoundUp(used[index], alignment);
     found->parameters.push_back(static_cast<int>(i));
-    // An empty parameter takes no place, not even a gap before it.
+    // An empty parameter takes no elements, and has no gap before it.
     placements_.push_back({static_cast<int>(index), extent.numel > 0 ? offset : 0, extent.numel});
     if (extent.numel > 0) used[index] = offset + extent.numel;
   }

@@ -15,13 +15,15 @@
 namespace zeroth {
 namespace {
 
-// Host staging of Load and VisitShards: large enough to amortise a call, small against any shard.
+// Host staging of Load and VisitShards: large enough to amortise a call, small compared with
+// shards.
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
 
-// Of the mesh: replicate and shard.
+// The axes "replicate" and "shard" of the mesh.
 const Mesh::Axes kDataAxes = {0, 1};
 
-// Where `count` elements of a shard, from `begin` on, are in memory or pass through it.
+// Returns elements [begin, begin + count) of a shard in memory, or staging for them if the shard is
+// offloaded.
 absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
                                   int64_t count) {
   if (!shard.is_offloaded()) return shard.tensor().View(begin, Shape({count}));
@@ -43,7 +45,7 @@ absl::Status SetShard(const Unit& unit, const ShardLayout::Piece& piece, int64_t
   return stream.Synchronize();
 }
 
-// Elements [begin, begin + count) of a shard, if they may be set where they are.
+// Returns elements [begin, begin + count) of a shard if the host may write them as floats, else {}.
 absl::Span<float> InPlace(const Unit& unit, const StateTensor& shard, int64_t begin,
                           int64_t count) {
   if (shard.is_offloaded() || shard.dtype() != DType::kFloat32 || !unit.device().MemoryIsHost()) {
@@ -53,7 +55,7 @@ absl::Span<float> InPlace(const Unit& unit, const StateTensor& shard, int64_t be
                         static_cast<size_t>(count));
 }
 
-// Elements [begin, begin + out.size()) of what is here of a parameter.
+// Reads elements [begin, begin + out.size()) of this rank's part of a parameter.
 absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const ParameterReader& reader,
                       absl::Span<float> out) {
   for (const ElementRun& run : parameter.GlobalRuns(begin, static_cast<int64_t>(out.size()))) {
@@ -64,7 +66,7 @@ absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const Parameter
   return absl::OkStatus();
 }
 
-// Sets this rank's piece of a parameter, through `staging` unless it can be done in place.
+// Sets this rank's piece of a parameter, in place or through `staging`.
 absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
                        const ShardLayout::Piece& piece, const ParameterReader& reader,
                        std::vector<float>& staging) {
@@ -111,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   ZEROTH_ASSIGN_OR_RETURN(const int data_size, DataSize(options, world.size()));
   ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, data_size));
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, ShardSizeOf(strategy, strategy_options, data_size));
-  // At the positions kDataAxes.
+  // In the order of kDataAxes.
   std::vector<MeshAxis> axes = {{kReplicateAxis, data_size / shard_size}, {kShardAxis, shard_size}};
   axes.insert(axes.end(), options.inner_axes.begin(), options.inner_axes.end());
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, std::move(axes)));
@@ -146,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   ZEROTH_ASSIGN_OR_RETURN(sharding->scheduler_,
                           Scheduler::Create(options.scheduler, *sharding->strategy_,
                                             *sharding->mesh_, device, sharding->unit_pointers_));
-  // After the strategy has made its own.
+  // Only now has the strategy made its own groups.
   for (Communicator* group : sharding->communicators()) {
     group->stats().set_timeline(options.scheduler.timeline);
   }
@@ -174,7 +176,7 @@ absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups)
   return absl::OkStatus();
 }
 
-// Of neighbouring axes, as all groups are.
+// The group spans neighbouring axes, as all groups do.
 absl::Status Sharding::CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes) {
   std::set<int> owners;
   for (const Mesh::Axes& axes : part_axes) owners.insert(axes.begin(), axes.end());
@@ -268,7 +270,7 @@ absl::StatusOr<std::vector<float>> Sharding::Undivided(const Parameter& paramete
     ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOfPart(parameter.global_shape(), part));
     numels.push_back(shape.numel());
   }
-  // Shares may differ by a little; those of a gather do not.
+  // Parts may differ in size, and those of an all-gather may not.
   const int64_t place = *std::max_element(numels.begin(), numels.end());
   ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes axes, mesh_->Find({part.axis}));
   ZEROTH_ASSIGN_OR_RETURN(Communicator* const group, mesh_->Group(axes, Traffic::kGatherAcross));
@@ -291,6 +293,12 @@ absl::StatusOr<std::vector<float>> Sharding::Undivided(const Parameter& paramete
     }
   }
   return undivided;
+}
+
+absl::StatusOr<StateTensor> Sharding::ZeroState(int64_t numel, DType dtype,
+                                                absl::string_view what) {
+  if (offload_->options().optimizer) return offload_->Reserve(numel, dtype, what);
+  return Tensor::Zeros(*device_, Shape({numel}), dtype, MemoryCategory::kOptimizer);
 }
 
 Unit* Sharding::FindUnit(absl::string_view name) const {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Sharding::Create refuses.
+// The arguments that Sharding::Create refuses.
 
 #include <algorithm>
 #include <map>
@@ -63,7 +63,7 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
   return absl::OkStatus();
 }
 
-// Where the result is to be the same at all world sizes that can be.
+// Refuses a number of ranks for which a tree over micro-batches does not give the same bits.
 absl::Status ExpectTreeOverRanks(int data_size) {
   if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -72,7 +72,7 @@ absl::Status ExpectTreeOverRanks(int data_size) {
                    data_size, " ranks; expected a power of two"));
 }
 
-// So that what is kept for each block here is kept for a block of the undivided parameter.
+// Checks that the blocks of this rank's part of a parameter are blocks of the undivided parameter.
 absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
   if (block == 1) return absl::OkStatus();
   for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {

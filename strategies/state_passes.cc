@@ -20,7 +20,7 @@ int64_t StagedBytes(DType dtype, int64_t numel) {
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-// Elements of an operand that come with `numel` of its pass.
+// Returns how many elements of an operand belong to `numel` elements of its pass.
 int64_t Blocks(const StatePass::Operand& operand, int64_t numel) {
   return (numel + operand.block - 1) / operand.block;
 }
@@ -126,7 +126,7 @@ absl::Status StatePasses::Run(absl::Span<const StatePass> passes) {
   }
   const absl::Status status = RunStaged(chunks, slots);
   if (!status.ok() && slot_bytes > 0) {
-    // Their errors have been seen; what counts is that nobody touches the memory any more.
+    // `status` has the error; the streams only have to stop using the memory.
     for (Stream* stream : {&device_.compute_stream(), reader_.get(), writer_.get()}) {
       stream->Synchronize().IgnoreError();
     }
@@ -136,7 +136,7 @@ absl::Status StatePasses::Run(absl::Span<const StatePass> passes) {
 
 absl::Status StatePasses::RunStaged(absl::Span<const Chunk> chunks, std::vector<Slot>& slots) {
   const auto slot_of = [&](size_t i) -> Slot& { return slots[i % slots.size()]; };
-  // One ahead of what is computed on: with one behind it, all slots are in use.
+  // Reads one chunk ahead: with the one that is written, all slots are in use.
   std::vector<std::shared_ptr<Event>> arrived(chunks.size());
   if (!chunks.empty()) ZEROTH_RETURN_IF_ERROR(Read(chunks[0], slot_of(0), arrived[0]));
   for (size_t i = 0; i < chunks.size(); ++i) {

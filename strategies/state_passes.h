@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic on flat state wherever it lies: what is offloaded passes through memory in chunks,
-// read ahead and written behind while the chunk in between is computed on.
+// Arithmetic on flat state, in memory or in an offload store. Offloaded state passes through memory
+// in chunks: while one is computed on, the next is read and the one before is written.
 
 #ifndef ZEROTH_STRATEGIES_STATE_PASSES_H_
 #define ZEROTH_STRATEGIES_STATE_PASSES_H_
@@ -21,31 +21,31 @@
 
 namespace zeroth {
 
-// Element-wise work on several pieces of state.
+// Element-wise work on several operands.
 struct StatePass {
   struct Operand {
     StateTensor state;
     bool written = false;  // the body changes it
-    // Elements of the pass that share one of the state's, as blocks share a scale: [n] elements
-    // come with ceil(n / block) of these. At least 1.
+    // The number of the pass's elements that share one element of this state, as the elements of a
+    // block share a scale: n elements of the pass use ceil(n / block) of these. At least 1.
     int64_t block = 1;
   };
-  // Some operand is offloaded: the body is called with chunks.
+  // True if an operand is offloaded: then the body is called for each chunk.
   bool is_staged() const;
 
-  std::vector<Operand> operands;  // the first has block 1: the pass is as long as that
-  // Enqueues, on the device's compute stream, the work on elements [begin, begin + numel of the
-  // first tensor), given as one tensor for each operand; `begin` is a multiple of every block.
+  std::vector<Operand> operands;  // the first has block 1, and the length of the pass
+  // Enqueues on the compute stream the work on elements [begin, begin + chunk[0].numel()). `chunk`
+  // has one tensor for each operand; `begin` is a multiple of every block.
   std::function<absl::Status(int64_t begin, absl::Span<const Tensor> chunk)> body;
 };
 
 // Runs passes. Used by one rank's thread only.
 class StatePasses {
  public:
-  // The chunk that is computed on, the one that is read ahead and the one that is written back.
+  // One chunk is read, one is computed on, and one is written.
   static constexpr int kSlots = 3;
 
-  // `chunk_numel` is at least 1. Streams are made only if state `is_offloaded`.
+  // `chunk_numel` is at least 1. Streams are made only if some state `is_offloaded`.
   static absl::StatusOr<std::unique_ptr<StatePasses>> Create(Device& device, int64_t chunk_numel,
                                                              bool is_offloaded);
   // Waits for transfers.
@@ -53,11 +53,11 @@ class StatePasses {
   StatePasses(const StatePasses&) = delete;
   StatePasses& operator=(const StatePasses&) = delete;
 
-  // Each pass after the other, in the order of the compute stream, which afterwards is behind every
-  // transfer. A pass whose operands are all in memory is one call of its body with the whole;
-  // others are divided into chunks. Meanwhile takes kSlots times a chunk of every offloaded operand
-  // of the pass that has most of them. After an error nothing is under way, and what the passes
-  // write is undefined.
+  // Runs one pass after the other, in the order of the compute stream, which then waits for every
+  // transfer. The body of a pass whose operands are all in memory is called once, for all elements;
+  // other passes are divided into chunks. Meanwhile takes kSlots chunks of each offloaded operand
+  // of the largest pass. After an error all streams are idle, and the written operands are
+  // undefined.
   absl::Status Run(absl::Span<const StatePass> passes);
 
  private:
@@ -67,7 +67,7 @@ class StatePasses {
     int64_t numel;
     bool staged;
   };
-  // A third of the staging memory, and when its last chunk has left it.
+  // A third of the staging memory, and the event after which it is free.
   struct Slot {
     Tensor memory;
     std::shared_ptr<Event> free;
@@ -75,7 +75,7 @@ class StatePasses {
 
   StatePasses(Device& device, int64_t chunk_numel) : device_(device), chunk_numel_(chunk_numel) {}
 
-  // Of a pass's chunks: as configured, but whole blocks, and at least one.
+  // Elements of a pass's chunks: as configured, but a multiple of every block, and at least one.
   int64_t ChunkNumel(const StatePass& pass) const;
   std::vector<Chunk> Cut(absl::Span<const StatePass> passes) const;
   int64_t SlotBytes(absl::Span<const StatePass> passes) const;

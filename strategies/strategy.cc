@@ -26,7 +26,7 @@ struct Entry {
 
 using Strategies = Registry<StrategyRegistry, Entry>;
 
-// In ZeRO's, FSDP's, FSDP2's, Megatron-FSDP's and DDP's words.
+// The names of ZeRO, FSDP, FSDP2, Megatron-FSDP and DDP.
 constexpr NamedElsewhere kElsewhere[] = {
     {"full_shard (ZeRO-3)",
      "zero3 zero_3 stage3 stage_3 3 fsdp fsdp2 fsdp1 fully_shard fullyshard optim_grads_params"},
@@ -51,7 +51,7 @@ std::string Allowed(const StrategyOption& option) {
   return absl::StrCat("a number from ", option.least, " to ", option.most);
 }
 
-// `text` is what follows the name's colon; empty: the defaults.
+// Parses the text after the name's colon; an empty one gives the defaults.
 absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
     absl::string_view name, absl::string_view text, const std::vector<StrategyOption>& options) {
   std::map<std::string, std::string> values;
@@ -99,7 +99,7 @@ absl::Status CheckTreeSums(absl::string_view name, const StrategyOptions& option
                    "gradients are divided by belongs into the loss"));
 }
 
-// What no strategy serves.
+// Refuses options that no strategy supports.
 absl::Status CheckOptions(absl::string_view name, const StrategyOptions& options) {
   if (options.shard_size < 0) {
     return absl::InvalidArgumentError(
@@ -120,7 +120,7 @@ absl::Status CheckOptions(absl::string_view name, const StrategyOptions& options
   return options.tree_micro_batches == 0 ? absl::OkStatus() : CheckTreeSums(name, options);
 }
 
-// What this one does not claim to serve.
+// Refuses options that this strategy does not claim to support.
 absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
                          const StrategyCapabilities& serves) {
   struct Request {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The plug-in interface: a strategy says what is sharded and how it is gathered and reduced; the
-// scheduler says when.
+// The plug-in interface: a strategy defines what is sharded, and how it is gathered and reduced.
+// The scheduler decides when.
 
 #ifndef ZEROTH_STRATEGIES_STRATEGY_H_
 #define ZEROTH_STRATEGIES_STRATEGY_H_
@@ -28,86 +28,86 @@
 
 namespace zeroth {
 
-// Why a unit is gathered or may be resharded.
+// The pass for which a unit is gathered, or after which it may be resharded.
 enum class Pass : uint8_t {
   kForward,    // a forward that a backward follows
   kInference,  // a forward without a backward
   kBackward,
-  kStepEnd,  // the optimizer has changed the shards: gathered copies are stale
+  kStepEnd,  // the optimizer has changed the shards, so gathered parameters are stale
 };
 
-// Whether the micro-batch whose gradients are reduced is the last of its step.
+// kFinish: the micro-batch is the last of its step. kAccumulate: more micro-batches follow.
 enum class GradientSync : uint8_t { kFinish, kAccumulate };
 
-// What a strategy does of what a program may ask for. Whatever it does not claim is refused for it,
-// by the registry or by Sharding, with InvalidArgument.
+// What a strategy supports. Everything that it does not claim is refused with InvalidArgument, by
+// the registry or by Sharding.
 struct StrategyCapabilities {
   // Parameters, gradients and the optimizer's state are sharded. False: every rank keeps all of
-  // them, whatever the world size, so that there is nothing to gather.
+  // them at any world size, so that there is nothing to gather.
   bool shards = true;
-  // Units other than the root share the scheduler's gather buffers, one after the other. False:
-  // each has a buffer of its own until it is resharded.
+  // Units other than the root share the scheduler's gather buffers. False: each unit has a buffer
+  // of its own until it is resharded.
   bool shares_buffers = false;
-  // Units may have their shards of parameters or gradients in a store (Unit::offloads_parameters,
-  // offloads_gradients), which Gather and SyncGradients then read and write.
+  // Gather and SyncGradients read and write shards in an offload store (Unit::offloads_parameters,
+  // offloads_gradients).
   bool offload = false;
-  // Units' own collectives (UnitSpec::collectives) carry their buffers.
+  // Gather and SyncGradients use units' own collectives (UnitSpec::collectives).
   bool unit_collectives = false;
-  // Units may be sharded and replicated over axes of their own (UnitSpec::axes): whatever the
-  // strategy does of a unit it does with the groups of Unit::mesh.
+  // Units may have axes of their own (UnitSpec::axes): the strategy uses only the groups of
+  // Unit::mesh.
   bool unit_axes = false;
-  // StrategyOptions of the same names.
+  // It supports the StrategyOptions of the same names.
   bool post_forward_shard_size = false;
   bool gradient_divide_factor = false;
   bool shard_optimizer_over_world = false;
   bool tree_micro_batches = false;
-  // SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
+  // SyncGradients needs StrategyContext::reduce_kernels even if gradients are fp32.
   bool needs_reduce_kernels = false;
-  // SyncGradients, with more micro-batches to come, leaves all gradients full, and the next
-  // micro-batch adds to them: what is full is fp32 then, see MixedPrecision::grad_accum_dtype.
+  // With kAccumulate, SyncGradients leaves all gradients full, and the next micro-batch adds to
+  // them. Full gradients then have MixedPrecision::grad_accum_dtype.
   bool adds_up_in_full = false;
 };
 
-// Options common to all strategies. The registry refuses what a strategy does not claim to serve.
+// Options of all strategies. The registry refuses those that a strategy does not support.
 struct StrategyOptions {
   // Ranks in a shard group. 0: the strategy's own choice (all ranks, or one for no_shard).
   int shard_size = 0;
-  // How reduced gradients combine over ranks: kMean or kSum.
+  // How gradients are reduced over ranks: kMean or kSum.
   ReduceOp gradient_op = ReduceOp::kMean;
-  // False: full_shard and hybrid_shard keep units gathered from their forward to their backward,
-  // which then gathers nothing, and need memory for all of them (FSDP2's reshard_after_forward).
-  // The others keep them anyway.
+  // False: full_shard and hybrid_shard keep units gathered from forward to backward, which then
+  // gathers nothing, and need memory for all of them (FSDP2's reshard_after_forward). Other
+  // strategies always keep them.
   bool reshard_after_forward = true;
-  // Above 0: between forward and backward a unit is sharded over groups of this many neighbouring
-  // ranks, inside which its backward gathers it: k / shard size of it stays in memory, and traffic
-  // between machines halves (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ). Divides the shard
-  // size; for strategies that free units after their forward.
+  // k > 0: between forward and backward a unit is sharded over groups of k neighbouring ranks,
+  // inside which its backward gathers it (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ). Traffic
+  // between machines halves, and 1 / k of the unit stays in memory. Divides the shard size. For
+  // strategies that free units after their forward.
   int post_forward_shard_size = 0;
-  // Above 0: gradients are their sum over ranks divided by this, whatever gradient_op says (FSDP2's
-  // set_gradient_divide_factor): for batches that are not the ranks' in equal parts. Means
-  // are sent rather than sums, so that no 16-bit type overflows on the way. 0: gradient_op decides.
+  // Above 0: reduced gradients are the sum over ranks divided by this factor, whatever gradient_op
+  // is (FSDP2's set_gradient_divide_factor), for batches that are not divided equally over ranks.
+  // Ranks send means rather than sums, so that no 16-bit type overflows. 0: gradient_op decides.
   double gradient_divide_factor = 0;
   // For hybrid_shard: masters, the optimizer's state and reduced gradients are sharded over all
-  // ranks, while parameters and gradients are sharded inside the groups within a step
-  // (Megatron-FSDP's hybrid FSDP). Once a step a unit's parameters are gathered, and its gradients
-  // reduce-scattered, across groups; a rank keeps 1 / shard size of all parameters from its first
-  // gather to the step's end. Changes no bit.
+  // ranks, while parameters and gradients within a step are sharded inside groups (Megatron-FSDP's
+  // hybrid FSDP). Once a step, each unit's parameters are gathered, and its gradients
+  // reduce-scattered, across groups. A rank keeps 1 / shard size of a unit from its first gather to
+  // the step's end. Changes no bit.
   bool shard_optimizer_over_world = false;
-  // Above 0: every step has this many micro-batches on each rank, and the gradients of those of all
-  // ranks together are summed along one binary tree, over micro-batches and ranks, so that the sum
-  // has the same bits at every world size (see tree_sum.h). For worlds of 1, 2, 4, 8, … ranks, and
-  // gradient_op kSum without a divide factor: what is divided by must not depend on ranks. Each
-  // micro-batch is reduced in full, and log2 of the number of them fp32 shards of gradients wait.
+  // Above 0: every step has this many micro-batches on each rank, and the gradients of all ranks'
+  // micro-batches are summed along one binary tree, so that the sum has the same bits at every
+  // world size (see tree_sum.h). For world sizes that are powers of two, and for gradient_op kSum
+  // without a divide factor, since a divisor must not depend on the number of ranks. Each
+  // micro-batch is reduced over all ranks, and log2 of their number fp32 shards of gradients wait.
   int64_t tree_micro_batches = 0;
-  // The values of the strategy's own options (StrategyOption), each checked or the default: set by
-  // the registry, from the text that names the strategy.
+  // The values of the strategy's own options (StrategyOption), checked, with defaults for those not
+  // given. The registry sets them from the text that names the strategy.
   std::map<std::string, std::string> own = {};
-  // One of them that is a number.
+  // The value of such an option that is a number.
   int64_t OwnNumber(const std::string& option) const;
 };
 
-// An option that is one strategy's own, as in "my_strategy:depth=2,mode=fast": a number from
-// `least` to `most`, or, if there are any, one of `choices`.
+// An option that one strategy has, as in "my_strategy:depth=2,mode=fast": one of `choices` if there
+// are any, otherwise a number from `least` to `most`.
 struct StrategyOption {
   std::string name;
   std::string default_value;
@@ -116,67 +116,67 @@ struct StrategyOption {
   std::vector<std::string> choices = {};
 };
 
-// What a strategy works with. All of it outlives the strategy.
+// What a strategy works with. Everything outlives the strategy.
 struct StrategyContext {
   Device* device = nullptr;
-  Mesh* mesh = nullptr;  // for groups of the strategy's own; those of a unit are in Unit::mesh
+  Mesh* mesh = nullptr;  // for groups of the strategy's own; a unit's groups are in Unit::mesh
   absl::Span<Unit* const> units;
-  // Memory for full parameters and full gradients; the scheduler takes back what a failed step
-  // leaves there, and gives what nobody uses back to the allocator between steps.
+  // Buffers for full parameters and full gradients. After a failed step the scheduler takes all of
+  // them back, and between steps it returns unused ones to the allocator.
   FullBuffers* gathered = nullptr;
   FullBuffers* gradients = nullptr;
-  // On the streams that Gather and SyncGradients are given, for what they have to round; nullptr
-  // where everything is fp32.
+  // Kernels on the streams that Gather and SyncGradients are given, which round parameters and
+  // gradients; nullptr if everything is fp32.
   Kernels* gather_kernels = nullptr;
   Kernels* reduce_kernels = nullptr;
-  // For SyncGradients, beside the stream that it is given: for what has been reduced inside a group
-  // and goes across groups, so that the next unit's gradients need not wait for that. What
-  // Unit::MarkReduced is told must come after both. nullptr where no unit has several groups.
+  // A second stream for SyncGradients, with its kernels: for reductions across groups, so that the
+  // next unit's reduction inside its group need not wait for them. The event that Unit::MarkReduced
+  // gets has to come after the work on both streams. nullptr if no unit is reduced across groups.
   Stream* across_stream = nullptr;
-  Kernels* across_kernels = nullptr;  // as the others
-  Timeline* timeline = nullptr;       // as SchedulerOptions's
+  Kernels* across_kernels = nullptr;
+  Timeline* timeline = nullptr;  // SchedulerOptions::timeline
 };
 
-// One object per rank, used by that rank's thread only. Collectives are enqueued, never waited for:
-// each call may only touch streams, and every rank makes the same calls in the same order.
+// One object per rank, used by that rank's thread only. Calls enqueue collectives on streams and
+// never wait for them. Every rank makes the same calls in the same order.
 class ShardingStrategy {
  public:
   virtual ~ShardingStrategy() = default;
 
   virtual absl::string_view name() const = 0;
-  // The same whenever it is asked.
+  // Always returns the same.
   virtual StrategyCapabilities capabilities() const { return {}; }
-  // Ranks in a shard group of a world of this size. InvalidArgument if the options do not fit.
+  // Ranks in a shard group, if `world_size` ranks have data of their own. InvalidArgument if the
+  // options do not fit.
   virtual absl::StatusOr<int> ShardSize(int world_size) const = 0;
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context) = 0;
-  // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.
+  // Groups of the strategy's own, besides the mesh's; their traffic counts as the sharding's.
   virtual std::vector<Communicator*> OwnGroups() const { return {}; }
 
-  // Makes full parameters usable: enqueues on `comm` whatever that takes and moves a sharded unit
-  // to kGathering.
+  // Enqueues on `comm` the gather of a sharded unit's parameters: kSharded → kGathering.
   virtual absl::Status Gather(Unit& unit, Pass pass, Stream& comm) = 0;
-  // Called when a pass over a gathered unit is over: frees the full parameters (kSharded) or keeps
-  // them.
+  // Called when a pass over a gathered unit is over. Frees the full parameters (kGathered →
+  // kSharded), or keeps them; at kStepEnd it must free them.
   virtual absl::Status Reshard(Unit& unit, Pass pass) = 0;
-  // Gives a unit whose gradients are kNone its full gradient buffer (kFull), of
-  // Unit::full_gradient_dtype.
+  // Gives a unit its full gradient buffers of Unit::full_gradient_dtype: kNone → kFull.
   virtual absl::Status PrepareGradients(Unit& unit) = 0;
-  // Full gradients → what the optimizer reads, enqueued on `comm`. Every contribution is written,
-  // or zero, and ordered before `comm` by the caller. Adds to what earlier micro-batches of the
-  // step have left (Unit::has_accumulated). kFinish moves kFull to kReduced. kAccumulate, with more
-  // micro-batches to come, leaves undone what the last one can do for all, such as sums across
-  // shard groups: it moves kFull to kNone with something accumulated, or leaves it kFull, to which
-  // the next micro-batch then adds (AddsUpInFull).
+  // Enqueues on `comm` the reduction of full gradients to the shard that the optimizer reads, and
+  // adds it to the sum of the step's earlier micro-batches (Unit::has_accumulated). The full
+  // gradients are complete, with zeros where there were none, and the caller has ordered their
+  // writes before `comm`. kFinish: kFull → kReduced. kAccumulate: kFull → kNone
+  // (Unit::MarkAccumulated), and work that can wait for the last micro-batch, such as sums across
+  // groups, is left to it. Or the gradients stay kFull, and the next micro-batch adds to them
+  // (StrategyCapabilities::adds_up_in_full).
   virtual absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) = 0;
-  // Between steps: gives memory of its own that nobody uses back to the allocator, all of it even
-  // if it returns an error. After an error, which comes with every stream idle, what it keeps for a
-  // unit (Unit::strategy_state) is gone already.
+  // Called between steps: returns the strategy's own unused memory to the allocator, all of it even
+  // if there is an error to return. After a failed step it is called with all streams idle, and
+  // Unit::strategy_state is destroyed already.
   virtual absl::Status Trim() { return absl::OkStatus(); }
 };
 
-// Ranks in a shard group: how the mesh is made. InvalidArgument as ShardingStrategy::ShardSize, and
-// if `options` ask for another size than the strategy makes.
+// Ranks in a shard group, from which the mesh is made. InvalidArgument as
+// ShardingStrategy::ShardSize, and if `options` ask for a size other than the strategy's.
 absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const StrategyOptions& options,
                                 int world_size);
 
@@ -189,10 +189,10 @@ class StrategyRegistry {
   // Called by a strategy's static registration object. A second registration of a name is a bug and
   // aborts.
   static void Register(absl::string_view name, std::vector<StrategyOption> own, Factory factory);
-  // `text` is a name, and the strategy's own options if it is given any:
+  // `text` is a strategy's name, which options of its own may follow:
   // "name:option=value,option=value". InvalidArgument lists the strategies that are linked in, or
-  // the options that this one has and what they may be, or says which of `options` it does not
-  // serve.
+  // the strategy's own options and their values, or says which of `options` the strategy does not
+  // support.
   static absl::StatusOr<std::unique_ptr<ShardingStrategy>> Create(absl::string_view text,
                                                                   StrategyOptions options);
   // Sorted.

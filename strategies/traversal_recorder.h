@@ -11,28 +11,28 @@
 
 namespace zeroth {
 
-// The order in which a step uses units, learned from the steps before it: along it the scheduler
-// prefetches. Units are recorded as they come, until one comes again or the direction changes: that
-// starts another traversal, and the last unit of one is not the neighbour of the first of the next.
+// Learns the order in which steps use units, along which the scheduler prefetches. A traversal ends
+// when a unit comes again, or when the direction changes. Neighbours are units that follow each
+// other within one traversal.
 class TraversalRecorder {
  public:
   explicit TraversalRecorder(size_t units) : of_unit_(units) {}
 
-  // A unit's forward, or backward, begins. Until a backward has shown its order, it is taken to be
-  // forward's, reversed.
+  // Records that a unit's forward, or backward, begins. Until the first backward, its order is
+  // taken to be the forward's order reversed.
   void RecordForward(Unit& unit);
   void RecordBackward(Unit& unit);
-  // What came after the unit the last time; nullptr: nothing, or nobody knows.
+  // The unit that came after this one the last time; nullptr if there was none, or none is known.
   Unit* NextInForward(const Unit& unit) const { return links(unit).next_in_forward; }
   Unit* NextInBackward(const Unit& unit) const { return links(unit).next_in_backward; }
-  // Whether the traversal that is being recorded has come to the unit.
+  // True if the current traversal has come to the unit.
   bool HasSeen(const Unit& unit) const { return links(unit).seen; }
 
-  // Nothing leads to the unit any more.
+  // From now on the unit comes after no other one, until it does so again.
   void ForgetLinksTo(const Unit& unit);
-  // The next unit begins a traversal.
+  // Makes the next unit begin a traversal.
   void EndTraversal() { StartTraversal(Direction::kNone); }
-  // As new.
+  // Forgets everything.
   void Forget();
 
  private:
@@ -46,7 +46,7 @@ class TraversalRecorder {
   const Links& links(const Unit& unit) const { return of_unit_[static_cast<size_t>(unit.index())]; }
   Links& links(const Unit& unit) { return of_unit_[static_cast<size_t>(unit.index())]; }
   void StartTraversal(Direction direction);
-  // The unit before this one in the same traversal, or nullptr.
+  // Returns the unit before this one in the same traversal, or nullptr.
   Unit* Record(Unit& unit, Direction direction);
 
   std::vector<Links> of_unit_;  // by unit index

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of a step's micro-batches summed along one binary tree, of which the ranks' own tree is
-// the lower part: the same bits however many ranks share the micro-batches.
+// Sums the gradients of a step's micro-batches along one binary tree, whose lower part is the tree
+// over ranks: the same bits however many ranks share the micro-batches.
 
 #ifndef ZEROTH_STRATEGIES_TREE_SUM_H_
 #define ZEROTH_STRATEGIES_TREE_SUM_H_
@@ -21,8 +21,8 @@ namespace zeroth {
 // equally many leaves become one as soon as there are two, so that no more than one of each size
 // waits (pairwise summation, Higham, 1993). ReduceGradients does it (gradient_reduction.h).
 
-// Places for sums that this takes for n of them, the result's own among them: log2(n + 1), rounded
-// down.
+// The number of sums that wait at most while n are added up, the result included: log2(n + 1),
+// rounded down.
 inline int TreeSumLevels(int64_t n) {
   ZEROTH_CHECK(n >= 1);
   // A new place is taken on top of an even count's ones; 2^k - 2 is the first count that has k - 1.

@@ -15,8 +15,8 @@
 namespace zeroth {
 namespace {
 
-// From `in` to all of `outs` side by side, inside the module `scope`. With one of `names` it is a
-// layer of that name with one weight; with several, a weight for each of `outs`.
+// Makes a layer from `in` to all of `outs` side by side, in the module `scope`. One name: a layer
+// of that name with one weight. Several names: a weight for each of `outs`.
 std::unique_ptr<Linear> MakeLinear(const std::string& scope, const std::vector<std::string>& names,
                                    int64_t in, const std::vector<int64_t>& outs,
                                    LinearOptions options, const LoraOptions& lora) {
@@ -213,7 +213,7 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
                                      {names.norm, Division::kReplicated},
                                      {names.positions, Division::kReplicated}};
   if (names.qkv.size() == 1) {
-    // Keys and values may have fewer heads than queries, whose number theirs divides.
+    // The number of heads of keys and values divides that of queries.
     rules.push_back({attention + names.qkv[0], Division::kOutputs, {q, kv, kv}, kv_heads});
   } else {
     for (size_t i = 0; i < names.qkv.size(); ++i) {
@@ -228,7 +228,7 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   }
   if (config_.experts > 0) {
     rules.push_back({mlp + names.router, Division::kReplicated});
-    // Of each expert, whose number comes before.
+    // The weights of each expert, whose number comes before these names.
     for (const std::string& name : names.mlp_in) rules.push_back({name, Division::kOutputs});
     rules.push_back({names.mlp_out, Division::kDepth});
   }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The one transformer decoder. Families such as GPT-2 and Llama are names and flags of it, see
-// decoder_family.h.
+// The transformer decoder. Families such as GPT-2 and Llama are tables of names and flags for it,
+// see decoder_family.h.
 
 #ifndef ZEROTH_NN_DECODER_DECODER_H_
 #define ZEROTH_NN_DECODER_DECODER_H_
@@ -23,11 +23,11 @@
 
 namespace zeroth {
 
-// What the modules of a family are called; parameters are these names with ".weight" and ".bias".
-// Where a list has several names, the projections of one input are stored apart, in this order.
+// The names of a family's modules; parameters add ".weight" and ".bias". If a list has several
+// names, the projections of one input are stored apart, in this order.
 struct DecoderNames {
   std::string embedding;       // "transformer.wte"
-  std::string positions = {};  // "transformer.wpe"; of learned positions only
+  std::string positions = {};  // "transformer.wpe"; for learned positions only
   std::string blocks;          // "transformer.h": the blocks are "transformer.h.0" and so on
   std::string norm;            // "transformer.ln_f"
   std::string head = "lm_head";
@@ -36,17 +36,17 @@ struct DecoderNames {
   std::string attention;
   std::string mlp_norm;
   std::string mlp;
-  // Inside the attention: one name for queries, keys and values side by side, or three.
+  // Inside the attention: one name if queries, keys and values are stored side by side, or three.
   std::vector<std::string> qkv;
   std::string attention_out;
-  // Norms of queries and keys (QkNorms), of the family's kind; empty: there are none.
+  // Norms of queries and keys (QkNorms); empty: there are none.
   std::string q_norm = {};
   std::string k_norm = {};
-  // Inside the MLP. Of a gated one: two names, gate and up, or one for both side by side.
+  // Inside the MLP. A gated one has two names, gate and up, or one for both side by side.
   std::vector<std::string> mlp_in;
   std::string mlp_out;
-  // Of a mixture of experts, inside the MLP: the router, and what the experts' numbers follow. Each
-  // expert has the names of a gated MLP.
+  // Inside the MLP of a mixture of experts: the router, and the name before the experts' numbers.
+  // Each expert has the names of a gated MLP.
   std::string router = {};
   std::string experts = {};
 };
@@ -64,29 +64,29 @@ struct DecoderConfig {
   int64_t mlp_hidden = 0;  // 0: 4 * dim
 
   NormKind norm = NormKind::kRms;
-  // Of a block's two norms: kBefore normalises what attention and MLP take, x + f(norm(x)); kAfter
-  // what they give, x + norm(f(x)), as OLMo 2 does.
+  // A block's two norms. kBefore: of the inputs of attention and MLP, x + f(norm(x)). kAfter: of
+  // their outputs, x + norm(f(x)), as in OLMo 2.
   enum class NormPlacement : uint8_t { kBefore, kAfter } norm_placement = NormPlacement::kBefore;
   double norm_eps = 1e-5;
   bool qk_norm_over_all_heads = false;  // see QkNorms
 
-  // Rotary positions; otherwise there is a learned vector for each position.
+  // Rotary positions; false: a learned vector for each position.
   bool rotary = true;
   RopeSpec rope;
-  // A token attends to this many, itself among them and otherwise those before it; 0: to all.
+  // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;
 
   ActivationFunction activation = ActivationFunction::kSilu;
   bool gated = true;
 
-  // Mixture of experts (MoeMlp) in the place of the MLP, if there are any: of every layer i that is
-  // not one of `dense_layers` and for which `sparse_step` divides i + 1.
+  // Above 0: a mixture of this many experts (MoeMlp) in the place of the MLP, in every layer i that
+  // is not one of `dense_layers`, and for which `sparse_step` divides i + 1.
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   int64_t expert_hidden = 0;
   bool normalize_expert_weights = false;
-  // With `balances_experts`, training adds balance_coefficient times the mean over the layers with
-  // experts of a loss that balances these, see BalanceOp.
+  // True: training adds a loss that balances experts (BalanceOp), averaged over the layers with
+  // experts and multiplied by balance_coefficient.
   bool balances_experts = false;
   double balance_coefficient = 0;
   int64_t sparse_step = 1;
@@ -126,8 +126,8 @@ class DecoderBlock : public Module {
 
 class Decoder : public LanguageModel {
  public:
-  // `hf_config` is what HfConfig() gives. Unimplemented names what of `config` is not computed. The
-  // sizes are positive and fit each other, which a family's reader of config.json checks.
+  // `hf_config` is the result of HfConfig(). Sizes are positive and fit together: the family's
+  // reader of config.json has checked them.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(DecoderConfig config,
                                                          nlohmann::json hf_config,
                                                          const ModelOptions& options);
@@ -154,7 +154,7 @@ class Decoder : public LanguageModel {
  private:
   Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options);
 
-  const DecoderConfig config_;  // without zeros that stand for something
+  const DecoderConfig config_;  // with defaults in the place of zeros
   const nlohmann::json hf_config_;
   Embedding* embedding_;
   Parameter* positions_ = nullptr;

@@ -26,7 +26,7 @@ void ReadField(ConfigReader& reader, const ConfigKey& key, DecoderConfig& config
   }
 }
 
-// What a user knows a field as.
+// Returns the key of config.json that sets a field, for messages.
 template <typename Field>
 std::string KeyOf(const DecoderFamily& family, Field DecoderConfig::*field) {
   for (const ConfigKey& key : family.keys) {
@@ -66,14 +66,14 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   return config;
 }
 
-// `came` is what the configuration was read from.
+// `came` is the config.json that the configuration was read from.
 nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& config,
                            const nlohmann::json& came) {
   nlohmann::json json = {{"model_type", family.model_type}};
   for (const ConfigKey& key : family.keys) {
     std::visit([&](auto field) { json[key.name] = config.*field; }, key.field);
     const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field);
-    // As transformers writes a size that follows from others.
+    // transformers writes null for a size that follows from others.
     if (size != nullptr && config.*(*size) == 0) json[key.name] = nullptr;
   }
   for (const FixedKey& key : family.fixed) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A family of decoders as a table: what it is called in Hugging Face, what its config.json says,
-// and the flags and names of DecoderConfig. docs/writing_a_model.md shows one.
+// A family of decoders as a table: its name in Hugging Face, the keys of its config.json, and the
+// flags and names of DecoderConfig. docs/writing_a_model.md shows one.
 
 #ifndef ZEROTH_NN_DECODER_DECODER_FAMILY_H_
 #define ZEROTH_NN_DECODER_DECODER_FAMILY_H_
@@ -19,9 +19,9 @@
 
 namespace zeroth {
 
-// A key of config.json that gives a field its value and is written with it. A key that is absent
-// leaves what `DecoderFamily::base` has, unless it is required. Several keys may give one field:
-// the last one that is there counts, and all are written; so may one key give several fields.
+// A key of config.json that sets a field, and is written with its value. If the key is absent, and
+// not required, the field keeps its value in `DecoderFamily::base`. Several keys may set one field:
+// the last one that is present counts, and all are written. One key may also set several fields.
 struct ConfigKey {
   std::string name;
   std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*,
@@ -30,20 +30,20 @@ struct ConfigKey {
   bool required = false;
 };
 
-// A key of config.json about what every model of the family has.
+// A key of config.json that has one value in all models of the family.
 struct FixedKey {
   enum class Use : uint8_t {
-    kBoth,   // written; any other value is refused
-    kRead,   // any other value is refused
-    kWrite,  // written; other values make no difference here
+    kBoth,   // written, and other values are refused
+    kRead,   // other values are refused
+    kWrite,  // written; other values make no difference
   };
   std::string name;
   nlohmann::json value;
   Use use = Use::kBoth;
 };
 
-// A model of published sizes, for PresetConfig; a zero is as in DecoderConfig. `more` are further
-// keys of its config.json.
+// A model of published sizes, for PresetConfig; zeros have the meaning that they have in
+// DecoderConfig. `more` has further keys of its config.json.
 struct DecoderPreset {
   std::string name;
   int64_t vocab_size = 0;
@@ -60,24 +60,24 @@ struct DecoderPreset {
 
 struct DecoderFamily {
   std::string model_type;
-  DecoderConfig base;  // what a config.json does not say
+  DecoderConfig base;  // the values that config.json does not set
   std::vector<ConfigKey> keys;
   std::vector<FixedKey> fixed;
   std::vector<DecoderPreset> presets;
 };
 
-// What Llama began and most later families share: the names of the modules, RMS norms, a gated MLP
-// with SiLU, no biases, and the keys of config.json. Their tables add what is their own.
+// What Llama and most later families share: the names of modules, RMS norms, a gated MLP with SiLU,
+// no biases, and the keys of config.json. A family's table adds its own.
 DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture);
 
-// A model from the content of a config.json. InvalidArgument names the key for a size that is
-// missing or does not fit the others and for what the family does not compute. Keys about rotary
-// positions are those of rope_config.h, for every family that has them.
+// Builds a model from the content of a config.json. InvalidArgument names the key for a size that
+// is missing or does not fit the others, and for a value that the family does not support. Keys of
+// rotary positions are those of rope_config.h.
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily& family,
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options);
 
-// Put one at namespace scope in the family's .cc, in a target with alwayslink: it adds the family
+// Put one at namespace scope in the family's .cc, in a target with alwayslink. It adds the family
 // and its presets to ModelRegistry.
 struct DecoderRegistration {
   explicit DecoderRegistration(DecoderFamily family);

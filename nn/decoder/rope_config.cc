@@ -24,7 +24,7 @@ double NumberOr(ConfigReader& reader, const char* key, double fallback) {
   return reader.Has(key) ? reader.Number(key) : fallback;
 }
 
-// By how much YaRN lengthens vectors (its equation 22, with the coefficient that DeepSeek added).
+// The factor by which YaRN lengthens vectors (its equation 22, with DeepSeek's coefficient).
 double YarnLength(double factor, double coefficient) {
   return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
 }
@@ -60,7 +60,7 @@ void ReadYarn(ConfigReader& reader, int64_t max_positions, RopeSpec& spec) {
   spec.attention_factor = NumberOr(reader, "attention_factor", spec.attention_factor);
 }
 
-// `key` is where `rope` stands.
+// Reads the object `rope`, the value of `key`.
 absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max_positions,
                         RopeSpec& spec) {
   ConfigReader reader(rope, absl::StrCat(key, "."));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Rotary positions in the words of config.json: older files have "rope_theta" and, for longer
-// contexts, "rope_scaling"; newer ones have both inside "rope_parameters".
+// Rotary positions in config.json: older files have "rope_theta" and, for longer contexts,
+// "rope_scaling"; newer ones have both inside "rope_parameters".
 
 #ifndef ZEROTH_NN_DECODER_ROPE_CONFIG_H_
 #define ZEROTH_NN_DECODER_ROPE_CONFIG_H_
@@ -15,14 +15,13 @@
 
 namespace zeroth {
 
-// `base` is what a file that says nothing means, `max_positions` the model's own. InvalidArgument
-// names the key that is missing or out of its range, and says why for a rope_type that is not
-// computed.
+// Reads rotary positions from a config.json. `base` has the values of absent keys, and
+// `max_positions` is the model's. InvalidArgument names the key that is missing or out of its
+// range, and says why a rope_type is not supported.
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
                                   int64_t max_positions);
 
-// Writes to `to` what `from` says of it, in the same words; theta is written even if `from` leaves
-// it out.
+// Copies the keys of rotary positions from `from` to `to`, and adds theta if `from` has none.
 void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to);
 
 }  // namespace zeroth

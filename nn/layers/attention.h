@@ -19,26 +19,26 @@ namespace zeroth {
 
 struct AttentionOptions {
   int64_t heads = 0;
-  int64_t kv_heads =
-      0;  // divides heads; fewer than heads: grouped-query attention (Ainslie et al., 2023)
+  // Divides heads. Fewer than heads: grouped-query attention (Ainslie et al., 2023).
+  int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t window = 0;            // of AttentionShape
+  int64_t window = 0;            // AttentionShape::window
   std::optional<RopeSpec> rope;  // rotary positions, or none
 };
 
-// Norms of queries and keys in front of the rotation (Henry et al., "Query-key normalization for
+// Norms of queries and keys, before the rotation (Henry et al., "Query-key normalization for
 // transformers", 2020); both or neither.
 struct QkNorms {
   std::unique_ptr<Norm> query;
   std::unique_ptr<Norm> key;
-  // Each over the elements of all its heads together, [heads * head_dim] or [kv_heads * head_dim];
-  // otherwise over those of one head, [head_dim].
+  // True: each norm is over all heads together, [heads * head_dim] or [kv_heads * head_dim]. False:
+  // over each head, [head_dim].
   bool over_all_heads = false;
 };
 
-// Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` gives queries, keys and
-// values side by side, `out` takes the heads back to dim; their names and storage are the model's
-// choice.
+// Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` makes queries, keys and
+// values side by side, and `out` projects the heads back to dim. The model chooses their names and
+// storage.
 class Attention : public Module {
  public:
   Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
@@ -46,8 +46,8 @@ class Attention : public Module {
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   Role role() const override { return Role::kAttention; }
-  // Of the heads here: of a part of them where their projections are divided. Batch and seq are
-  // those of the input.
+  // The shape of this rank's heads, which are a part of all heads if the projections are divided.
+  // Batch and seq are not set.
   AttentionShape shape() const;
 
  private:
@@ -62,7 +62,7 @@ class Attention : public Module {
   bool norms_are_over_all_heads_ = false;
 };
 
-// Of the first attention in the order of the module tree; nothing if there is none.
+// The shape of the first attention in the module tree; std::nullopt if there is none.
 std::optional<AttentionShape> FindAttentionShape(const Module& model);
 
 }  // namespace zeroth

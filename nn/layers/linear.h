@@ -17,8 +17,8 @@ namespace zeroth {
 
 struct LinearOptions {
   int64_t in = 0;
-  // One entry for each projection: its name next to the module's, and its width. A plain layer has
-  // one with an empty name; query, key and value stored apart have three.
+  // The name of each projection after the module's, and its width. A plain layer has one projection
+  // with an empty name; queries, keys and values that are stored apart are three.
   struct Projection {
     std::string name;
     int64_t out = 0;
@@ -37,7 +37,7 @@ class Linear : public Module {
   Linear(std::string name, int64_t in, int64_t out)
       : Linear(std::move(name), LinearOptions{in, {{"", out}}}) {}
 
-  // See LinearOp for which `activation` may be fused.
+  // LinearOp says which `activation` may be fused.
   virtual absl::StatusOr<Value> Forward(Context& context, const Value& x,
                                         Activation activation = Activation::kNone);
 
@@ -45,14 +45,14 @@ class Linear : public Module {
   const std::vector<LinearPart>& parts() const { return parts_; }
   WeightLayout layout() const { return layout_; }
 
-  // From now on multiply in 8-bit floats, see Fp8LinearOp. True, or false and nothing has changed
-  // if it has sizes for which there are no such products (FitsFp8).
+  // Makes the layer multiply in 8-bit floats (Fp8LinearOp) if its sizes allow it (FitsFp8). Returns
+  // whether it does.
   bool UseFp8();
   bool uses_fp8() const { return uses_fp8_; }
 
  protected:
-  // The weights' products with x and the biases, then `activation`, in whatever products are made
-  // in; x has the type that the hooks ask for.
+  // The weights' products with x, plus the biases, and then `activation`. x has the type that the
+  // hooks ask for.
   absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation);
 
  private:

@@ -29,21 +29,20 @@ namespace zeroth {
 struct LoraOptions {
   int64_t rank = 0;  // of A B; 0: no adapters
   double alpha = 16;
-  // Which projections are adapted: the last parts of their names, as in "c_attn" or
-  // "self_attn.q_proj". Empty: every linear layer of every block, as in QLoRA (Dettmers et al.,
-  // 2023).
+  // The last parts of the names of adapted projections, as in "c_attn" or "self_attn.q_proj".
+  // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
 
   bool enabled() const { return rank > 0; }
   float scale() const { return static_cast<float>(alpha / static_cast<double>(rank)); }
-  // Whether the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
+  // True if the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
   bool Adapts(absl::string_view projection) const;
 };
 
-// InvalidArgument says which of rank and alpha is out of its range.
+// InvalidArgument gives rank and alpha if one of them is out of its range.
 absl::Status ValidateLoraOptions(const LoraOptions& options);
 
-// One adapted weight: what is computed is weight + scale * (a b), or b a where weights are [out,
+// An adapter: the layer computes with weight + scale * (a b), or scale * (b a) if weights are [out,
 // in].
 struct LoraAdapter {
   Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
@@ -54,44 +53,44 @@ struct LoraAdapter {
   double alpha = 0;
 };
 
-// A linear layer some of whose projections have adapters: parameters [projection.]lora_A, normal
-// with the variance 1 / (3 in) that PEFT's uniform values have, and [projection.]lora_B, zero, so
-// that training starts from the layer without them. Lora products are made in the type of the
-// activations, also where the layer itself multiplies in fp8. Freezing the weights is the caller's:
-// see FreezeAllButAdapters.
+// A linear layer with adapters on some of its projections. Parameters are [projection.]lora_A,
+// normal with the variance 1 / (3 in) of PEFT's uniform values, and [projection.]lora_B, zeros, so
+// that training starts from the layer without adapters. Adapters multiply in the type of the
+// activations, even if the layer itself multiplies in fp8. The caller freezes the weights: see
+// FreezeAllButAdapters.
 class LoraLinear : public Linear {
  public:
   // `lora` is enabled.
   LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora);
 
-  // A GELU is applied in a pass of its own, since adapters come before it; Unimplemented for SiLU.
+  // Applies a GELU in a pass of its own, after the adapters; Unimplemented for SiLU.
   absl::StatusOr<Value> Forward(Context& context, const Value& x,
                                 Activation activation = Activation::kNone) override;
 
   const std::vector<LoraAdapter>& adapters() const { return adapters_; }
 
  private:
-  // Side by side as the projections are here, which may be parts of them.
+  // The adapters, with the columns of this rank's part of each projection.
   std::vector<LowRankPart> LowRankParts() const;
 
   std::vector<LoraAdapter> adapters_;
   float scale_;
 };
 
-// A LoraLinear if `lora` adapts any of the projections, otherwise a Linear: how models make their
-// linear layers.
+// Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear. Models make their
+// linear layers by this.
 std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
                                     const LoraOptions& lora);
 
 // The adapters of a module and its descendants, in order of declaration.
 std::vector<LoraAdapter> LoraAdapters(const Module& module);
 
-// Freezes every parameter of `model` but its adapters. InvalidArgument names a target that no
-// projection has, with the names that there are. Before the model is sharded.
+// Freezes every parameter of `model` except for its adapters. Call it before the model is sharded.
+// InvalidArgument names a target that matches no projection, and lists the projections' names.
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
 
-// weight += scale * (a b), in place, fp32 tensors of the shapes of the adapter's parameters on the
-// device of `kernels`; `b` is scaled in place.
+// Computes weight += scale * (a b) in place, and scales `b` in place. Tensors are fp32, with the
+// shapes of the adapter's parameters, on the device of `kernels`.
 absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
                        const Tensor& a, const Tensor& b);
 

@@ -14,7 +14,7 @@
 
 namespace zeroth {
 
-// The half of a block that follows attention, whatever it consists of.
+// The half of a block that follows attention.
 class MlpLayer : public Module {
  public:
   using Module::Module;
@@ -23,8 +23,8 @@ class MlpLayer : public Module {
   Role role() const override { return Role::kMlp; }
 };
 
-// x [.., dim] → [.., dim] through a wider layer: out(activation(in(x))). If it is gated, `in` gives
-// gate | up side by side, and what `out` takes is activation(gate) * up.
+// x [.., dim] → [.., dim]: out(activation(in(x))). If it is gated, `in` makes gate | up side by
+// side, and the result is out(activation(gate) * up).
 class Mlp : public MlpLayer {
  public:
   Mlp(std::string name, ActivationFunction activation, bool gated, std::unique_ptr<Linear> in,

@@ -24,23 +24,23 @@ struct MoeOptions {
   float balance = 0;       // see BalanceOp; 0: no such loss
   float init_std = 0.02f;
   float out_init_std = 0.02f;  // of the experts' last matrices
-  // Parameters: ROUTER.weight [experts, dim], and for each expert EXPERTS.N.PROJECTION.weight with
-  // the projections gate, up and out, inside the module's name.
+  // Names of parameters, after the module's: ROUTER.weight [experts, dim], and for each expert
+  // EXPERTS.N.PROJECTION.weight with the projections gate, up and out.
   std::string router;
   std::string experts_name;
   std::string gate, up, out;
 };
 
-// The experts of one layer: a unit of their own by default (Role::kExperts), gathered together
-// because a batch has tokens for most of them.
+// The experts of one layer, by default a unit of their own (Role::kExperts). They are gathered
+// together, because a batch has tokens for most of them.
 class Experts : public Module {
  public:
   Experts(std::string name, const MoeOptions& options);
 
-  // x [rows, dim], grouped as `offsets` says, → the same shape: down(silu(gate(x)) * up(x)) of each
-  // row's expert. Where the experts are divided, as GroupedLinearOp has it of `down`.
+  // x [rows, dim], grouped by `offsets`, → the same shape: out(silu(gate(x)) * up(x)) of each row's
+  // expert. If experts are divided, the result is this rank's summand, as from GroupedLinearOp.
   absl::StatusOr<Value> Forward(Context& context, const Value& x, const Tensor& offsets);
-  // Who each have a part of every expert; null if nobody shares them.
+  // The ranks that each have a part of every expert; nullptr if experts are not divided.
   absl::StatusOr<TensorRanks*> Ranks(Context& context) const;
   Role role() const override { return Role::kExperts; }
 
@@ -48,7 +48,7 @@ class Experts : public Module {
   ExpertWeights gate_, up_, out_;
 };
 
-// x [.., dim] → the same shape: the weighted sum of what its experts make of each token.
+// x [.., dim] → the same shape: for each token, the weighted sum of its experts' results.
 class MoeMlp : public MlpLayer {
  public:
   MoeMlp(std::string name, const MoeOptions& options);

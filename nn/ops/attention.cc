@@ -27,7 +27,7 @@ absl::Status TakeShape(const Tensor& qkv, AttentionShape& shape) {
   return absl::OkStatus();
 }
 
-// Computes args.out, and args.lse if a backward will follow; or takes what was kept of them.
+// Computes args.out, and args.lse if a backward will follow, or takes both from the kept outputs.
 absl::Status MakeOrTakeAttention(Context& context, AttentionArgs& args) {
   KeptOutputs* const kept = context.kept_outputs();
   if (kept != nullptr && kept->is_second()) {
@@ -92,26 +92,24 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   args.starts = context.document_starts();
   ZEROTH_RETURN_IF_ERROR(MakeOrTakeAttention(context, args));
   Value result = context.MakeValue(args.out);
-  if (context.recording() && qkv.node != nullptr) {
-    context.tape().Record([&context, args, node = qkv.node, out_node = result.node,
-                           rope]() -> absl::Status {
-      if (!out_node->grad.defined()) return absl::OkStatus();
-      AttentionBackwardArgs backward;
-      backward.shape = args.shape;
-      backward.dout = out_node->grad;
-      backward.qkv = args.qkv;
-      backward.starts = args.starts;
-      backward.out = args.out;
-      backward.lse = args.lse;
-      ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
-      ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
-      if (rope.has_value()) {
-        ZEROTH_RETURN_IF_ERROR(kernels::Rope(
-            context.kernels(), {args.shape, backward.dqkv, *rope, args.starts, /*inverse=*/true}));
-      }
-      return AddGradient(context, *node, std::move(backward.dqkv));
-    });
-  }
+  if (qkv.node == nullptr) return result;
+  RecordBackward(
+      context, result, [&context, args, node = qkv.node, rope](const Tensor& dout) -> absl::Status {
+        AttentionBackwardArgs backward;
+        backward.shape = args.shape;
+        backward.dout = dout;
+        backward.qkv = args.qkv;
+        backward.starts = args.starts;
+        backward.out = args.out;
+        backward.lse = args.lse;
+        ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
+        ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
+        if (rope.has_value()) {
+          ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), {args.shape, backward.dqkv, *rope,
+                                                                   args.starts, /*inverse=*/true}));
+        }
+        return AddGradient(context, *node, std::move(backward.dqkv));
+      });
   return result;
 }
 

@@ -17,7 +17,7 @@
 namespace zeroth {
 namespace {
 
-// Runs `args` with `shape` as what it makes.
+// Runs `args` into a new tensor of `shape`.
 absl::StatusOr<Value> Make(Context& context, const Shape& shape, BasicArgs args) {
   ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(shape, args.a.tensor.dtype()));
   args.out = out;
@@ -25,7 +25,7 @@ absl::StatusOr<Value> Make(Context& context, const Shape& shape, BasicArgs args)
   return context.MakeValue(std::move(out));
 }
 
-// Adds what `args` makes to the gradient of an activation, or does nothing if nobody wants it.
+// Adds the result of `args` to the gradient of an activation, if it has a node.
 absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape, BasicArgs args) {
   if (node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
@@ -47,7 +47,7 @@ struct Axis {
   int64_t size = 0;
   int64_t inner = 1;
 
-  // All of it as a matrix, so that a range along the dimension is a range of columns.
+  // The whole tensor as a matrix in which a range along the dimension is a range of columns.
   Matrix Rows(const Tensor& x) const { return x.Reshape(Shape({outer, size * inner})); }
 };
 
@@ -214,7 +214,7 @@ absl::StatusOr<Value> ActivationOp(Context& context, const Value& x, ActivationF
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value y,
                           Make(context, x.data.shape(), {.op = forward, .a = x.data}));
-  // All but SiLU go back from their result, which what comes next is likely to keep anyway.
+  // All but SiLU go back from their result, which the next operation is likely to keep anyway.
   const Tensor& kept = function == ActivationFunction::kSilu ? x.data : y.data;
   RecordBackward(context, y, [&context, node = x.node, backward, kept](const Tensor& dy) {
     return Contribute(context, node.get(), dy.shape(), {.op = backward, .a = kept, .b = dy});
@@ -356,7 +356,7 @@ absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
   if (!step.has_value()) {
     if (!context.recording()) return x;
     return absl::FailedPreconditionError(
-        absl::StrCat("dropout '", name, "': nobody said which step this is; call ",
+        absl::StrCat("dropout '", name, "': the draws of this step are not set; call ",
                      "Context::set_draws before each forward that is trained"));
   }
   if (rate == 0) return x;

@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Operations from which a layer can be written where no fused one exists. Tensors of one call share
-// one element type, fp32, bf16 or fp16. Errors are InvalidArgument and name the operation and the
-// shapes.
+// Basic operations, for layers that have no fused one. The tensors of a call share one element
+// type: fp32, bf16 or fp16. Errors are InvalidArgument, and name the operation and the shapes.
 
 #ifndef ZEROTH_NN_OPS_BASIC_H_
 #define ZEROTH_NN_OPS_BASIC_H_
@@ -27,16 +26,17 @@ absl::StatusOr<Value> ScaleOp(Context& context, const Value& x, float factor);
 enum class ActivationFunction : uint8_t { kRelu, kGelu, kSilu, kTanh, kSigmoid };
 absl::StatusOr<Value> ActivationOp(Context& context, const Value& x, ActivationFunction function);
 
-// op(a) op(b) for a [.., m, k] and b [.., k, n], whose leading dimensions are the same. With a
-// transpose, the last two dimensions of that operand are stored the other way round. One product
-// after the other: few large ones are faster than many small ones.
+// op(a) op(b) of a [.., m, k] and b [.., k, n], which have the same leading dimensions. With a
+// transpose, the last two dimensions of that operand are swapped. Products run one after the other,
+// so few large ones are faster than many small ones.
 absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
                                bool transpose_a = false, bool transpose_b = false);
 
 // e^x over the sum of e^x along the last dimension.
 absl::StatusOr<Value> SoftmaxOp(Context& context, const Value& x);
 
-// The mean along `dim`, which goes away; negative dimensions count from the end, here and below.
+// The mean along `dim`, which is removed from the shape. Negative dimensions count from the end,
+// here and below.
 absl::StatusOr<Value> MeanOp(Context& context, const Value& x, int dim);
 // The mean of all elements → [1].
 absl::StatusOr<Value> MeanOp(Context& context, const Value& x);
@@ -50,11 +50,11 @@ absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, 
 absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& shape);
 
 // Zeroes each element with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate)
-// (Srivastava et al., 2014). Dimension 0 of x are the samples of the batch. What is dropped is a
-// function of the context's draws, of `name`, and of the element's index in the whole batch: ranks,
-// micro-batches and recomputation do not change it. Two dropouts of a model take two names. Without
-// draws in the context it is x itself, as evaluation has it; FailedPrecondition if that is so while
-// recording.
+// (Srivastava et al., 2014). Dimension 0 of x is the batch. Which elements are zeroed depends only
+// on Context::draws, on `name`, and on the element's index in the whole batch, so ranks,
+// micro-batches and recomputation do not change it. Each dropout of a model has a name of its own.
+// Without draws in the context the result is x itself, as in evaluation; FailedPrecondition without
+// draws while recording.
 absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
                                 absl::string_view name);
 

@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-// `tokens` are rows of what is here of the table.
+// `tokens` are rows of this rank's part of the table.
 absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
                       Parameter* positions, const Tensor& dout) {
   if (table.requires_grad()) {
@@ -31,7 +31,7 @@ absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
   return absl::OkStatus();
 }
 
-// The tokens as rows of a table that is divided, or as they are.
+// Returns the tokens as rows of this rank's part of the table.
 absl::StatusOr<Tensor> LocalTokens(Context& context, const Tensor& tokens, const Parameter& table) {
   if (!IsDivided(table)) return tokens;
   ZEROTH_RETURN_IF_ERROR(RanksOf(context, table).status());
@@ -63,7 +63,7 @@ absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parame
   ZEROTH_ASSIGN_OR_RETURN(const Tensor table_values, FullValues(table));
   Tensor position_values;
   const bool is_divided = IsDivided(table);
-  // What each rank of a divided table gives is summed, and positions are to be in it once.
+  // The results of a divided table's ranks are summed, so only one rank adds positions.
   if (positions != nullptr && (!is_divided || table.part()->index == 0)) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor all, FullValues(*positions));
     position_values = all.Rows(first, all.dim(0));

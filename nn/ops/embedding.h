@@ -10,10 +10,10 @@
 
 namespace zeroth {
 
-// tokens int32 [batch, seq] → [batch, seq, dim]: the rows of `table` [vocab, dim], plus, if that is
-// not nullptr, the row of `positions` [max_seq, dim] of each token's position, which counts from
-// Context::first_position. InvalidArgument for a token outside the vocabulary or a sequence longer
-// than max_seq.
+// tokens int32 [batch, seq] → [batch, seq, dim]: each token's row of `table` [vocab, dim]. If
+// `positions` [max_seq, dim] is not nullptr, adds the row of the token's position, which counts
+// from Context::first_position. InvalidArgument for a token outside the vocabulary, or a sequence
+// longer than max_seq.
 absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parameter& table,
                                   Parameter* positions);
 

@@ -36,7 +36,7 @@ std::vector<WeightBlock> BlocksOf(Context& context, const ExpertWeights& weights
   return BlocksOf(context, {weights.front(), nullptr}, kLayout);
 }
 
-// That of each expert's matrix.
+// Returns the block of each expert's matrix.
 absl::StatusOr<std::vector<Matrix>> BlocksOfExperts(const ExpertWeights& weights,
                                                     const WeightBlock& block) {
   std::vector<Matrix> matrices;
@@ -74,14 +74,14 @@ absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
   return absl::OkStatus();
 }
 
-// One GroupedLinearOp, for backward.
+// A GroupedLinearOp, as its backward needs it.
 struct GroupedLinear {
   Tensor x;
   Tensor offsets;
   std::vector<ExpertWeights> projections;
 };
 
-// y of a block of the weights (`transposed`), or the gradient of x.
+// Computes a block's part of y (`transposed`), or of the gradient of x.
 absl::Status BlockProduct(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
                           const WeightBlock& block, const Matrix& in, const Matrix& out,
                           bool transposed, bool accumulate) {
@@ -97,8 +97,8 @@ absl::Status BlockProduct(Context& context, const GroupedLinear& of, const Exper
   return absl::OkStatus();
 }
 
-// The gradient of x: in `node`, or, of weights that are divided by outputs, for each piece of these
-// a summand of it.
+// Adds to the gradient of x in `node`. If weights are divided by outputs, adds a summand for each
+// piece of them, one after the other.
 absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tensor& dy,
                            GradientNode& node) {
   const int64_t pairs = of.x.dim(0);

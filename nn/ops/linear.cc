@@ -57,14 +57,14 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
   return absl::OkStatus();
 }
 
-// Whether the product that makes the gradient may multiply it by the GELU's derivative as well,
-// which saves one reading and one writing of it. The product cannot add to what is there.
+// True if the product that makes the gradient may also multiply it by the GELU's derivative, which
+// saves reading and writing it once. Such a product cannot add to an earlier gradient.
 bool GoesThroughGelu(const GradientNode& node) {
   return node.gelu_input.defined() && !node.grad.defined() && !node.grad_of_gelu_input.defined();
 }
 
-// Turns the gradient of a fused GELU's output into that of its input, in place unless somebody else
-// reads it.
+// Turns the gradient of a fused GELU's output into that of its input, in place unless another node
+// holds it.
 absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
   const Tensor through = std::exchange(node.grad_of_gelu_input, Tensor());
   if (!node.grad.defined()) {
@@ -93,25 +93,35 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
     column += out;
     ZEROTH_RETURN_IF_ERROR(BackwardPart(context, part, layout, x, dy_part));
     if (x_node == nullptr) continue;
-    GemmArgs gemm;
-    gemm.a = dy_part;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-    gemm.transpose_b = layout == WeightLayout::kInOut;
     if (parts.size() == 1 && GoesThroughGelu(*x_node)) {
       ZEROTH_ASSIGN_OR_RETURN(x_node->grad_of_gelu_input, context.Empty(x.shape(), x.dtype()));
-      gemm.b = weight;
+      GemmArgs gemm;
+      gemm.a = dy_part;
+      ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValues(*part.weight));
+      gemm.transpose_b = layout == WeightLayout::kInOut;
       gemm.c = x_node->grad_of_gelu_input;
       gemm.gelu_input = x_node->gelu_input;
       ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
       continue;
     }
     ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
-    gemm.accumulate = slot.accumulate;
-    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
-      gemm.b = BlockOf(weight, layout, block);
-      gemm.c = Matrix(slot.tensor).Columns(block.in, block.ins);
-      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
-    }
+    ZEROTH_RETURN_IF_ERROR(
+        InputGradient(context, part, layout, dy_part, slot.tensor, slot.accumulate));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InputGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                           const Matrix& dy, const Matrix& dx, bool accumulate) {
+  GemmArgs gemm;
+  gemm.a = dy;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  gemm.transpose_b = layout == WeightLayout::kInOut;
+  gemm.accumulate = accumulate;
+  for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+    gemm.b = BlockOf(weight, layout, block);
+    gemm.c = dx.Columns(block.in, block.ins);
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
   }
   return absl::OkStatus();
 }

@@ -14,7 +14,7 @@
 
 namespace zeroth {
 
-// How weights are stored: [in, out] (GPT-2's Conv1D) or [out, in] (everybody else).
+// How weights are stored: [in, out] (GPT-2's Conv1D), or [out, in] (all other models).
 enum class WeightLayout : uint8_t { kInOut, kOutIn };
 
 struct LinearPart {
@@ -28,18 +28,23 @@ int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
 absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
                                  WeightLayout layout);
 
-// x [.., in] → [.., sum of the parts' out]: each part's product side by side, so that projections
-// of one input that are stored apart (query, key and value; gate and up) still give one packed
-// tensor. `activation` is applied in the same pass; while recording, kGelu keeps its input for
-// backward and takes one part only (InvalidArgument), kSilu is FailedPrecondition.
+// x [.., in] → [.., sum of the parts' out]: the parts' products side by side, so that projections
+// of one input that are stored apart (query, key and value; gate and up) give one packed tensor.
+// `activation` is applied in the same pass. While recording, kGelu keeps its input for backward,
+// and takes one part only (InvalidArgument); kSilu is FailedPrecondition.
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation = Activation::kNone);
 
-// For operations with the same products. The backward of the parts' products with x: gradients of
-// weights and biases, and of x unless `x_node` is null.
+// The functions below are for operations with the same products.
+//
+// The backward of the parts' products with x: adds to the gradients of weights and biases, and to
+// that of x unless `x_node` is null.
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
                             WeightLayout layout, const Tensor& x, GradientNode* x_node,
                             const Tensor& dy);
+// dx (+)= dy w^T.
+absl::Status InputGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                           const Matrix& dy, const Matrix& dx, bool accumulate);
 // dw (+)= x^T dy, as the weight is stored.
 absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayout layout,
                             const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate);

@@ -10,11 +10,11 @@
 
 namespace zeroth {
 
-// Mean cross-entropy of hidden [batch, seq, dim] projected by weight [vocab, dim] against targets
-// int32 [batch, seq]
-// (-100: left out) → [1]; with context.loss_divisor(), their sum divided by that. The head of a
-// model and the start of backward: its gradients, of context.loss_scale() * loss, are computed here
-// with the loss, in chunks, so that full logits never exist.
+// The mean cross-entropy, [1], of hidden [batch, seq, dim] projected by weight [vocab, dim] against
+// targets int32 [batch, seq], of which -100 are left out. With context.loss_divisor(), the sum
+// divided by that. This is the head of a model, where backward starts: the gradients of
+// context.loss_scale() * loss are computed together with the loss, in chunks, so that full logits
+// never exist.
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
                                            const Tensor& targets);
 

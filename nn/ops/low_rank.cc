@@ -47,7 +47,7 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
   return absl::OkStatus();
 }
 
-// c (+)= x w of a block of the weight.
+// c (+)= x w for one block of the weight.
 absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
                      WeightLayout layout, const WeightBlock& block, const Matrix& c,
                      bool accumulate) {
@@ -61,7 +61,7 @@ absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
   return Annotate(kernels::Gemm(context.kernels(), gemm), weight.name());
 }
 
-// scale * x a: of all rows that y has.
+// Returns scale * x a, for all rows of y.
 absl::StatusOr<Tensor> Inner(Context& context, const Tensor& x, const LowRankPart& part,
                              WeightLayout layout, float scale) {
   const Shape shape = x.shape().WithLast(ExtentOf(*part.a, layout).out);
@@ -82,7 +82,7 @@ absl::StatusOr<Tensor> Inner(Context& context, const Tensor& x, const LowRankPar
   return IsDivided(*part.b) ? AllRows(context, inner, part.b->name()) : inner;
 }
 
-// The gradient of x a: of all rows that x has.
+// Returns the gradient of x a, for all rows of x.
 absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, WeightLayout layout,
                                      float scale, const Shape& shape, const Tensor& dy) {
   const Matrix dy_part = Matrix(dy).Columns(part.column, ExtentOf(*part.b, layout).out);
@@ -101,7 +101,8 @@ absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, 
   return IsDivided(*part.a) ? AllRows(context, gradient, part.a->name()) : gradient;
 }
 
-// Of a half, which each rank makes from its own rows if `is_partial`; nothing for a frozen one.
+// Adds to the gradient of a half, unless it is frozen. If `is_partial`, each rank computes it from
+// its own rows only, and ranks sum it.
 absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout, const Matrix& x,
                           const Matrix& dy, bool is_partial) {
   ZEROTH_ASSIGN_OR_RETURN(const GradientPlace place, TakeGradientPlace(context, half, is_partial));
@@ -111,8 +112,9 @@ absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout
   return FinishGradient(context, half, place);
 }
 
-// `inner` is what forward has made. Of a divided layer one half is divided as the layer is. The
-// other one has all values on each rank, but where rows are shared, the rank's rows only.
+// `inner` is the forward's scale * x a. If the layer is divided, one half is divided as the layer
+// is. Every rank has all of the other half, but computes its gradient from its own rows only if
+// rows are shared.
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
                       const Tensor& x, GradientNode* x_node, const Tensor& inner,
                       const Tensor& dy) {
@@ -127,17 +129,7 @@ absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout la
       HalfGradient(context, *part.a, layout, x, dinner, b_is_divided && context.rows_are_shared()));
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, FullValues(*part.a));
-  GemmArgs gemm;
-  gemm.a = dinner;
-  gemm.transpose_b = layout == WeightLayout::kInOut;
-  gemm.accumulate = slot.accumulate;
-  for (const WeightBlock& block : BlocksOf(context, {part.a}, layout)) {
-    gemm.b = BlockOf(a, layout, block);
-    gemm.c = Matrix(slot.tensor).Columns(block.in, block.ins);
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
-  }
-  return absl::OkStatus();
+  return InputGradient(context, {part.a}, layout, dinner, slot.tensor, slot.accumulate);
 }
 
 }  // namespace

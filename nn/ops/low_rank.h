@@ -21,11 +21,13 @@ struct LowRankPart {
   int64_t column = 0;      // where its `out` columns begin
 };
 
-// y[.., column : column + out] += scale * (x a) b for each part, in place: no tensor as large as y
-// is made. x [.., in], y [.., at least column + out], of one type. Nothing may have read y.data
-// yet, and the backward of what made y must not, as LinearOp's does not. InvalidArgument names the
-// parameter and both shapes if they do not fit. Of a layer that is divided by outputs, b is, and of
-// one that is divided by depth, a is: the other half is whole. Ranks exchange what is between them.
+// y[.., column : column + out] += scale * (x a) b for each part, in place, without another tensor
+// as large as y. x is [.., in] and y is [.., at least column + out], of one type. Nothing may have
+// read y.data yet, and the backward of the operation that made y must not read it, as LinearOp's
+// does not. InvalidArgument names the parameter and both shapes if they do not fit.
+//
+// In a layer that is divided by outputs, b is divided; in one that is divided by depth, a is. The
+// other half is whole, and ranks exchange the tensor between the halves.
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale);
 

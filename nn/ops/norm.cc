@@ -38,8 +38,8 @@ absl::Status Validate(const Value& x, const Value& residual, const Parameter& ga
   return absl::OkStatus();
 }
 
-// The gradient of a sum is the gradient of both summands. They share the tensor; whoever adds to it
-// makes a copy first.
+// The gradient of a sum is the gradient of both summands. They share the tensor, which is copied
+// before anything is added to it.
 absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x,
                             GradientNode* residual) {
   if (!sum.grad.defined()) return absl::OkStatus();
@@ -49,14 +49,14 @@ absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x
   return absl::OkStatus();
 }
 
-// Into how many pieces of equal size the heads of this rank are cut, so that all ranks together
-// have as many whatever their number is.
+// The number of equal pieces that this rank's heads are divided into, so that all ranks together
+// have the same number of pieces for every number of ranks.
 int PiecesOfHeads(Context& context, int64_t heads) {
   const int64_t pieces = context.tensor_ranks()->options().pieces();
   return static_cast<int>(std::gcd(pieces, heads));
 }
 
-// A copy of some columns.
+// Returns a copy of some columns.
 absl::StatusOr<Tensor> CopyColumns(Context& context, const Matrix& from) {
   ZEROTH_ASSIGN_OR_RETURN(Tensor to,
                           context.Empty(Shape({from.rows, from.cols}), from.tensor.dtype()));
@@ -88,7 +88,7 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
     some.dy = dy.Reshape(rows);
     some.x = x.Reshape(rows);
     some.gamma = args.gamma;
-    // What is there is added to before the one rounding, as a single piece does.
+    // The earlier gradient is added before the one rounding, as in a single piece.
     Tensor dx = dy;
     if (args.accumulate_dx) {
       ZEROTH_ASSIGN_OR_RETURN(dx, CopyColumns(context, columns(args.dx)));
@@ -107,7 +107,7 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
   return absl::OkStatus();
 }
 
-// RmsSums of whole rows, of which x and dy have the columns of this rank's part of `gamma`.
+// Returns RmsSums of whole rows, if x and dy have the columns of this rank's part of `gamma`.
 absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma, const Tensor& x,
                                        const Tensor& dy, const Tensor& rstd) {
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, gamma));

@@ -10,18 +10,18 @@
 
 namespace zeroth {
 
-// What a normalisation with a residual connection in front of it gives.
+// The results of a normalisation after a residual connection.
 struct NormResult {
   Value sum;         // x + residual, or x itself without a residual
   Value normalized;  // same shape
 };
 
-// Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [..,
-// dim], gamma and beta [dim]. Without a beta (nullptr) it is normalisation by root mean square.
-// With `of_heads`, and where rows are shared, each of Context::tensor_ranks() normalises other rows
-// with the same weights: gradients of these are summed over ranks. With `of_heads`, x is [.., heads
-// of this rank, dim], and deterministic pieces are of heads. Where gamma is divided, x has this
-// rank's columns of rows that all ranks normalise together, without a beta.
+// Layer normalisation of x [.., dim], plus the residual if its data is defined, over the last
+// dimension; gamma and beta are [dim]. Without a beta (nullptr) it normalises by root mean square.
+// With `of_heads`, x is [.., heads of this rank, dim], and deterministic pieces consist of heads.
+// With `of_heads`, or if rows are shared, each of Context::tensor_ranks() normalises other rows
+// with the same weights, so the weights' gradients are summed over ranks. If gamma is divided, x
+// has this rank's columns of rows that all ranks normalise together, and there is no beta.
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
                                   Parameter& gamma, Parameter* beta, float eps,
                                   bool of_heads = false);

@@ -10,7 +10,8 @@
 
 namespace zeroth {
 
-// x in another type, rounded to nearest even, and its gradient back; x itself if it has that type.
+// Casts x to another type, rounded to nearest even, and its gradient back. Returns x if it has that
+// type.
 absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype);
 // a + b, same shapes.
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b);

@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Fully sharded inside groups of ranks, replicated across them (FSDP's HYBRID_SHARD; MiCS: Zhang et
-// al., 2022): gathers stay inside a group, gradients are reduce-scattered inside it and their
-// shards all-reduced across groups. The optimizer's state may be sharded over all ranks all the
-// same, see StrategyOptions::shard_optimizer_over_world.
+// Fully sharded inside groups of ranks, and replicated across groups (FSDP's HYBRID_SHARD; MiCS:
+// Zhang et al., 2022). Gathers stay inside a group. Gradients are reduce-scattered inside a group,
+// and their shards are all-reduced across groups. StrategyOptions::shard_optimizer_over_world
+// shards the optimizer's state over all ranks.
 
 #include <memory>
 #include <string>

@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plain data parallelism (DDP): parameters, gradients and optimizer state are replicated,
-// and each unit's gradients are all-reduced while the units before it are still in backward.
-// Parameters leave sight with the step all the same, so that use outside of a pass shows as it
-// would under any other strategy.
+// Plain data parallelism (DDP): parameters, gradients and optimizer state are replicated, and each
+// unit's gradients are all-reduced while the units before it are still in backward.
+// Parameter::data() is still cleared when the step ends, so that use outside of a pass is an error
+// as under other strategies.
 
 #include <memory>
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // ZeRO stage 2 (Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter
-// models", 2020): gradients and optimizer state are sharded, parameters too between steps; a unit
-// is gathered at its first use in a step and kept until the step ends.
+// models", 2020): gradients and optimizer state are sharded, and so are parameters between steps. A
+// unit is gathered at its first use in a step, and stays gathered until the step ends.
 
 #include <memory>
 
