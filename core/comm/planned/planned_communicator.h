@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a world of any size, without the others. It counts calls, and notes each on its stream
-// with the time that it would take.
+// One rank of a world of any size, without the others. It counts calls, and notes each on its
+// stream with the time that it would take.
 
 #ifndef ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
 #define ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
