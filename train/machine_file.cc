@@ -53,6 +53,8 @@ struct Preset {
 //   reached.
 // - Attention: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and MI300X and
 //   FlashAttention-3 (Shah et al., 2024) from Hopper on, by the rate of products.
+// - Multiprocessors of a collective: NCCL gives each of its channels a block of its kernel, and has
+//   16 channels over nodes of eight network cards ("16 coll channels" in its log).
 // - Links: bus bandwidth of large calls in nccl-tests and rccl-tests, near 80 % of the data
 //   sheets'. The network has a card for each GPU: 200 Gb/s with A100, 400 Gb/s with the others. The
 //   72 GPUs of a GB200 are one domain of NVLink.
@@ -81,6 +83,7 @@ Machine MachineOf(const Preset& preset) {
   machine.fp8_flops = preset.fp8 * kTera;
   machine.attention_share = preset.attention_share;
   machine.multiprocessors = preset.multiprocessors;
+  machine.collective_multiprocessors = 16;
   machine.memory_bandwidth = 0.85 * preset.memory * kGiga;
   machine.launch_seconds = 2 * kMicro;
   machine.link_bandwidth = preset.link * kGiga;
@@ -112,6 +115,9 @@ constexpr Field kFields[] = {
     {.name = "fp8_flops", .number = &Machine::fp8_flops, .may_be_zero = true},
     {"attention_share", &Machine::attention_share},
     {.name = "multiprocessors", .count = &Machine::multiprocessors, .may_be_zero = true},
+    {.name = "collective_multiprocessors",
+     .count = &Machine::collective_multiprocessors,
+     .may_be_zero = true},
     {"memory_bandwidth", &Machine::memory_bandwidth},
     {.name = "launch_seconds", .number = &Machine::launch_seconds, .may_be_zero = true},
     {"link_bandwidth", &Machine::link_bandwidth},
@@ -188,6 +194,12 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
     if (field.number != nullptr && !field.may_be_zero && machine.*field.number <= 0) {
       missing.push_back(field.name);
     }
+  }
+  if (machine.multiprocessors > 0 &&
+      machine.collective_multiprocessors >= machine.multiprocessors) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": collective_multiprocessors is ", machine.collective_multiprocessors,
+                     ", expected fewer than the ", machine.multiprocessors, " of multiprocessors"));
   }
   if (missing.empty()) return machine;
   return absl::InvalidArgumentError(

@@ -19,45 +19,20 @@
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/strategies/unit.h"
 #include "zeroth/train/job.h"
+#include "zeroth/train/plan_system.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {
 
-// The first passes learn the order of units; a step of the last kind is what a run consists of.
+// The first passes learn the order of units. The last step is one as the run has them from then on.
 constexpr int kSteps = 3;
 constexpr int kComputeStream = 0;  // a device's first
 
-// What PyTorch's allocator reserves beyond what is in use: 1.0 to 1.4 GiB in published runs.
-constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
-
-// What is known of how other systems differ from this one under equal options.
-struct System {
-  // Each parameter is a tensor of its own, copied out of the gathered buffer and, as a gradient,
-  // into the one to be reduced. The others compute in these buffers.
-  bool copies_in_and_out;
-  int64_t reserved_unused_bytes;
-  // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
-  // no float() around its logits.
-  bool unfused_loss;
-  // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
-  bool late_gradient_shards;
-};
-
-// `name` is a value of --like.
-System SystemNamed(const std::string& name) {
-  const bool is_fsdp2 = name == "fsdp2";
-  return {.copies_in_and_out = is_fsdp2,
-          .reserved_unused_bytes = name == "zeroth" ? 0 : kReservedByPyTorch,
-          .unfused_loss = is_fsdp2,
-          .late_gradient_shards = is_fsdp2};
-}
-
-// The machine as a rank has it.
+// The machine's share of one rank.
 Machine ForRanks(Machine machine, const TrainOptions& options) {
-  const bool threads = options.comm == "local";  // of one process, on one node
+  const bool threads = options.comm == "local";  // ranks of one process, on one node
   if (!machine.is_gpu) {
     machine.devices_per_node =
         threads ? options.world_size
@@ -67,7 +42,7 @@ Machine ForRanks(Machine machine, const TrainOptions& options) {
     return machine;
   }
   if (!threads || options.world_size == 1) return machine;
-  // They share a GPU, through whose memory they talk.
+  // The ranks share a GPU and exchange data through its memory.
   const double ranks = options.world_size;
   machine.devices_per_node = options.world_size;
   machine.link_bandwidth = machine.memory_bandwidth / 2;
@@ -96,7 +71,7 @@ Batch EmptyBatch(const TrainOptions& options) {
   return batch;
 }
 
-// The last labelled work of the compute stream up to `entry`; nullptr before the first.
+// Returns the last labelled work of the compute stream up to `entry`; nullptr before the first.
 const WorkLedger::Entry* LastComputed(const WorkLedger& ledger, int entry) {
   for (; entry >= 0; --entry) {
     const WorkLedger::Entry& at = ledger.entries()[static_cast<size_t>(entry)];
@@ -109,7 +84,7 @@ int64_t TotalOf(const Timeline::MemorySample& sample) {
   return std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0});
 }
 
-// Of what happens while the compute stream is at one place, the highest and the last.
+// Keeps the highest and the last of the moments at which the compute stream is at one place.
 std::vector<Timeline::MemorySample> MemoryOverTime(
     const WorkLedger& ledger, const std::vector<PlannedAllocator::Moment>& moments) {
   std::vector<Timeline::MemorySample> samples;
@@ -128,8 +103,8 @@ std::vector<Timeline::MemorySample> MemoryOverTime(
   return samples;
 }
 
-// Where in the step an entry of the ledger is: the innermost span of the compute stream around the
-// last that it has computed until then.
+// Says where in the step an entry of the ledger is: in the innermost span of the compute stream
+// around the last work that it computed until then.
 std::string MomentOf(const WorkLedger& ledger, int entry,
                      const std::vector<Timeline::Span>& spans) {
   const WorkLedger::Entry* const at = LastComputed(ledger, entry);
@@ -144,30 +119,14 @@ std::string MomentOf(const WorkLedger& ledger, int entry,
                       at->work.label);
 }
 
-// Micro-batches add up in full gradients, and are reduced once.
+// True if micro-batches add up in full gradients, which are reduced once.
 bool AddsUpInFull(const TrainOptions& options) {
   return options.grad_accum > 1 && options.grad_sync == "last";
 }
 
-// Of the reduced gradients that a rank holds when its step ends.
-int64_t GradientShardBytes(Sharding& sharding, MicroBatches how) {
-  int64_t bytes = 0;
-  for (const Unit* unit : sharding.units()) {
-    for (int i = 0; i < unit->segment_count(); ++i) {
-      const ShardLayout::Segment& segment = unit->segment_layout(i);
-      if (!segment.trainable || unit->is_full_gradient(i)) continue;
-      const DType full = unit->full_gradient_dtype(i, how);
-      const DType reduced =
-          full == DType::kFloat32 ? DType::kFloat32 : unit->precision().gradient_dtype();
-      bytes += segment.shard_numel * static_cast<int64_t>(SizeOf(reduced));
-    }
-  }
-  return bytes;
-}
-
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
 
-// Fills in what the last step's entries say.
+// Fills in times and traffic from the entries of the last step.
 void ReadTimes(const WorkLedger& ledger, Plan& plan) {
   std::vector<const WorkLedger::Entry*> collectives;
   std::vector<std::pair<double, double>> waits;
@@ -208,19 +167,17 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   DeviceOptions device_options;
   device_options.threads = ThreadsPerRank(options);
   PlannedDevice device(on, device_options);
-  PlannedCommunicator::Options comm;
-  comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
-  const System system = SystemNamed(options.like);
-  comm.copies_in_and_out = system.copies_in_and_out;
+  PlannedSystem system = SystemOf(options);
+  system.comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
-                          PlannedCommunicator::CreateWorld(on, options.world_size, 0, comm));
+                          PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);
 
   Plan plan;
   Timeline timeline;
   TrainerOptions trainer_options = TrainerOptionsFor(options, &timeline);
   trainer_options.kernels = options.kernel_options();
-  // The same work, which nobody records.
+  // Recording a step replays the same work.
   trainer_options.record_steps = false;
   if (options.muon_precision == "auto") {
     trainer_options.optimizer_options.muon.precision =
@@ -228,20 +185,10 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                           Trainer::Create(*world, device, std::move(model), trainer_options));
-  int64_t shards = 0;
-  if (system.late_gradient_shards && options.offload == "none" && options.world_size > 1) {
-    shards =
-        GradientShardBytes(trainer->sharding(),
-                           AddsUpInFull(options) ? MicroBatches::kAddedInFull : MicroBatches::kOne);
-  }
-  if (system.unfused_loss) {
-    UnfusedLoss loss;
-    loss.softmax_dtype = options.master_dtype == "fp32" ? DType::kFloat32 : DType::kBFloat16;
-    // Only strategies that free units after their forward share buffers.
-    loss.frees_gathered = options.reshard_after_forward == "true" &&
-                          trainer->sharding().strategy().capabilities().shares_buffers;
-    device.set_unfused_loss(loss);
-  }
+  const Sharding& sharding = trainer->sharding();
+  LearnUnits(sharding, system);
+  const int64_t shards = LateGradientShardBytes(system, options, AddsUpInFull(options), sharding);
+  device.set_unfused_loss(UnfusedLossOf(system, options, sharding));
   const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), EmptyBatch(options));
   WorkLedger& ledger = device.ledger();
   for (int step = 0; step < kSteps; ++step) {
@@ -249,6 +196,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     if (shown != nullptr && step == kSteps - 1) device.allocator().RecordMoments();
     timeline.set_recording(true);
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.lr).status());
+    AddEndOfStep(system, *world, device);
     timeline.set_recording(false);
     ledger.Run();
     ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
@@ -261,7 +209,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   plan.memory_peak_bytes = device.allocator().peak().bytes;
   plan.memory = device.allocator().peak().categories;
   if (AddsUpInFull(options)) {
-    // They come when the sums in full go, which are larger: at the peak they are not there.
+    // The shards replace the larger sums in full, so they are not there at the peak.
     constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
     plan.memory_peak_bytes -= shards;
     plan.memory[kGradients] -= shards;
@@ -273,7 +221,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
-  // Micro-batches that add up in shards have them at the peak.
+  // Where micro-batches add up in the shards, the peak has them already.
   const bool beside = options.grad_accum == 1 || AddsUpInFull(options);
   plan.memory_reserved_bytes =
       plan.memory_peak_bytes + (beside ? shards : 0) + system.reserved_unused_bytes;

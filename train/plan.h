@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a run takes before it is made: the trainer's own step, with the scheduler and the strategy
+// Plans a run without making it: runs the trainer's own step, with the scheduler and the strategy
 // that the options ask for, as one rank of its world on a device and a communicator that keep
 // books.
 
@@ -27,32 +27,32 @@ namespace zeroth {
 
 struct Plan {
   int64_t memory_peak_bytes = 0;                       // as a rank's allocator counts them
-  std::array<int64_t, kMemoryCategoryCount> memory{};  // at that moment; they add up to it
-  int64_t memory_reserved_bytes = 0;  // with what the allocator of --like keeps unused
-  std::string moment;                 // "backward of h.3, at a product"
+  std::array<int64_t, kMemoryCategoryCount> memory{};  // at the peak; they add up to it
+  int64_t memory_reserved_bytes = 0;  // the peak, and what the system of --like reserves beside it
+  std::string moment;                 // of the peak: "backward of h.3, at a product"
   int64_t memory_limit_bytes = 0;     // what a rank may have: the machine's, or --memory_limit
-  bool fits = false;
+  bool fits = false;                  // the reserved bytes are within the limit
   double step_seconds = 0;
   double tokens_per_second_per_rank = 0;
-  // Of the rate of large products: the model's operations (LanguageModel::FlopsPerToken, which
-  // count what is computed again under checkpointing once) in a second.
+  // The model's operations in a second (LanguageModel::FlopsPerToken, which counts recomputation
+  // under checkpointing once) as a part of the rate of large products.
   double flop_utilization = 0;
-  double compute_seconds = 0;                // in which the compute stream computes
-  double exposed_communication_seconds = 0;  // in which it waits, and a collective is under way
+  double compute_seconds = 0;                // the compute stream computes
+  double exposed_communication_seconds = 0;  // it waits, and a collective is under way
   std::map<std::string, double> exposed;     // the same by kind of collective
   std::map<std::string, int64_t> bytes;      // that a rank sends in a step, by kind of collective
 };
 
-// When what of the step happens, as a run with --trace would record it of a rank.
+// The step of one rank as a run with --trace would record it.
 struct PlanTimeline {
   std::vector<Timeline::Span> spans;
-  // The account after all that changes it, when the compute stream is there.
+  // The account of memory after each change, at the time of the compute stream.
   std::vector<Timeline::MemorySample> memory;
 };
 
-// Of `options`, which are validated and whose world size is known, for `model`, which is theirs.
-// Nothing is started: no rank, no thread, no memory of the model's. Fills `timeline` in if there is
-// one. The errors of Trainer::Create.
+// Plans the run of `options`, which are validated and whose world size is known; `model` is theirs.
+// Starts no rank and no thread, and allocates no memory for the model. Fills in `timeline` unless
+// it is nullptr. Returns the errors of Trainer::Create.
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
                              std::unique_ptr<LanguageModel> model,
                              PlanTimeline* timeline = nullptr);

@@ -19,18 +19,17 @@
 namespace zeroth {
 namespace {
 
-// Beyond these nobody asks: a plan fills a micro-batch with tokens, and builds each layer.
+// Bounds of the search, since a plan fills a micro-batch with tokens and builds each layer.
 constexpr int64_t kMostTokens = int64_t{1} << 26;
 constexpr int64_t kMostLayers = int64_t{1} << 12;
 
-// What grows.
+// The quantity that grows.
 struct Direction {
   const char* name;
   const char* flag;  // that sets it; empty: the model's configuration does
-  // Values are multiples of it.
-  int64_t step = 1;
+  int64_t step = 1;  // values are multiples of it
   int64_t most = 0;
-  std::string bound;  // why `most` is the most
+  std::string bound;  // the reason for `most`
 };
 
 std::string Said(const Direction& direction, int64_t value) {

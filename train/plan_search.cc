@@ -17,18 +17,18 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// One thing that may be made otherwise.
+// One alternative to the run's own options.
 struct Change {
   std::string text;  // as flags
   std::function<void(TrainOptions&)> make;
 };
 
-// Halves and doubles of the micro-batch that leave the sequences of a step what they are.
+// Micro-batches of 1, 2, 4, … sequences that divide the sequences of a step.
 std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
   const int64_t sequences = options.batch_size * options.grad_accum;
   std::vector<Change> changes;
   for (int64_t size = 1; size <= sequences; size *= 2) {
-    // How many there are is fixed where they make the bits.
+    // With a deterministic batch the micro-batches decide the bits, so they stay.
     if (options.deterministic_batch > 0 && size != options.batch_size) continue;
     if (sequences % size != 0) continue;
     const int64_t count = sequences / size;
@@ -88,7 +88,7 @@ std::vector<Change> OtherState(const TrainOptions& options) {
   return changes;
 }
 
-// None if the trainer refuses these options.
+// Returns nullopt if the trainer refuses these options.
 absl::StatusOr<std::optional<PlannedRun>> Try(const TrainOptions& options, const Machine& machine,
                                               const ModelBuilder& build,
                                               const std::vector<const Change*>& changes) {
@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& opti
 }
 
 std::string SearchText(const std::vector<PlannedRun>& runs, size_t most) {
-  std::string text = absl::StrFormat("%12s %10s %12s %6s  %s\n", "tokens/s", "step s", "peak MiB",
+  std::string text = absl::StrFormat("%12s %10s %12s %6s  %s\n", "tokens/s", "step s", "needs MiB",
                                      "fits", "flags");
   for (size_t i = 0; i < std::min(most, runs.size()); ++i) {
     const Plan& plan = runs[i].plan;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans of runs beside the one that was asked for: of the same training, a step having the same
-// tokens, made in another way.
+// Plans alternatives to a run: the same training, with the same tokens in a step, but with another
+// strategy, checkpointing, micro-batch or state.
 
 #ifndef ZEROTH_TRAIN_PLAN_SEARCH_H_
 #define ZEROTH_TRAIN_PLAN_SEARCH_H_
@@ -28,14 +28,14 @@ struct PlannedRun {
 
 using ModelBuilder = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>()>;
 
-// Strategies x activation checkpointing x micro-batches: those that fit first, and among them the
-// fastest first. What the trainer refuses is left out.
+// Plans strategies x activation checkpointing x micro-batches. The runs that fit come first, the
+// fastest of them foremost. Leaves out what the trainer refuses.
 absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
                                                     const Machine& machine,
                                                     const ModelBuilder& build);
 
-// Single changes, and pairs where none is enough, that make the run fit: at most `most`, the
-// fastest first. Empty if nothing does.
+// Returns at most `most` changes that make the run fit, the fastest first. Tries pairs of changes
+// only if no single change is enough. Empty if nothing makes it fit.
 absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
                                                         const Machine& machine,
                                                         const ModelBuilder& build, size_t most);
@@ -43,8 +43,8 @@ absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& opti
 std::string SearchText(const std::vector<PlannedRun>& runs, size_t most);
 std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked);
 
-// What to change in a run that has found no memory: the three cheapest changes that fit, and what
-// each saves.
+// Says what to change in a run that ran out of memory: the three cheapest changes that make it fit,
+// and the memory that each saves.
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
                                           const ModelBuilder& build);
 

@@ -82,7 +82,8 @@ class Timeline {
 };
 
 // Calls `work`, which enqueues on `stream`, and returns its result. If `timeline` is not null and
-// records, marks the work as "`what` `of`".
+// records, marks the work as "`what` `of`"; an error of the timeline is returned only if `work`
+// succeeds.
 template <typename Work>
 auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
            Work work) -> decltype(work()) {
@@ -90,7 +91,7 @@ auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::str
   const std::string label = std::string(what) + " " + std::string(of);
   if (absl::Status begun = timeline->Begin(stream, label); !begun.ok()) return begun;
   auto result = work();
-  if (absl::Status ended = timeline->End(stream, label); !ended.ok()) return ended;
+  if (absl::Status ended = timeline->End(stream, label); result.ok() && !ended.ok()) return ended;
   return result;
 }
 
@@ -104,7 +105,7 @@ auto TimedWait(Timeline* timeline, Stream& stream, absl::string_view what, absl:
   if (timeline == nullptr) return work();
   if (absl::Status begun = timeline->BeginWait(stream); !begun.ok()) return begun;
   auto result = Timed(timeline, stream, what, of, work);
-  if (absl::Status ended = timeline->EndWait(stream); !ended.ok()) return ended;
+  if (absl::Status ended = timeline->EndWait(stream); result.ok() && !ended.ok()) return ended;
   return result;
 }
 

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -78,6 +81,43 @@ TEST_F(TimelineTest, AddsUpWhatTheComputeStreamWaits) {
   EXPECT_GE(*timeline_.Waited(), inside) << "a span lies inside of the wait";
   timeline_.set_counts_waits(false);
   EXPECT_EQ(*timeline_.Waited(), 0) << "forgotten";
+}
+
+// A stream that breaks at its second mark.
+class BreakingStream final : public Stream {
+ public:
+  explicit BreakingStream(Stream& compute) : compute_(compute) {}
+
+  Device& device() const override { return compute_.device(); }
+  absl::string_view name() const override { return "breaking"; }
+  absl::StatusOr<std::shared_ptr<Event>> Record() override { return compute_.Record(); }
+  absl::StatusOr<std::shared_ptr<Event>> RecordTime() override {
+    if (marks_++ > 0) return absl::InternalError("the stream is broken");
+    return compute_.RecordTime();
+  }
+  absl::Status Wait(const std::shared_ptr<Event>& event) override { return compute_.Wait(event); }
+  absl::Status Synchronize() override { return compute_.Synchronize(); }
+  absl::Status status() const override { return absl::OkStatus(); }
+
+ private:
+  Stream& compute_;
+  int marks_ = 0;
+};
+
+TEST_F(TimelineTest, TheErrorOfTheWorkComesBeforeThatOfTheMarkAfterIt) {
+  timeline_.set_recording(true);
+  const auto run = [&](const absl::Status& of_work) {
+    BreakingStream stream(device_->compute_stream());
+    return Timed(&timeline_, stream, "run", "work", [&] { return of_work; });
+  };
+  EXPECT_EQ(run(absl::DataLossError("the work's")).message(), "the work's");
+  EXPECT_EQ(run(absl::OkStatus()).message(), "the stream is broken");
+  const auto wait = [&]() -> absl::StatusOr<int> {
+    BreakingStream stream(device_->compute_stream());
+    return TimedWait(&timeline_, stream, kWaitFor, "work",
+                     []() -> absl::StatusOr<int> { return absl::DataLossError("the work's"); });
+  };
+  EXPECT_EQ(wait().status().message(), "the work's");
 }
 
 TEST_F(TimelineTest, WhatDoesNotMatchIsNamed) {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What each operation costs. Most of them read and write their tensors once, and that is all; those
-// that multiply, or take workspace, say how much. Workspace is that of the operation's own files,
-// *_cpu.cc and *_cuda.cc; tests/plan compares it with real runs.
+// The cost of each operation. Most read and write their tensors once. Operations that multiply or
+// need workspace say how much. Workspace is that of the operation's own files, *_cpu.cc and
+// *_cuda.cc; tests/plan compares it with real runs.
 
 #include <algorithm>
 #include <cstdint>
@@ -58,14 +58,14 @@ KernelCost CostOf(const Call&, const PlannedKernels&, CallTensors tensors) {
   return {.bytes = Bytes(tensors)};
 }
 
-// Column sums are made in blocks of rows, each with a row of partial sums.
+// Column sums work on blocks of rows; each block has a row of partial sums.
 int64_t PartialSums(const PlannedKernels& kernels, int64_t rows, int64_t columns) {
   constexpr int64_t kGpuBlocks = 64;
   const int64_t blocks = kernels.is_gpu() ? std::min(rows, kGpuBlocks) : cpu::BlockCount(rows);
   return blocks * columns * kFloat;
 }
 
-// The place where a CPU widens 16-bit operands, a block of each at a time (gemm_cpu.h).
+// The scratch in which a CPU widens 16-bit operands, a block of each at a time (gemm_cpu.h).
 int64_t WidenedBytes(const GemmCall& call) {
   if (call.dtype == DType::kBFloat16 &&
       cpu::FastestBf16Products(call.k) == cpu::Bf16Products::kNative) {
@@ -102,7 +102,7 @@ KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
   return {.bytes = Bytes(tensors), .scratch = 2 * PartialSums(kernels, call.rows, call.dim)};
 }
 
-// Two products of [seq, seq] in forward, of which a causal mask leaves half, or what a window does.
+// The forward's two products of [seq, seq]. A causal mask leaves half of them, a window less.
 double AttentionFlops(const AttentionShape& shape) {
   const auto seq = static_cast<double>(shape.seq);
   const double window = shape.window == 0 ? seq : std::min(seq, static_cast<double>(shape.window));
@@ -130,7 +130,7 @@ KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, Call
 KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
   const AttentionShape& shape = call.shape;
-  // Scores again, and a gradient to each operand of both products: five for forward's two.
+  // Five products for the forward's two: the scores again, and a gradient of each operand.
   KernelCost cost{
       .flops = 2.5 * AttentionFlops(shape),
       .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
@@ -143,7 +143,7 @@ KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kerne
   return cost;
 }
 
-// As PlanLoss of linear_cross_entropy_cuda.cc cuts rows on a GPU.
+// The rows of a chunk; on a GPU as PlanLoss of linear_cross_entropy_cuda.cc cuts them.
 int64_t LossChunkRows(const LinearCrossEntropyCall& call, const PlannedKernels& kernels) {
   if (!kernels.is_gpu()) return cpu::LinearCrossEntropyChunkRows(call.rows, call.vocab);
   constexpr int64_t kLogitsPerWeight = 8;
@@ -154,15 +154,15 @@ int64_t LossChunkRows(const LinearCrossEntropyCall& call, const PlannedKernels& 
   return std::min(call.rows, std::max(bytes / row_bytes / kRowStep * kRowStep, kRowStep));
 }
 
-// Bytes of the logits, of their softmax, its gradient and theirs.
+// Bytes of the logits, of their softmax, of its gradient and of the logits' gradient.
 int64_t UnfusedLossBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss) {
   const auto type = static_cast<int64_t>(SizeOf(call.dtype));
   const auto softmax_type = static_cast<int64_t>(SizeOf(loss.softmax_dtype));
   return call.rows * call.vocab * (type + 3 * softmax_type);
 }
 
-// What is allocated now and is not when such a loss is at its largest: gathered units, the buffers
-// of collectives, and the memory of gradients that begin with this call.
+// Bytes that are allocated now, and would not be at the peak of an unfused loss: gathered units, the
+// buffers of collectives, and the memory of gradients that begin with this call.
 int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
                     const PlannedKernels& kernels, CallTensors tensors) {
   const MemoryStats now = kernels.planned_device().allocator().stats();
@@ -190,8 +190,8 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
   const double product =
       Product(call.rows, call.vocab, call.dim) /
       (kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim));
-  // Logits are written, read twice, and replaced by their gradients; only then, the products being
-  // made of these, does the next chunk begin: nothing of this hides behind the products.
+  // The kernel writes the logits, reads them twice, and puts their gradients in their place. The
+  // products need those, so none of these passes hides behind a product.
   const std::optional<UnfusedLoss>& unfused = kernels.planned_device().unfused_loss();
   const double passed = unfused.has_value()
                             ? 2 * static_cast<double>(UnfusedLossBytes(call, *unfused))
@@ -253,7 +253,7 @@ KernelCost CostOf(const GroupedGradientCall& call, const PlannedKernels& kernels
           .place = KernelCost::kProducts};
 }
 
-// Registers an operation: what the planned device does with its call.
+// Registers an operation of the planned device, which notes the cost of a call.
 template <typename Call>
 class Planned {
  public:

@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// cuBLASLt's workspace, which the kernels of a stream have from their first product on.
+// cuBLASLt's workspace. A stream's kernels allocate it at their first product and keep it.
 constexpr int64_t kGpuProductWorkspace = int64_t{32} << 20;
 
 int64_t Pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -33,7 +33,7 @@ double PlannedKernels::Fill(int64_t m, int64_t n, int64_t k) const {
   constexpr int64_t kTile = 128;
   constexpr int64_t kLeastTerms = 512;
   const int64_t tiles = Pieces(m, kTile) * Pieces(n, kTile);
-  // Terms of few tiles are divided among multiprocessors that would have none.
+  // A product of few tiles divides its terms among multiprocessors that would have no tile.
   const int64_t parts = std::clamp(at_a_time / tiles, int64_t{1}, Pieces(k, kLeastTerms));
   const int64_t rounds = Pieces(tiles * parts, at_a_time);
   const double of_tiles = static_cast<double>(m) * static_cast<double>(n) /
@@ -42,7 +42,7 @@ double PlannedKernels::Fill(int64_t m, int64_t n, int64_t k) const {
 }
 
 absl::Status PlannedKernels::Note(absl::string_view operation, const KernelCost& cost) {
-  // First, so that a peak of memory is known to be this call's.
+  // Before the allocations, so that a peak of memory is ascribed to this call.
   const double by_memory = cost.bytes / (machine().memory_bandwidth * device_.units());
   PlannedDevice::Add(stream(), {std::string(operation), Resource::kCompute,
                                 std::max(cost.flops / cost.flops_per_second, by_memory),

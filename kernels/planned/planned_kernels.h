@@ -16,20 +16,20 @@
 
 namespace zeroth {
 
-// What a call takes. Its time is that of its arithmetic or of its memory, whichever is longer.
+// The cost of a call. It takes the time of its arithmetic or of its memory, whichever is longer.
 struct KernelCost {
   double flops = 0;
   double flops_per_second = 1;
   double bytes = 0;  // read and written
   int launches = 1;
   int64_t scratch = 0;  // bytes of workspace
-  // Scratch that CPUs keep apart from others'. On a CPU scratch is one block for each, which grows
-  // to the largest and stays; on a GPU it lives as long as the call.
+  // Where the scratch lies. A CPU has one block for each place, which grows to the largest call and
+  // stays. On a GPU scratch lives as long as the call.
   enum Place { kShared, kProducts, kTable } place = kShared;
 };
 
-// Kernels of a planned device: each operation notes its cost on the stream, and takes the memory
-// that its counterpart on the machine takes.
+// Kernels of a planned device: each operation notes its cost on the stream, and allocates the
+// workspace that the machine's own kernel allocates.
 class PlannedKernels final : public Kernels {
  public:
   PlannedKernels(PlannedDevice& device, Stream& stream, const KernelOptions& options)
@@ -39,9 +39,9 @@ class PlannedKernels final : public Kernels {
   PlannedDevice& planned_device() const { return device_; }
   bool is_gpu() const { return device_.machine().is_gpu; }
   int threads() const { return device_.options().threads; }
-  // Of matrix products of this type, by all that works for the rank.
+  // The rate of matrix products of this type, of all devices that work for the rank.
   double FlopsPerSecond(DType dtype) const;
-  // The part of that rate which a product of this shape can reach: a GPU works in rounds of tiles.
+  // The part of that rate that a product of this shape reaches: a GPU works in rounds of tiles.
   double Fill(int64_t m, int64_t n, int64_t k) const;
 
   absl::Status Note(absl::string_view operation, const KernelCost& cost);

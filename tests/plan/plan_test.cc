@@ -291,6 +291,52 @@ TEST(PlanTest, LikeAnotherSystem) {
   EXPECT_EQ(copying.bytes, ours.bytes);
 }
 
+// ZeRO-3 of 2021 moves each parameter by itself, and while it does nothing else happens.
+TEST(PlanTest, LikeDeepSpeedOf2021NothingHidesAndEachRankCosts) {
+  TrainOptions options = OptionsOf("gpt2_124m", 64, "full_shard");
+  options.param_dtype = "bf16";
+  options.reduce_dtype = "bf16";
+  options.batch_size = 8;
+  options.seq_len = 1024;
+  const Machine machine = Named("A100-80");
+  const auto like = [&](const char* system, int ranks) {
+    options.like = system;
+    options.world_size = ranks;
+    return PlanOf(options, machine);
+  };
+  const Plan now = like("deepspeed", 64);
+  const Plan then = like("deepspeed_2021", 64);
+  EXPECT_EQ(then.bytes, now.bytes);
+  EXPECT_GT(then.step_seconds, now.step_seconds);
+  // But for the copies of gathered parameters and of gradients, which are neither.
+  EXPECT_NEAR(then.compute_seconds + then.exposed_communication_seconds, then.step_seconds,
+              0.01 * then.step_seconds);
+  // Of a block's 12 parameters 4 are gathered twice, of the root's 4 two once, and all are reduced.
+  // Each such call costs the host 8 us for each of the 64 ranks that are added, and a ring that has
+  // eight nodes more. The small parameters are gathered in one call, and cost the host as much.
+  const double calls = 12 * (2 * 4 + 12) + 2 + 4;
+  const double pieces = calls + 12 * 8 + 2;
+  const double more = pieces * 64 * 8e-6 + calls * (56 * 3.4e-6 + 8 * 14e-6);
+  EXPECT_NEAR(like("deepspeed_2021", 128).step_seconds - then.step_seconds, more, 0.05 * more);
+}
+
+// Gradients are collected in a bucket of 5e8 elements that stays, and reduced from a copy.
+TEST(PlanTest, LikeDeepSpeedABucketStays) {
+  TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
+  options.param_dtype = "bf16";
+  options.reduce_dtype = "bf16";
+  options.activation_checkpointing = "block";
+  options.seq_len = 1024;
+  options.like = "fsdp2";
+  const Plan fsdp2 = PlanOf(options, Named("H100"));
+  options.like = "deepspeed";
+  const Plan deepspeed = PlanOf(options, Named("H100"));
+  constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
+  EXPECT_NEAR(static_cast<double>(deepspeed.memory[kGradients] - fsdp2.memory[kGradients]), 1e9,
+              1e6);
+  EXPECT_EQ(deepspeed.bytes, fsdp2.bytes);
+}
+
 // A sequence more takes what selective checkpointing keeps of it and, of a loss that is not fused,
 // logits in bf16 and three of their size in fp32.
 TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
@@ -489,6 +535,8 @@ TEST_F(MachineFileTest, ErrorsNameTheField) {
   refused("like = \"H100\"\nall_reduce_share = 50\n", "above 0, at most 1");
   refused("like = \"H100\"\nis_gpu = 1\n", "expected true or false");
   refused("like = \"H1000\"\n", "unknown machine 'H1000'");
+  refused("like = \"H100\"\ncollective_multiprocessors = 132\n",
+          "expected fewer than the 132 of multiprocessors");
   refused("is_gpu = true\n", "lacks memory_bytes");
   refused("link_bandwidth =\n", "machine.toml:1");
   EXPECT_TRUE(absl::StrContains(OpenMachine("V100").status().message(), "ends in .toml"));

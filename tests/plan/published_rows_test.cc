@@ -63,7 +63,8 @@ struct Group {
   size_t fitted;  // which gives the efficiency
   double bar;     // of the others' error
   int devices_per_node = 8;
-  int fits_network = -1;  // the row that gives the bandwidth, or -1: the machine's own
+  int fits_network = -1;     // the row that gives the bandwidth, or -1: the machine's own
+  double node_gigabits = 0;  // a second, of a node's network cards; 0: the machine's own
 };
 
 double TokensAt(const Row& row, double per_second) {
@@ -116,20 +117,33 @@ void Check(const Group& group) {
   absl::StatusOr<Machine> machine = OpenMachine(group.machine);
   ASSERT_TRUE(machine.ok()) << machine.status();
   machine->devices_per_node = group.devices_per_node;
-  const Row& first = group.rows[group.fitted];
-  const double efficiency = Solve(first.step_seconds, [&](double factor) {
-    return PlanOf(group, first, Scaled(*machine, factor)).step_seconds;
-  });
-  Machine fitted = Scaled(*machine, efficiency);
-  if (group.fits_network >= 0) {
-    const Row& row = group.rows[static_cast<size_t>(group.fits_network)];
-    const double own = fitted.network_bandwidth;
-    fitted.network_bandwidth = own * Solve(row.step_seconds, [&](double factor) {
-                                 Machine at = fitted;
-                                 at.network_bandwidth = own * factor;
-                                 return PlanOf(group, row, at).step_seconds;
-                               });
+  if (group.node_gigabits > 0) {
+    // Of a card's rate as much is reached as in the presets: 24 of 25 GB/s.
+    constexpr double kBytesOfGigabit = 1e9 / 8;
+    machine->network_bandwidth =
+        0.96 * group.node_gigabits * kBytesOfGigabit / group.devices_per_node;
   }
+  const Row& first = group.rows[group.fitted];
+  const double own = machine->network_bandwidth;
+  double efficiency = 1;
+  // Either fit moves the other a little, since compute is slower beside collectives.
+  const int rounds = group.fits_network >= 0 ? 4 : 1;
+  for (int round = 0; round < rounds; ++round) {
+    efficiency = Solve(first.step_seconds, [&](double factor) {
+      return PlanOf(group, first, Scaled(*machine, factor)).step_seconds;
+    });
+    if (group.fits_network < 0) break;
+    const Row& row = group.rows[static_cast<size_t>(group.fits_network)];
+    machine->network_bandwidth = own * Solve(row.step_seconds, [&](double factor) {
+                                   Machine at = Scaled(*machine, efficiency);
+                                   at.network_bandwidth = own * factor;
+                                   return PlanOf(group, row, at).step_seconds;
+                                 });
+  }
+  // The rates are the best that was measured, which a whole step comes near.
+  EXPECT_GT(efficiency, 0.5) << first.name;
+  EXPECT_LT(efficiency, 1) << first.name;
+  const Machine fitted = Scaled(*machine, efficiency);
   for (size_t i = 0; i < group.rows.size(); ++i) {
     const Row& row = group.rows[i];
     const Plan plan = PlanOf(group, row, fitted);
@@ -242,6 +256,20 @@ Row With(Row row, std::function<void(TrainOptions&)> options) {
   return row;
 }
 
+// torchao's page on training, and torchtitan's benchmark of two sequences, which is of another
+// date.
+TEST(PublishedRowsTest, Llama3OnH100Compiled) {
+  Check(Torchtitan({TorchtitanRow("llama3-8b, compiled", 1, 6150),
+                    With(TorchtitanRow("llama3-8b, compiled, fp8", 1, 7690), InFp8),
+                    TorchtitanRow("llama3-8b, compiled", 2, 6667)}));
+}
+
+// Pull request 808.
+TEST(PublishedRowsTest, Llama3OnH100InFp8) {
+  Check(Torchtitan({TorchtitanRow("llama3-8b, compiled", 1, 5760),
+                    With(TorchtitanRow("llama3-8b, compiled, fp8", 1, 7186), InFp8)}));
+}
+
 // Pull request 3429.
 TEST(PublishedRowsTest, Llama3OnH100RecomputedInFull) {
   Check(Torchtitan({TorchtitanRow("llama3-8b, selective", 1, 7890),
@@ -300,17 +328,18 @@ TEST(PublishedMemoryTest, Llama3OnH100) {
 TEST(PublishedRowsTest, Gpt3OnA100) {
   nlohmann::json model = Mpt(12288, 96, 96);
   model["vocab_size"] = 51200;
-  const auto row = [&](int gpus, int64_t batch, double teraflops, bool missed) {
+  const auto row = [&](int gpus, int64_t batch, double teraflops) {
     const double flops = 96.0 * 1536 * 2048 * 96 * 12288 * 12288 *
                          (1 + 2048 / (6 * 12288.0) + 51200 / (16 * 96 * 12288.0));
-    return Row{"gpt3-175b", model, gpus, 2048, batch, 1, flops / (gpus * teraflops * 1e12), missed};
+    return Row{"gpt3-175b", model, gpus, 2048, batch, 1, flops / (gpus * teraflops * 1e12)};
   };
   Check({"A100-80",
          [](TrainOptions& o) {
            o.reduce_dtype = "bf16";
            o.activation_checkpointing = "block";
+           o.like = "deepspeed_2021";
          },
-         {row(384, 4, 144, false), row(768, 2, 88, /*missed=*/true)},
+         {row(384, 4, 144), row(768, 2, 88)},
          /*fitted=*/0,
          /*bar=*/0.1});
 }
@@ -334,6 +363,53 @@ TEST(PublishedRowsTest, InternLmOnA100) {
          /*bar=*/0.15,
          /*devices_per_node=*/8,
          /*fits_network=*/2});
+}
+
+// InternEvo's table says that state sharded over 8 GPUs makes steps on 1,024 GPUs 1.60 times as
+// fast as state sharded over all. The nearest that there is here is hybrid_shard.
+TEST(PublishedRowsTest, OnManyGpusSmallGroupsAreFaster) {
+  const nlohmann::json model = Llama(4096, 32, 32, 11008, 103168);
+  const absl::StatusOr<Machine> machine = OpenMachine("A100-80");
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  const auto seconds = [&](const std::string& strategy, int shard_size) {
+    const Group group = {"A100-80",
+                         [&](TrainOptions& o) {
+                           o.strategy = strategy;
+                           o.shard_size = shard_size;
+                           o.grad_sync = "last";
+                           o.reduce_dtype = "bf16";
+                         },
+                         {},
+                         /*fitted=*/0,
+                         /*bar=*/0};
+    return PlanOf(group, {"internlm-7b", model, 1024, 2048, 2, 4, 0}, *machine).step_seconds;
+  };
+  const double groups = seconds("hybrid_shard", 8);
+  EXPECT_LT(groups, seconds("shard_optimizer", 0));
+  EXPECT_LT(groups, seconds("full_shard", 0));
+}
+
+// IBM's fms-fsdp: one row for each of two clusters. Each gives an efficiency, which must be one
+// that others have as well; that the run fits is predicted.
+TEST(PublishedRowsTest, Llama2OnTwoNetworks) {
+  const auto check = [](const std::string& machine, int gpus, double gigabits, double rate) {
+    Row row = {"llama2-13b, selective", Llama(5120, 40, 40, 13824, 32000), gpus, 4096, 2, 1, 0};
+    row.step_seconds = TokensAt(row, rate);
+    Check({machine,
+           [](TrainOptions& o) {
+             o.reduce_dtype = "bf16";
+             o.activation_checkpointing = "selective";
+             o.like = "fsdp2";
+           },
+           {row},
+           /*fitted=*/0,
+           /*bar=*/0.1,
+           /*devices_per_node=*/8,
+           /*fits_network=*/-1,
+           gigabits});
+  };
+  check("A100-80", 128, 400, 2150);
+  check("H100", 96, 800, 4850);
 }
 
 // YaFSDP's README: FSDP over a network that is not stated, and which decides all but the longest

@@ -17,12 +17,12 @@
 namespace zeroth {
 namespace {
 
-// Makes `buffer` at least so large. The old one is gone before the new one is taken.
-absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device) {
+// Makes `buffer` at least so large. Frees the old buffer before it allocates the new one.
+absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device,
+                  MemoryCategory category = MemoryCategory::kCommunication) {
   if (buffer != nullptr && buffer->bytes() >= bytes) return absl::OkStatus();
   buffer.reset();
-  ZEROTH_ASSIGN_OR_RETURN(buffer,
-                          device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
+  ZEROTH_ASSIGN_OR_RETURN(buffer, device.allocator().Allocate(bytes, category));
   return absl::OkStatus();
 }
 
@@ -90,7 +90,7 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
   double inside = bytes;
   double outside = nodes_ == 1 ? 0 : bytes / local_;
   if (collective.op == CollectiveOp::kAllToAll) {
-    // Nobody hands on what is another's.
+    // Each piece goes straight to its receiver.
     inside = bytes * (local_ - 1) / (ranks - 1);
     outside = bytes - inside;
   }
@@ -110,21 +110,33 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
   return time;
 }
 
-absl::Status PlannedCommunicator::Before(const Collective& collective, Stream& stream) {
+absl::Status PlannedCommunicator::Before(const Collective& collective, const Parts& parts,
+                                         Stream& stream) {
   const bool scatters = collective.op == CollectiveOp::kReduceScatter;
-  // One unit's are held, until the next unit's collective.
+  const auto bytes_of = [](const BufferView& buffer, int64_t most) {
+    return static_cast<size_t>(std::min(buffer.count, most)) * SizeOf(buffer.dtype);
+  };
+  // A unit's buffer lives until the next unit's collective.
   if (options_.copies_in_and_out && scatters) {
+    const BufferView& send = collective.send;
     reduce_buffer_.reset();
-    ZEROTH_RETURN_IF_ERROR(Grow(reduce_buffer_, ByteSize(collective.send), stream.device()));
-    Pass("copy into a reduce buffer", 2 * ByteSize(collective.send), machine_, stream);
+    if (options_.reduce_bucket > 0) {
+      const auto bucket = static_cast<size_t>(options_.reduce_bucket) * SizeOf(send.dtype);
+      ZEROTH_RETURN_IF_ERROR(
+          Grow(reduce_bucket_, bucket, stream.device(), MemoryCategory::kGradients));
+    }
+    const int64_t most = options_.reduce_bucket > 0 ? options_.reduce_bucket : send.count;
+    ZEROTH_RETURN_IF_ERROR(Grow(reduce_buffer_, bytes_of(send, most), stream.device()));
+    Pass("copy into a reduce buffer", 2 * ByteSize(send), machine_, stream);
   }
   if (options_.copies_in_and_out && collective.op == CollectiveOp::kAllGather) {
     gather_buffer_.reset();
-    ZEROTH_RETURN_IF_ERROR(Grow(gather_buffer_, ByteSize(collective.recv), stream.device()));
+    ZEROTH_RETURN_IF_ERROR(
+        Grow(gather_buffer_, bytes_of(collective.recv, parts.elements), stream.device()));
   }
   if (!options_.tree_reduction) return absl::OkStatus();
   if (!scatters && collective.op != CollectiveOp::kAllReduce) return absl::OkStatus();
-  // As NcclCommunicator keeps it: what the others send of this rank's piece.
+  // As NcclCommunicator has it: what the others send of this rank's piece.
   const int64_t count =
       scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
   return Grow(
@@ -134,7 +146,7 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, Stream& s
 }
 
 void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
-  // The root's reduction is the last of a backward, which waits for it.
+  // The root's reduction is the last of a backward, which waits for it and frees its buffer.
   const bool is_gather = collective.op == CollectiveOp::kAllGather;
   if (collective.call.label == "root" && !is_gather) reduce_buffer_.reset();
   const bool reduces =
@@ -155,7 +167,10 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
     return status_;
   }
   Count(collective);
-  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, stream));
+  Parts parts;
+  if (size() > 1 && options_.parts) parts = options_.parts(collective, size());
+  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, parts, stream));
+  if (options_.blocks) PlannedDevice::WaitForAll(stream);
   const Time time = TimeOf(collective);
   PlannedWork work;
   work.label = absl::StrCat(collective.call.operation, " of ", collective.call.label);
@@ -163,12 +178,12 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
                   : time.crosses_nodes            ? Resource::kNetwork
                                                   : Resource::kLink;
   work.seconds = time.seconds;
-  work.latency = time.latency;
+  work.latency = parts.collectives * time.latency + parts.host_seconds;
   work.collective = CollectiveOpName(collective.op).data();
   work.bytes = TrafficOf(collective);
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);
-  return absl::OkStatus();
+  return options_.blocks ? stream.Synchronize() : absl::OkStatus();
 }
 
 }  // namespace zeroth

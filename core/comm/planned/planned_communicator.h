@@ -1,11 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a world of any size, without the others: calls are counted, and noted on their stream
-// with the time that they would take.
+// One rank of a world of any size, without the others. It counts calls, and notes each on its
+// stream with the time that it would take.
 
 #ifndef ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
 #define ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
 
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,20 +24,34 @@
 
 namespace zeroth {
 
-// How a call's time is made: all ranks do the same at the same time, so that each has its share of
-// what its node has. A ring sends CollectiveBytes through each rank's link. Where the group spans
-// nodes, as much crosses the edge of each node, through the network cards of those of its devices
-// that are in the group. A ring takes the latency of each of its steps (NCCL's model of a ring, in
-// its graph/tuning.cc); an all-reduce and a broadcast may go along a tree instead, where that is
-// shorter. On CPUs, whose ranks copy each other's memory, a call occupies the rank's cores.
+// The time of a call: all ranks do the same at the same time, so each has its share of its node's
+// links. A ring sends CollectiveBytes through each rank's link. Where the group spans nodes, the
+// same bytes cross the edge of each node, through the network cards of the devices in the group. A
+// ring takes the latency of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An
+// all-reduce and a broadcast may take a tree instead, if its latency is shorter. On CPUs ranks copy
+// each other's memory, and a call occupies the rank's cores.
 class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups {
  public:
+  // What another system makes of one collective of this one, over the same bytes.
+  struct Parts {
+    double collectives = 1;  // below 1: others go with it
+    // Of the largest of them: the buffer that copies come from has room for it.
+    int64_t elements = std::numeric_limits<int64_t>::max();
+    double host_seconds = 0;  // that pass before each rank sends, in sum
+  };
   struct Options {
     // LaunchOptions::reduction on GPUs: "tree" takes staging, and a pass over it.
     bool tree_reduction = false;
     // All-gathers and reduce-scatters have buffers of their own, which gathered parameters are
     // copied out of and gradients into.
     bool copies_in_and_out = false;
+    // Elements of a bucket that gradients are collected in: it stays once it is there, and a copy
+    // of it is what is reduced. 0: each unit has a buffer of its size.
+    int64_t reduce_bucket = 0;
+    // A collective begins when the device is idle, and the host waits for its end.
+    bool blocks = false;
+    // Of a collective among so many ranks. Empty: one.
+    std::function<Parts(const Collective& collective, int ranks)> parts;
   };
 
   // Rank `rank` of a world of `size` ranks, which fill nodes of the machine one after the other.
@@ -45,14 +62,14 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   std::string name() const override;
-  // Of everybody in this group: whom else there is only SplitKnown can know.
+  // A group of all ranks of this one: only SplitKnown tells who the members are.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitKnown(absl::Span<const int> members) override;
   absl::Status status() const override { return status_; }
   // The group's, in its order.
   const std::vector<int>& world_ranks() const { return members_; }
 
-  // Seconds of a call on its own, of which `latency` passes whoever else sends.
+  // The time of a call that shares its link with no other.
   struct Time {
     double seconds = 0;
     double latency = 0;
@@ -68,7 +85,7 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
   // Memory and passes over it that the options add, before and after the collective itself.
-  absl::Status Before(const Collective& collective, Stream& stream);
+  absl::Status Before(const Collective& collective, const Parts& parts, Stream& stream);
   void After(const Collective& collective, Stream& stream);
 
   const Machine machine_;
@@ -80,6 +97,7 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   std::shared_ptr<Buffer> staging_;        // of the sum over ranks
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;
+  std::shared_ptr<Buffer> reduce_bucket_;
   absl::Status status_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -136,6 +137,77 @@ TEST(PlannedCommunicatorTest, CopiesTakeABufferAndAPassOfTheUnitThatIsUnderWay) 
   ASSERT_TRUE(
       world->AllGather(tensor(1 << 10), tensor(4 << 10), device.compute_stream(), "small").ok());
   EXPECT_EQ(in_buffers(), 16 << 10);
+}
+
+// Another system cuts a collective into parts, each with its latency, and makes lists before them.
+TEST(PlannedCommunicatorTest, PartsTakeALatencyEachAndTheLargestABuffer) {
+  PlannedCommunicator::Options options;
+  options.copies_in_and_out = true;
+  options.parts = [](const Collective& collective, int ranks) {
+    EXPECT_EQ(collective.call.label, "h.0");
+    EXPECT_EQ(ranks, 4);
+    return PlannedCommunicator::Parts{.collectives = 3, .elements = 1 << 10, .host_seconds = 2};
+  };
+  const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
+  PlannedDevice device(TwoSpeeds(), {});
+  const Tensor shard =
+      *Tensor::Empty(device, Shape({1 << 10}), DType::kFloat32, MemoryCategory::kParameters);
+  const Tensor full =
+      *Tensor::Empty(device, Shape({4 << 10}), DType::kFloat32, MemoryCategory::kParameters);
+  ASSERT_TRUE(world->AllGather(shard, full, device.compute_stream(), "h.0").ok());
+  const PlannedWork& work = device.ledger().entries()[0].work;
+  EXPECT_DOUBLE_EQ(work.latency, 3 * 3e-6 + 2);
+  EXPECT_DOUBLE_EQ(work.seconds, 3 * 4096 / 100e9);
+  EXPECT_EQ(device.allocator().stats()[MemoryCategory::kCommunication].current_bytes, 4 << 10);
+}
+
+TEST(PlannedCommunicatorTest, ABucketStaysAndIsCopiedToBeReduced) {
+  PlannedCommunicator::Options options;
+  options.copies_in_and_out = true;
+  options.reduce_bucket = 1 << 10;
+  const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
+  PlannedDevice device(TwoSpeeds(), {});
+  const auto reduce = [&](int64_t count, const std::string& label) {
+    const Tensor all =
+        *Tensor::Empty(device, Shape({4 * count}), DType::kBFloat16, MemoryCategory::kWorkspace);
+    const Tensor mine =
+        *Tensor::Empty(device, Shape({count}), DType::kBFloat16, MemoryCategory::kWorkspace);
+    return world->ReduceScatter(all, mine, ReduceOp::kMean, device.compute_stream(), label,
+                                /*accumulate=*/false);
+  };
+  const auto held = [&](MemoryCategory category) {
+    return device.allocator().stats()[category].current_bytes;
+  };
+  ASSERT_TRUE(reduce(1 << 10, "h.0").ok());
+  EXPECT_EQ(held(MemoryCategory::kGradients), 2 << 10);
+  EXPECT_EQ(held(MemoryCategory::kCommunication), 2 << 10) << "no more than the bucket";
+  ASSERT_TRUE(reduce(1 << 6, "root").ok());
+  EXPECT_EQ(held(MemoryCategory::kGradients), 2 << 10);
+  EXPECT_EQ(held(MemoryCategory::kCommunication), 0) << "the root's is the last of a backward";
+}
+
+TEST(PlannedCommunicatorTest, ABlockingCollectiveRunsAlone) {
+  PlannedCommunicator::Options options;
+  options.blocks = true;
+  const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
+  PlannedDevice device(TwoSpeeds(), {});
+  const std::unique_ptr<Stream> side = *device.CreateStream("side");
+  const Tensor full =
+      *Tensor::Empty(device, Shape({1 << 20}), DType::kFloat32, MemoryCategory::kWorkspace);
+  const auto compute = [&] {
+    PlannedDevice::Add(device.compute_stream(), {"a product", Resource::kCompute, 1});
+  };
+  compute();
+  ASSERT_TRUE(world->AllReduce(full, ReduceOp::kSum, *side, "h.0").ok());
+  compute();
+  device.ledger().Run();
+  const WorkLedger::Entry* reduction = nullptr;
+  for (const WorkLedger::Entry& entry : device.ledger().entries()) {
+    if (*entry.work.collective != '\0') reduction = &entry;
+  }
+  ASSERT_NE(reduction, nullptr);
+  EXPECT_DOUBLE_EQ(reduction->begin, 1);
+  EXPECT_DOUBLE_EQ(device.ledger().entries().back().begin, reduction->end);
 }
 
 // The groups that one rank makes alone are those that real ranks make together.

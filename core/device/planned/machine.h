@@ -20,19 +20,21 @@ struct Machine {
   double bf16_flops = 0;       // fp16 as well
   double fp8_flops = 0;        // 0: there are no such products
   double attention_share = 1;  // of the rate of products, that attention reaches
-  // Tiles of a product that are worked on at a time: a product takes whole rounds of them. 0: its
-  // shape makes no difference.
+  // Tiles of a product that the device works on at a time: a product takes whole rounds of them.
+  // 0: the shape of a product makes no difference.
   int multiprocessors = 0;
+  // Of these, how many a collective's kernel keeps from other kernels while it is under way.
+  int collective_multiprocessors = 0;
   double memory_bandwidth = 0;  // of what a kernel reads and writes
-  double launch_seconds = 0;    // what each kernel takes besides
+  double launch_seconds = 0;    // added to each kernel
   double link_bandwidth = 0;    // to devices of the node
   double link_latency = 0;      // of one step of a ring
-  // Of the time of a reduce-scatter and an all-gather in a row, that an all-reduce of as much takes
-  // inside a node. Ranks that read each other's memory, and switches that add, take less than all.
+  // Inside a node, an all-reduce takes this part of the time of a reduce-scatter and an all-gather
+  // in a row. It is below 1 where ranks read each other's memory, and where switches add.
   double all_reduce_share = 1;
   double network_bandwidth = 0;  // to other nodes: a device's share of the node's network cards
   double network_latency = 0;
-  double host_bandwidth = 0;  // to what state is offloaded to
+  double host_bandwidth = 0;  // to the memory that holds offloaded state
 };
 
 }  // namespace zeroth

@@ -16,7 +16,7 @@ class PlannedEvent final : public Event {
   PlannedEvent(WorkLedger& ledger, int entry)
       : ledger_(ledger), epoch_(ledger.epoch()), entry_(entry) {}
 
-  // Nothing here waits for anybody.
+  // The work has no real duration.
   bool IsDone() const override { return true; }
   absl::Status Synchronize() const override {
     ledger_.HostWaits(entry());
@@ -57,6 +57,7 @@ class PlannedStream final : public Stream {
   absl::Status status() const override { return absl::OkStatus(); }
 
   void Add(PlannedWork work) { device_.ledger().Add(number_, std::move(work)); }
+  void WaitForAll() { device_.ledger().WaitForAll(number_); }
 
  private:
   PlannedDevice& device_;
@@ -64,7 +65,13 @@ class PlannedStream final : public Stream {
   const int number_;
 };
 
-// State that lies elsewhere costs the time of its way.
+// The part of the multiprocessors that a collective's kernel leaves to others.
+double BesideCollectives(const Machine& machine) {
+  if (machine.multiprocessors == 0) return 1;
+  return 1 - static_cast<double>(machine.collective_multiprocessors) / machine.multiprocessors;
+}
+
+// Offloaded state: it has no memory, and moving it takes time.
 class PlannedRegion final : public OffloadRegion {
  public:
   PlannedRegion(int64_t bytes, double bandwidth, std::shared_ptr<OffloadStats> stats)
@@ -120,7 +127,7 @@ PlannedAllocator::Moment PlannedAllocator::Now() const {
 absl::StatusOr<void*> PlannedAllocator::AllocateRaw(size_t bytes, MemoryCategory category) {
   constexpr uintptr_t kAlignment = 64;
   std::lock_guard<std::mutex> lock(mutex_);
-  // Addresses tell blocks apart, and nobody reads what lies there.
+  // Addresses tell blocks apart; nothing reads or writes there.
   void* const data = reinterpret_cast<void*>(next_);
   next_ += (bytes + kAlignment) / kAlignment * kAlignment;
   account_.Allocated(bytes, category);
@@ -138,12 +145,18 @@ void PlannedAllocator::FreeRaw(void*, size_t bytes, MemoryCategory category) {
 PlannedDevice::PlannedDevice(Machine machine, const DeviceOptions& options)
     : machine_(std::move(machine)),
       options_(options),
+      ledger_(BesideCollectives(machine_)),
       allocator_(std::make_shared<PlannedAllocator>(ledger_)),
       compute_stream_(std::make_unique<PlannedStream>(*this, "compute")) {}
 
 void PlannedDevice::Add(Stream& stream, PlannedWork work) {
   ZEROTH_CHECK(stream.device().type() == kPlannedDeviceType);
   static_cast<PlannedStream&>(stream).Add(std::move(work));
+}
+
+void PlannedDevice::WaitForAll(Stream& stream) {
+  ZEROTH_CHECK(stream.device().type() == kPlannedDeviceType);
+  static_cast<PlannedStream&>(stream).WaitForAll();
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> PlannedDevice::CreateStream(absl::string_view name) {

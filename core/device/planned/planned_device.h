@@ -1,9 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A device that keeps books and computes nothing: streams note what is enqueued, the allocator
-// hands out addresses without memory. What runs on it, the scheduler and all strategies included,
-// makes the calls that it makes on a real device, in the same order. What is read from its memory
-// is zeros.
+// A device that keeps books and computes nothing: streams note the work that they are given, and
+// the allocator hands out addresses without memory. The scheduler and the strategies make the same
+// calls on it as on a real device, in the same order. Whoever copies from its memory reads zeros.
 
 #ifndef ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_
 #define ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_
@@ -28,7 +27,7 @@ namespace zeroth {
 
 inline constexpr char kPlannedDeviceType[] = "planned";
 
-// The account of memory when it was at its highest, and, if asked for, after each change.
+// Remembers the account of memory at its highest, and, after RecordMoments, at each change.
 class PlannedAllocator final : public AccountingAllocator {
  public:
   explicit PlannedAllocator(const WorkLedger& ledger) : ledger_(ledger) {}
@@ -40,7 +39,7 @@ class PlannedAllocator final : public AccountingAllocator {
     int entry = WorkLedger::kNothing;  // the last that had been enqueued
   };
   const Moment& peak() const { return peak_; }
-  // From here on every allocation, and every end of one, is a moment.
+  // Keeps a moment for each allocation from here on, and for each end of one.
   void RecordMoments() { records_ = true; }
   const std::vector<Moment>& moments() const { return moments_; }
 
@@ -58,30 +57,32 @@ class PlannedAllocator final : public AccountingAllocator {
   std::vector<Moment> moments_;
 };
 
-// How a system without a fused loss computes it: from logits of all tokens, in the type of the
-// parameters, whose softmax, its gradient and that of the logits are made in one piece. At that
-// moment nothing that comes and goes with a unit is there.
+// The loss of a system without a fused one. The logits of all tokens are in the type of the
+// parameters. Their softmax, its gradient and the logits' gradient are made in one piece each. At
+// that moment no buffer is there that comes and goes with a unit.
 struct UnfusedLoss {
   DType softmax_dtype = DType::kFloat32;
-  // Whether gathered parameters have been freed before: all, or none if they stay.
+  // True if all gathered parameters have been freed before; otherwise all are there.
   bool frees_gathered = true;
 };
 
-// All of it is used by one thread.
+// Not thread-safe: one thread uses the device and all that is on it.
 class PlannedDevice final : public Device {
  public:
-  // Of `options` the number of threads counts, on a CPU: so many cores work for the rank.
+  // Reads the number of threads in `options`: on a CPU so many cores work for the rank.
   PlannedDevice(Machine machine, const DeviceOptions& options);
 
   const Machine& machine() const { return machine_; }
   WorkLedger& ledger() { return ledger_; }
-  // None: the loss is the fused kernel.
+  // nullopt: the loss is the fused kernel.
   const std::optional<UnfusedLoss>& unfused_loss() const { return unfused_loss_; }
-  void set_unfused_loss(const UnfusedLoss& loss) { unfused_loss_ = loss; }
-  // What works for the rank: one GPU, or as many cores as it has threads.
+  void set_unfused_loss(const std::optional<UnfusedLoss>& loss) { unfused_loss_ = loss; }
+  // Devices that work for the rank: one GPU, or as many cores as the rank has threads.
   int units() const { return machine_.is_gpu ? 1 : options_.threads; }
   // Notes work on `stream`, of a planned device.
   static void Add(Stream& stream, PlannedWork work);
+  // `stream`, of a planned device, waits for all that has been enqueued on the device's others.
+  static void WaitForAll(Stream& stream);
 
   absl::string_view type() const override { return kPlannedDeviceType; }
   int index() const override { return options_.index; }

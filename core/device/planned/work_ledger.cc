@@ -32,6 +32,12 @@ int WorkLedger::Add(int stream, PlannedWork work, int after) {
 
 void WorkLedger::HostWaits(int entry) { host_after_ = std::max(host_after_, entry); }
 
+void WorkLedger::WaitForAll(int stream) {
+  for (int other = 0; other < streams_; ++other) {
+    if (other != stream && Last(other) != kNothing) Add(stream, {}, Last(other));
+  }
+}
+
 void WorkLedger::Clear() {
   entries_.clear();
   last_.clear();
@@ -56,7 +62,7 @@ void WorkLedger::Run() {
   double now = 0;
   size_t left = entries_.size();
   while (left > 0) {
-    // Whatever may begin begins, and what takes no time ends at once, which may let others begin.
+    // Starts all work that may begin. Work that takes no time ends at once, and others may begin.
     for (bool changed = true; changed;) {
       changed = false;
       for (Queue& queue : queues) {
@@ -81,30 +87,35 @@ void WorkLedger::Run() {
     }
     if (left == 0) return;
     std::array<int, kResourceCount> sharing{};
-    const auto resource_of = [&](const Queue& queue) {
-      return static_cast<size_t>(
-          entries_[static_cast<size_t>(queue.entries[queue.next])].work.resource);
+    bool sends = false;  // a collective's kernel is there from its start on, its latency included
+    const auto work_of = [&](const Queue& queue) -> const PlannedWork& {
+      return entries_[static_cast<size_t>(queue.entries[queue.next])].work;
     };
     for (const Queue& queue : queues) {
-      if (queue.running && queue.latency <= 0) ++sharing[resource_of(queue)];
+      if (!queue.running) continue;
+      const PlannedWork& work = work_of(queue);
+      if (queue.latency <= 0) ++sharing[static_cast<size_t>(work.resource)];
+      sends = sends || (*work.collective != '\0' && work.resource != Resource::kCompute);
     }
     const auto share_of = [&](const Queue& queue) {
-      const size_t resource = resource_of(queue);
-      return resource == static_cast<size_t>(Resource::kNone) ? 1 : std::max(1, sharing[resource]);
+      const Resource resource = work_of(queue).resource;
+      if (resource == Resource::kNone) return 1.0;
+      const double share = std::max(1, sharing[static_cast<size_t>(resource)]);
+      return resource == Resource::kCompute && sends ? share / beside_collectives_ : share;
     };
     double step = std::numeric_limits<double>::infinity();
     for (const Queue& queue : queues) {
       if (!queue.running) continue;
       step = std::min(step, queue.latency > 0 ? queue.latency : queue.seconds * share_of(queue));
     }
-    // Events point backwards, so that somebody can always go on.
+    // Events point backwards, so that some work can always run.
     ZEROTH_CHECK(step < std::numeric_limits<double>::infinity());
     now += step;
     for (Queue& queue : queues) {
       if (!queue.running) continue;
       double& rest = queue.latency > 0 ? queue.latency : queue.seconds;
       const double share = queue.latency > 0 ? 1 : share_of(queue);
-      // What is left by rounding alone is nothing.
+      // A rest that is due to rounding counts as none.
       rest = rest * share <= step * (1 + 1e-12) ? 0 : rest - step / share;
     }
   }

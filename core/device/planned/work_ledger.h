@@ -9,7 +9,7 @@
 
 namespace zeroth {
 
-// What work occupies. Two pieces of work on one resource at a time take twice as long.
+// What a piece of work occupies. Two pieces that occupy one resource share its speed.
 enum class Resource : uint8_t { kNone, kCompute, kLink, kNetwork, kHost };
 inline constexpr int kResourceCount = 5;
 
@@ -18,16 +18,20 @@ struct PlannedWork {
   std::string label;  // "a product", "all_gather of h.3"
   Resource resource = Resource::kNone;
   double seconds = 0;           // with the resource to itself, on top of `latency`
-  double latency = 0;           // passes whoever else is there
-  const char* collective = "";  // "all_gather", …: what it is if it is one
+  double latency = 0;           // comes first, and is not shared
+  const char* collective = "";  // "all_gather", …; empty: no collective
   int64_t bytes = 0;            // that a collective sends
 };
 
-// Who works when, from the order in which work was enqueued: streams run in order, events order
-// them, and work that is on one resource at a time shares it. Not thread-safe.
+// Computes when each piece of work begins and ends from the order in which it was enqueued: streams
+// run in order, events order them, and work on one resource shares it. Not thread-safe.
 class WorkLedger {
  public:
-  static constexpr int kNothing = -1;  // an index of work that has been done already
+  // `beside_collectives`: the part of its speed that compute has while a collective is under way
+  // elsewhere than on the compute resource itself.
+  explicit WorkLedger(double beside_collectives = 1) : beside_collectives_(beside_collectives) {}
+
+  static constexpr int kNothing = -1;  // the index of work that is done already
 
   struct Entry {
     PlannedWork work;
@@ -40,26 +44,29 @@ class WorkLedger {
   int AddStream() { return streams_++; }
   // Returns the entry's index.
   int Add(int stream, PlannedWork work, int after = kNothing);
-  // Who enqueues from here on has waited for `entry`, on whichever stream.
+  // The host waits for `entry`: what it enqueues later, on any stream, begins after that.
   void HostWaits(int entry);
+  // `stream` waits for all that has been enqueued on the others.
+  void WaitForAll(int stream);
   // Index of the last entry of `stream`, or kNothing.
   int Last(int stream) const;
 
   // Computes when everything so far begins and ends.
   void Run();
-  // All is done: forgets it. Indices of before mean kNothing from here on, which `epoch` tells.
+  // Forgets all entries, which are done. Indices of an earlier epoch mean kNothing from here on.
   void Clear();
   int epoch() const { return epoch_; }
 
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
+  const double beside_collectives_;
   std::vector<Entry> entries_;
   std::vector<int> last_;  // by stream
   int streams_ = 0;
   int epoch_ = 0;
   int host_after_ = kNothing;
-  std::vector<int> host_seen_;  // by stream: the host's wait that its entries come after already
+  std::vector<int> host_seen_;  // by stream: the host's last wait that its entries come after
 };
 
 }  // namespace zeroth

@@ -61,6 +61,31 @@ TEST(WorkLedgerTest, LatencyIsNotShared) {
   EXPECT_DOUBLE_EQ(EndOf(ledger, other), 6);
 }
 
+// A collective's kernel keeps its part of the device from the others, its latency included.
+TEST(WorkLedgerTest, ComputeIsSlowerWhileACollectiveIsUnderWay) {
+  WorkLedger ledger(/*beside_collectives=*/0.75);
+  const int compute = ledger.Add(ledger.AddStream(), {"a", Resource::kCompute, 6});
+  const int gather =
+      ledger.Add(ledger.AddStream(), {"gather", Resource::kLink, 1, 3, "all_gather"});
+  ledger.Run();
+  EXPECT_DOUBLE_EQ(EndOf(ledger, gather), 4);
+  // Three quarters of four seconds, and the rest alone.
+  EXPECT_DOUBLE_EQ(EndOf(ledger, compute), 7);
+}
+
+TEST(WorkLedgerTest, AStreamThatWaitsForAllComesAfterEachOther) {
+  WorkLedger ledger;
+  const int compute = ledger.AddStream();
+  const int reduce = ledger.AddStream();
+  const int gather = ledger.AddStream();
+  ledger.Add(compute, {"a", Resource::kCompute, 2});
+  ledger.Add(reduce, {"b", Resource::kLink, 5});
+  ledger.WaitForAll(gather);
+  const int last = ledger.Add(gather, {"c", Resource::kLink, 1});
+  ledger.Run();
+  EXPECT_DOUBLE_EQ(EndOf(ledger, last), 6);
+}
+
 TEST(WorkLedgerTest, WhatTheHostHasWaitedForComesBeforeTheRest) {
   WorkLedger ledger;
   const int compute = ledger.AddStream();

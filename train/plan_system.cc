@@ -1,0 +1,157 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/plan_system.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+namespace {
+
+using Parts = PlannedCommunicator::Parts;
+
+// What PyTorch's allocator reserves beyond what is in use: 1.0 to 1.4 GiB in published runs.
+constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
+
+// DeepSpeed's defaults, in elements: reduce_bucket_size and allgather_bucket_size,
+// stage3_prefetch_bucket_size, and stage3_param_persistence_threshold, below which a parameter is
+// not sharded away between its uses.
+constexpr int64_t kBucket = 500'000'000;
+constexpr int64_t kPrefetchBucket = 50'000'000;
+constexpr int64_t kStays = 100'000;
+
+// What moving one parameter took the host in 2021. torch.distributed's all_gather and
+// reduce_scatter took a list with a tensor for each rank: a view that Python makes (3 us in
+// PyTorch's benchmark of split, pytorch#32194) and a copy that is launched (5 us). The whole call
+// took 0.4 ms on eight GPUs (DeepSpeed#1069).
+constexpr double kHostSecondsPerRank = 8e-6;
+constexpr double kHostSecondsPerCall = 0.4e-3 - 8 * kHostSecondsPerRank;
+
+bool IsGather(const Collective& collective) { return collective.op == CollectiveOp::kAllGather; }
+
+// Buckets that hold several units, or a part of one.
+Parts InBuckets(const Collective& collective) {
+  const int64_t elements = std::max(collective.send.count, collective.recv.count);
+  return {.collectives = static_cast<double>(elements) / static_cast<double>(kBucket),
+          .elements = kBucket};
+}
+
+// The gather of a unit under ZeRO-3: parameters are fetched together until they fill the bucket.
+Parts InPrefetchBuckets(const std::vector<int64_t>& parameters) {
+  Parts parts = {.collectives = 0, .elements = 0};
+  int64_t bucket = 0;
+  for (const int64_t elements : parameters) {
+    if (elements < kStays) continue;
+    if (bucket == 0) ++parts.collectives;
+    bucket += elements;
+    parts.elements = std::max(parts.elements, bucket);
+    if (bucket >= kPrefetchBucket) bucket = 0;
+  }
+  return parts;
+}
+
+// ZeRO-3 before DeepSpeed 0.6 (DeepSpeed#1069, #1188, #1453): one collective for each parameter.
+// The host waits for the device before it, makes the list for it, and waits for it.
+Parts ByParameter(const std::vector<int64_t>& parameters, bool gathers, int ranks) {
+  Parts parts = {.collectives = 0, .elements = 0};
+  for (const int64_t elements : parameters) {
+    if (gathers && elements < kStays) continue;
+    ++parts.collectives;
+    parts.elements = std::max(parts.elements, elements);
+  }
+  parts.host_seconds = parts.collectives * (kHostSecondsPerCall + ranks * kHostSecondsPerRank);
+  return parts;
+}
+
+void MakeDeepSpeed(const TrainOptions& options, PlannedSystem& system) {
+  const bool shards_parameters =
+      options.strategy == "full_shard" || options.strategy == "hybrid_shard";
+  system.moves_parameters = shards_parameters && options.like == "deepspeed_2021";
+  system.comm.reduce_bucket = kBucket;
+  system.comm.blocks = system.moves_parameters;
+  system.comm.parts = [parameters = system.parameters, moves = system.moves_parameters,
+                       shards_parameters](const Collective& collective, int ranks) {
+    const auto unit = parameters->find(collective.call.label);
+    if (unit == parameters->end()) return Parts();
+    if (moves) return ByParameter(unit->second, IsGather(collective), ranks);
+    if (shards_parameters && IsGather(collective)) return InPrefetchBuckets(unit->second);
+    return InBuckets(collective);
+  };
+}
+
+}  // namespace
+
+PlannedSystem SystemOf(const TrainOptions& options) {
+  PlannedSystem system;
+  if (options.like == "zeroth") return system;
+  system.reserved_unused_bytes = kReservedByPyTorch;
+  if (options.like == "megatron_fsdp") return system;
+  // Each parameter is a tensor of its own, copied out of the gathered buffer and, as a gradient,
+  // into the one to be reduced. The others compute in these buffers.
+  system.comm.copies_in_and_out = true;
+  system.unfused_loss = true;
+  system.late_gradient_shards = options.like == "fsdp2";
+  if (options.like != "fsdp2") MakeDeepSpeed(options, system);
+  return system;
+}
+
+void LearnUnits(const Sharding& sharding, PlannedSystem& system) {
+  for (const Unit* unit : sharding.units()) {
+    std::vector<int64_t>& elements = (*system.parameters)[unit->name()];
+    for (const Parameter* parameter : unit->parameters()) {
+      elements.push_back(parameter->shape().numel());
+    }
+  }
+}
+
+std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const TrainOptions& options,
+                                         const Sharding& sharding) {
+  if (!system.unfused_loss) return std::nullopt;
+  UnfusedLoss loss;
+  loss.softmax_dtype = options.master_dtype == "fp32" ? DType::kFloat32 : DType::kBFloat16;
+  // Only strategies that free units after their forward share buffers.
+  loss.frees_gathered =
+      options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
+  return loss;
+}
+
+int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
+                               bool in_full, const Sharding& sharding) {
+  if (!system.late_gradient_shards || options.offload != "none" || options.world_size == 1) {
+    return 0;
+  }
+  const MicroBatches how = in_full ? MicroBatches::kAddedInFull : MicroBatches::kOne;
+  int64_t bytes = 0;
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      const ShardLayout::Segment& segment = unit->segment_layout(i);
+      if (!segment.trainable || unit->is_full_gradient(i)) continue;
+      const DType full = unit->full_gradient_dtype(i, how);
+      const DType reduced =
+          full == DType::kFloat32 ? DType::kFloat32 : unit->precision().gradient_dtype();
+      bytes += segment.shard_numel * static_cast<int64_t>(SizeOf(reduced));
+    }
+  }
+  return bytes;
+}
+
+void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,
+                  PlannedDevice& device) {
+  if (!system.moves_parameters || world.size() == 1) return;
+  // Parameters that stay are gathered by one collective, and cut out of it rank by rank.
+  double pieces = 0;
+  for (const auto& [unit, parameters] : *system.parameters) {
+    for (const int64_t elements : parameters) pieces += elements < kStays ? world.size() : 0;
+  }
+  PlannedWork work;
+  work.label = "all_gather of small parameters";
+  work.latency = kHostSecondsPerCall + pieces * kHostSecondsPerRank;
+  work.collective = CollectiveOpName(CollectiveOp::kAllGather).data();
+  PlannedDevice::Add(device.compute_stream(), std::move(work));
+}
+
+}  // namespace zeroth

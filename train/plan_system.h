@@ -1,0 +1,57 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What is publicly known of how other systems make a step under equal options: --like.
+
+#ifndef ZEROTH_TRAIN_PLAN_SYSTEM_H_
+#define ZEROTH_TRAIN_PLAN_SYSTEM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeroth/core/comm/planned/planned_communicator.h"
+#include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/strategies/sharding.h"
+#include "zeroth/train/options.h"
+
+namespace zeroth {
+
+struct PlannedSystem {
+  PlannedCommunicator::Options comm;
+  int64_t reserved_unused_bytes = 0;
+  // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
+  // no float() around its logits.
+  bool unfused_loss = false;
+  // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
+  bool late_gradient_shards = false;
+  // Each parameter is moved by itself: ByParameter in plan_system.cc says how.
+  bool moves_parameters = false;
+  // Elements of the parameters of each unit, by its name, for `comm.parts`. LearnUnits fills it in.
+  std::shared_ptr<std::map<std::string, std::vector<int64_t>>> parameters =
+      std::make_shared<std::map<std::string, std::vector<int64_t>>>();
+};
+
+// `options.like` is valid.
+PlannedSystem SystemOf(const TrainOptions& options);
+
+void LearnUnits(const Sharding& sharding, PlannedSystem& system);
+
+// nullopt: the loss is this trainer's own.
+std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const TrainOptions& options,
+                                         const Sharding& sharding);
+
+// Bytes of the shards of reduced gradients that a rank holds when its step ends, if only the
+// reductions make them; otherwise 0. `in_full`: micro-batches add up in full gradients.
+int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
+                               bool in_full, const Sharding& sharding);
+
+// Enqueues what the system does once the optimizer has updated its shards.
+void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,
+                  PlannedDevice& device);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_PLAN_SYSTEM_H_
