@@ -161,8 +161,8 @@ int64_t UnfusedLossBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& 
   return call.rows * call.vocab * (type + 3 * softmax_type);
 }
 
-// Bytes that are allocated now, and would not be at the peak of an unfused loss: gathered units, the
-// buffers of collectives, and the memory of gradients that begin with this call.
+// Bytes that are allocated now, and would not be at the peak of an unfused loss: gathered units,
+// the buffers of collectives, and the memory of gradients that begin with this call.
 int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
                     const PlannedKernels& kernels, CallTensors tensors) {
   const MemoryStats now = kernels.planned_device().allocator().stats();
