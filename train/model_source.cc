@@ -365,8 +365,9 @@ nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer
     if (!is_bytes && found != source.end()) {
       ids[key] = *found;
     } else if (tokenizer != nullptr) {
-      // The tokenizer has one token for the beginning and the end of a text.
-      ids[key] = tokenizer->end_of_text();
+      // A tokenizer without its own beginning token has one token for the beginning and the end.
+      const bool begins = key == absl::string_view("bos_token_id") && !tokenizer->prefix().empty();
+      ids[key] = begins ? tokenizer->prefix().front() : tokenizer->end_of_text();
     } else {
       ids[key] = nullptr;
     }

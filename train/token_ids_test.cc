@@ -4,6 +4,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/train/model_source.h"
 
 namespace zeroth {
@@ -17,6 +18,13 @@ TEST(TokenIdsTest, BytesHaveTheirOwn) {
   EXPECT_EQ(TokenIds(Json::object(), &bytes), expected);
   // A model of words that goes on with bytes.
   EXPECT_EQ(TokenIds({{"eos_token_id", 50256}, {"pad_token_id", 50257}}, &bytes), expected);
+}
+
+TEST(TokenIdsTest, ATextBeginsWithTheTokenizersOwn) {
+  const auto llama = OpenTokenizer("tests/testdata/tokenizers/llama3").value();
+  ASSERT_NE(llama->prefix().front(), llama->end_of_text());
+  EXPECT_EQ(TokenIds(Json::object(), llama.get()), (Json{{"bos_token_id", llama->prefix().front()},
+                                                         {"eos_token_id", llama->end_of_text()}}));
 }
 
 TEST(TokenIdsTest, TheSourcesAreKept) {

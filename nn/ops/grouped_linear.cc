@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/nn/kept_outputs.h"
