@@ -97,7 +97,7 @@ TEST(PagesTest, ShowCommandsThatTheTrainerTakes) {
       words.insert(words.begin(), "train");
       std::vector<char*> argv;
       for (std::string& word : words) argv.push_back(word.data());
-      const auto options = ParseCommandLine(static_cast<int>(argv.size()), argv.data(), "test");
+      const auto options = ParseCommandLine(static_cast<int>(argv.size()), argv.data());
       EXPECT_TRUE(options.ok()) << page << ": " << command << "\n" << options.status();
       ++count;
     }
