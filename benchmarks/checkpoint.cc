@@ -4,8 +4,8 @@
 // full_shard. They are compared with a plain transfer of as many bytes, the floor. Each round
 // measures the floor before and after the checkpoint, because the speed of disks varies.
 //
-// --model=NAME a preset; its state, gradients and one copy of the state must fit into memory
-// --directory=PATH where checkpoints are written and removed
+//   --model=NAME      a preset; its state, gradients and one copy of the state must fit into memory
+//   --directory=PATH  where checkpoints are written and removed
 //
 // ratio_to_floor is the median over rounds of the floor's time divided by the checkpoint's; 1 is
 // the floor. Each benchmark describes its floor.

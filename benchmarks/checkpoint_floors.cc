@@ -3,17 +3,20 @@
 #include "zeroth/benchmarks/checkpoint_floors.h"
 
 #include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/file/errno_status.h"
+
+extern char** environ;
 
 namespace zeroth {
 namespace {
@@ -22,21 +25,40 @@ constexpr int64_t kDdBlockBytes = int64_t{8} << 20;
 constexpr size_t kReadBytes = size_t{8} << 20;
 constexpr size_t kWindowBytes = size_t{256} << 20;
 
+// Waits for the program to end well.
+absl::Status RunProgram(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("run ", words[0]));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return ErrnoStatus(errno, absl::StrCat("wait for ", words[0]));
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(words[0], " ended with status ", status));
+}
+
 }  // namespace
 
 absl::StatusOr<double> TimeDd(const std::string& directory, int64_t bytes, bool direct) {
   const std::string path = absl::StrCat(directory, "/dd");
   const int64_t blocks = (bytes + kDdBlockBytes - 1) / kDdBlockBytes;
-  const std::string command =
-      absl::StrCat("dd if=/dev/zero of='", path, "' bs=", kDdBlockBytes, " count=", blocks,
-                   " conv=fsync status=none", direct ? " oflag=direct" : "");
+  std::vector<std::string> words = {"dd",
+                                    "if=/dev/zero",
+                                    absl::StrCat("of=", path),
+                                    absl::StrCat("bs=", kDdBlockBytes),
+                                    absl::StrCat("count=", blocks),
+                                    "conv=fsync",
+                                    "status=none"};
+  if (direct) words.push_back("oflag=direct");
   const auto start = std::chrono::steady_clock::now();
-  const int status = std::system(command.c_str());
+  const absl::Status status = RunProgram(std::move(words));
   const auto end = std::chrono::steady_clock::now();
   unlink(path.c_str());
-  if (status != 0) {
-    return absl::InternalError(absl::StrCat(command, ": failed with wait status ", status));
-  }
+  if (!status.ok()) return status;
   return std::chrono::duration<double>(end - start).count();
 }
 

@@ -209,7 +209,7 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, cons
                                       DType dtype);
 // Records how to go back from an operation's result: `backward` gets the result's gradient, which
 // the node gives up, and adds to the gradients of the operation's inputs. It is not called if
-// nothing has used the result. Does nothing while recording is off.
+// nothing has used the result. Call it once for each result. Does nothing while recording is off.
 void RecordBackward(Context& context, const Value& result,
                     std::function<absl::Status(const Tensor& dresult)> backward);
 // Adds a finished tensor to a gradient. The first contribution becomes the gradient itself: do not

@@ -2,6 +2,7 @@
 
 #include "zeroth/optim/named_adamw.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,21 +44,24 @@ absl::Status NamedAdamW::ZeroMoments(int64_t length, State& state) const {
   return absl::OkStatus();
 }
 
+absl::Status NamedAdamW::CheckLength(const std::string& name, int64_t length,
+                                     const char* what) const {
+  const auto state = states_.find(name);
+  if (state == states_.end()) {
+    const auto append_name = [](std::string* out, const auto& known) { out->append(known.first); };
+    return absl::InvalidArgumentError(
+        absl::StrCat("AdamW: ", what, " '", name, "' of length ", length,
+                     " is unknown; the buffers are: ", absl::StrJoin(states_, ", ", append_name)));
+  }
+  const int64_t expected = state->second.m.numel();
+  if (length == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("AdamW: ", what, " '", name, "' is of length ",
+                                                 length, ", expected length ", expected));
+}
+
 absl::Status NamedAdamW::Check(const Buffers& buffers, const char* what) const {
-  const auto append_name = [](std::string* out, const auto& known) { out->append(known.first); };
   for (const auto& [name, tensor] : buffers) {
-    const int64_t length = tensor.numel();
-    const auto state = states_.find(name);
-    if (state == states_.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "AdamW: ", what, " '", name, "' of length ", length,
-          " is unknown; the buffers are: ", absl::StrJoin(states_, ", ", append_name)));
-    }
-    const int64_t expected = state->second.m.numel();
-    if (length != expected) {
-      return absl::InvalidArgumentError(absl::StrCat("AdamW: ", what, " '", name, "' is of length ",
-                                                     length, ", expected length ", expected));
-    }
+    ZEROTH_RETURN_IF_ERROR(CheckLength(name, tensor.numel(), what));
     if (tensor.dtype() == DType::kFloat32) continue;
     return absl::InvalidArgumentError(absl::StrCat("AdamW: ", what, " '", name, "' is ",
                                                    DTypeName(tensor.dtype()), ", expected fp32"));
@@ -108,6 +112,67 @@ absl::Status NamedAdamW::StepOnParams(const Buffers& params, const Buffers& grad
         Update(states_.at(name), params.at(name), gradient, lr, options_.weight_decay), name);
   }
   return absl::OkStatus();
+}
+
+template <typename Span>
+absl::StatusOr<NamedAdamW::Buffers> NamedAdamW::Upload(const std::map<std::string, Span>& spans,
+                                                       const char* what) const {
+  // Before anything is copied: a span that is not a buffer's may be of any size.
+  for (const auto& [name, span] : spans) {
+    ZEROTH_RETURN_IF_ERROR(CheckLength(name, static_cast<int64_t>(span.size()), what));
+  }
+  Buffers buffers;
+  for (const auto& [name, span] : spans) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        buffers[name],
+        Tensor::FromHost<float>(device_, Shape({static_cast<int64_t>(span.size())}),
+                                absl::Span<const float>(span), MemoryCategory::kWorkspace));
+  }
+  return buffers;
+}
+
+absl::StatusOr<std::map<std::string, std::vector<float>>> NamedAdamW::Step(
+    const ConstSpans& gradients, double lr) {
+  ZEROTH_ASSIGN_OR_RETURN(const Buffers uploaded, Upload(gradients, "gradient"));
+  ZEROTH_ASSIGN_OR_RETURN(const Buffers updates, Step(uploaded, lr));
+  std::map<std::string, std::vector<float>> on_host;
+  for (const auto& [name, update] : updates) {
+    ZEROTH_ASSIGN_OR_RETURN(on_host[name], update.ToHost<float>());
+  }
+  return on_host;
+}
+
+absl::Status NamedAdamW::StepOnParams(const Spans& params, const ConstSpans& gradients, double lr) {
+  ZEROTH_ASSIGN_OR_RETURN(const Buffers values, Upload(params, "parameter"));
+  ZEROTH_ASSIGN_OR_RETURN(const Buffers uploaded, Upload(gradients, "gradient"));
+  ZEROTH_RETURN_IF_ERROR(StepOnParams(values, uploaded, lr));
+  for (const auto& [name, gradient] : gradients) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> updated, values.at(name).ToHost<float>());
+    std::copy(updated.begin(), updated.end(), params.at(name).begin());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NamedAdamW::UpdateShards(absl::Span<float> params, absl::Span<const float> gradients,
+                                      double lr) {
+  size_t total = 0;
+  for (const auto& [name, state] : states_) total += static_cast<size_t>(state.m.numel());
+  if (params.size() != total || gradients.size() != total) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("AdamW: flat parameters of length ", params.size(),
+                     " and flat gradients of length ", gradients.size(), ", expected length ",
+                     total, ", that of all ", states_.size(), " buffers together"));
+  }
+  Spans cut_params;
+  ConstSpans cut_gradients;
+  size_t begin = 0;
+  for (const auto& [name, state] : states_) {
+    const size_t length = static_cast<size_t>(state.m.numel());
+    cut_params[name] = params.subspan(begin, length);
+    cut_gradients[name] = gradients.subspan(begin, length);
+    begin += length;
+  }
+  return StepOnParams(cut_params, cut_gradients, lr);
 }
 
 int64_t NamedAdamW::MemoryBytes() const {

@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -24,6 +26,9 @@ namespace zeroth {
 class NamedAdamW {
  public:
   using Buffers = std::map<std::string, Tensor>;
+  // Buffers in host memory, which is copied to the device and back.
+  using Spans = std::map<std::string, absl::Span<float>>;
+  using ConstSpans = std::map<std::string, absl::Span<const float>>;
 
   // Zeroed moments for buffers of these lengths. `device` and `kernels` outlive the optimizer.
   // InvalidArgument if a length is negative or an option is out of its range.
@@ -37,6 +42,15 @@ class NamedAdamW {
   absl::StatusOr<Buffers> Step(const Buffers& gradients, double lr);
   // Updates `params` in place, weight decay included; every gradient needs its buffer.
   absl::Status StepOnParams(const Buffers& params, const Buffers& gradients, double lr);
+
+  // The same on plain host memory, with the same errors; synchronous.
+  absl::StatusOr<std::map<std::string, std::vector<float>>> Step(const ConstSpans& gradients,
+                                                                 double lr);
+  absl::Status StepOnParams(const Spans& params, const ConstSpans& gradients, double lr);
+  // StepOnParams of every buffer at once: `params` and `gradients` hold them back to back in the
+  // order of their names, as a flat shard does. InvalidArgument if a length is not that of all
+  // buffers together, with both.
+  absl::Status UpdateShards(absl::Span<float> params, absl::Span<const float> gradients, double lr);
 
   // Bytes of all moments.
   int64_t MemoryBytes() const;
@@ -54,6 +68,9 @@ class NamedAdamW {
   NamedAdamW(Device& device, Kernels& kernels, const AdamWOptions& options)
       : device_(device), kernels_(kernels), options_(options) {}
   absl::Status ZeroMoments(int64_t length, State& state) const;
+  template <typename Span>
+  absl::StatusOr<Buffers> Upload(const std::map<std::string, Span>& spans, const char* what) const;
+  absl::Status CheckLength(const std::string& name, int64_t length, const char* what) const;
   absl::Status Check(const Buffers& buffers, const char* what) const;
   absl::Status Update(State& state, const Tensor& param, const Tensor& gradient, double lr,
                       double decay);

@@ -61,6 +61,46 @@ TEST_F(NamedAdamWTest, AStepOnBareGradientsGivesTheUpdateThatWouldBeMade) {
   }
 }
 
+TEST_F(NamedAdamWTest, PlainMemoryAndFlatShardsGetTheSameBits) {
+  const std::unique_ptr<NamedAdamW> on_tensors = Make();
+  const std::unique_ptr<NamedAdamW> on_spans = Make();
+  const std::unique_ptr<NamedAdamW> flat = Make();
+  const Tensor a = Buffer({1, 2, 3, 4});
+  const Tensor b = Buffer({5, 6});
+  std::vector<float> a_values = {1, 2, 3, 4}, b_values = {5, 6}, all = {1, 2, 3, 4, 5, 6};
+  for (const std::vector<float>& gradient : kGradients) {
+    const std::vector<float> of_b = {gradient[1], gradient[2]};
+    std::vector<float> of_all = gradient;
+    of_all.insert(of_all.end(), of_b.begin(), of_b.end());
+    ASSERT_TRUE(on_tensors
+                    ->StepOnParams({{"a", a}, {"b", b}},
+                                   {{"a", Buffer(gradient)}, {"b", Buffer(of_b)}}, 0.1)
+                    .ok());
+    const NamedAdamW::Spans params = {{"a", absl::MakeSpan(a_values)},
+                                      {"b", absl::MakeSpan(b_values)}};
+    const NamedAdamW::ConstSpans gradients = {{"a", gradient}, {"b", of_b}};
+    ASSERT_TRUE(on_spans->StepOnParams(params, gradients, 0.1).ok());
+    ASSERT_TRUE(flat->UpdateShards(absl::MakeSpan(all), of_all, 0.1).ok());
+  }
+  EXPECT_EQ(*a.ToHost<float>(), a_values);
+  EXPECT_EQ(*b.ToHost<float>(), b_values);
+  EXPECT_EQ(std::vector<float>(all.begin(), all.begin() + 4), a_values);
+  EXPECT_EQ(std::vector<float>(all.begin() + 4, all.end()), b_values);
+}
+
+TEST_F(NamedAdamWTest, PlainGradientsGiveUpdatesAndChangeNothingElse) {
+  const std::unique_ptr<NamedAdamW> on_tensors = Make();
+  const std::unique_ptr<NamedAdamW> on_spans = Make();
+  for (const std::vector<float>& gradient : kGradients) {
+    const auto expected = on_tensors->Step({{"a", Buffer(gradient)}}, 0.1);
+    const std::vector<float> before = gradient;
+    const auto update = on_spans->Step(NamedAdamW::ConstSpans{{"a", gradient}}, 0.1);
+    ASSERT_TRUE(expected.ok() && update.ok()) << update.status();
+    EXPECT_EQ(update->at("a"), *expected->at("a").ToHost<float>());
+    EXPECT_EQ(gradient, before);
+  }
+}
+
 // The bits of every state, from moments of the size that MemoryBytes says.
 TEST_F(NamedAdamWTest, KeepsMomentsInWhatItIsTold) {
   constexpr int64_t kLength = 300;
@@ -72,15 +112,14 @@ TEST_F(NamedAdamWTest, KeepsMomentsInWhatItIsTold) {
     const std::unique_ptr<NamedAdamW> adamw =
         *NamedAdamW::Create(*device_, *kernels_, {{"a", kLength}}, options_);
     EXPECT_EQ(adamw->MemoryBytes(), bytes);
-    const Tensor param = Buffer(std::vector<float>(kLength, 1.0f));
+    std::vector<float> values(kLength, 1.0f);
     for (int step = 0; step < 5; ++step) {
       std::vector<float> gradients(kLength);
       for (size_t i = 0; i < gradients.size(); ++i) {
         gradients[i] = std::sin(static_cast<float>(i) * 0.7f + static_cast<float>(step));
       }
-      ASSERT_TRUE(adamw->StepOnParams({{"a", param}}, {{"a", Buffer(gradients)}}, 1e-2).ok());
+      ASSERT_TRUE(adamw->UpdateShards(absl::MakeSpan(values), gradients, 1e-2).ok());
     }
-    const std::vector<float> values = *param.ToHost<float>();
     if (dtype == DType::kFloat32) {
       first = values;
       continue;
@@ -101,11 +140,20 @@ TEST_F(NamedAdamWTest, WrongBuffersAreNamedWithBothLengths) {
   expect(adamw->Step({{"a", Buffer({1, 2, 3})}}, 0.1).status(), {"'a'", "length 3", "length 4"});
   expect(adamw->StepOnParams({{"b", Buffer({1})}}, {}, 0.1), {"'b'", "length 1", "length 2"});
   expect(adamw->StepOnParams({}, {{"b", Buffer({1, 2})}}, 0.1), {"'b'", "has no parameter"});
-  const Tensor a = Buffer({1, 2, 3, 4});
-  expect(adamw->StepOnParams({{"a", a}}, {{"a", Buffer({1, 2, 3})}}, 0.1),
+  const std::vector<float> three = {1, 2, 3};
+  std::vector<float> params = {1, 2, 3, 4};
+  expect(adamw->Step(NamedAdamW::ConstSpans{{"c", three}}, 0.1).status(), {"'c'", "length 3"});
+  expect(adamw->Step(NamedAdamW::ConstSpans{{"a", three}}, 0.1).status(),
+         {"'a'", "length 3", "length 4"});
+  expect(adamw->StepOnParams(NamedAdamW::Spans{{"b", absl::MakeSpan(params)}},
+                             NamedAdamW::ConstSpans{}, 0.1),
+         {"'b'", "length 4", "length 2"});
+  expect(adamw->StepOnParams(NamedAdamW::Spans{{"a", absl::MakeSpan(params)}},
+                             NamedAdamW::ConstSpans{{"a", three}}, 0.1),
          {"gradient 'a'", "length 3", "length 4"});
-  EXPECT_EQ(*a.ToHost<float>(), (std::vector<float>{1, 2, 3, 4}))
-      << "a refused step changes nothing";
+  expect(adamw->UpdateShards(absl::MakeSpan(params), three, 0.1),
+         {"length 4", "length 3", "expected length 6", "2 buffers"});
+  EXPECT_EQ(params, (std::vector<float>{1, 2, 3, 4})) << "a refused step changes nothing";
   expect(NamedAdamW::Create(*device_, *kernels_, {{"a", -1}}, options_).status(), {"'a'", "-1"});
 }
 

@@ -28,10 +28,8 @@ enum class LayoutKind : uint8_t {
   // Parameters lie back to back, and the whole is divided into equal shares. One collective.
   kFlat,
   // Each parameter is divided between rows of dimension 0, as FSDP2 does: for row-wise quantisation
-  // and
-  // for optimizers of matrices. One collective for each parameter, and up to shard_count - 1 rows
-  // of
-  // padding.
+  // and for optimizers of matrices. One collective for each parameter, and up to shard_count - 1
+  // rows of padding.
   kRows,
 };
 
@@ -60,8 +58,8 @@ struct LayoutOptions {
 //
 // A segment ends with zero padding, so that the shard count divides it, and rank r owns the
 // elements [r * shard_numel, (r + 1) * shard_numel). Shards of large segments are 64-byte aligned.
-// Small segments are divided at any element, or at any block, so that parameters are spread evenly
-// and no rank holds only padding.
+// Small segments are divided at any element, or at any block, which spreads parameters over more
+// ranks than 64-byte steps would; the last ranks may still hold only padding.
 //
 // In kRows every parameter is a segment of its own, of which rank r owns the rows [r * c, min((r +
 // 1) * c, rows)), c = ceil(rows / shard count): 5 rows over 4 ranks are 2, 2, 1 and 0.

@@ -245,7 +245,7 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
   }
   if (given.others.count("version") > 0) {
     PrintAndExit(absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n"));
-  };
+  }
   TrainOptions options;
   if (!given.others["config"].empty()) {
     ZEROTH_RETURN_IF_ERROR(ReadConfig(given.others["config"], options));

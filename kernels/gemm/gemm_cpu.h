@@ -41,8 +41,8 @@ bool HasNativeBf16Products(int64_t depth);
 Bf16Products FastestBf16Products(int64_t depth);
 
 // Gemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there is an
-// activation; then blocks of columns pass through the workspace as fp32. Each thread keeps prepared
-// products by their sizes. call.dtype is bf16; m, n and k are positive. Fails with Internal if
+// activation, pre_activation or gelu_input; then blocks of columns pass through the workspace as
+// fp32. Each thread keeps prepared products by their sizes. call.dtype is bf16; m, n and k are positive. Fails with Internal if
 // oneDNN has no implementation, which HasNativeBf16Products(k) tells.
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
@@ -55,8 +55,8 @@ void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_
 // multiplies them there. call.dtype is bf16 or fp16, m, n and k are positive.
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 
-// Stores `product` [m, n], fp32 with rows `ld` elements apart, as c: adds the bias and applies the
-// activation, or adds the product to c, and rounds once. Reads neither a nor b; `product` may be c
+// Stores `product` [m, n], fp32 with rows `ld` elements apart, as c. Finishes it as GemmArgs says
+// (bias, activation, pre_activation, gelu_input, or adding to c), and rounds once. Reads neither a nor b; `product` may be c
 // itself. An element's result depends on that element alone. On omp_get_max_threads() threads.
 void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 

@@ -106,7 +106,7 @@ TEST(TrainConvertTest, ACheckpointBecomesTheModelThatTheRunExports) {
         {"--in=" + (out / "final").string(), "--out=" + (out / "b.gguf").string(), "--name=m"});
     EXPECT_TRUE(Read(out / "a.gguf") == Read(out / "b.gguf"));
     EXPECT_NE(Convert({checkpoint, "--lora_export=adapter", "--out=" + (out / "c").string()})
-                  .errors.find("without adapters"),
+                  .errors.find("has no adapters"),
               std::string::npos);
     // What is carried is checked, too.
     std::string config = Read(out / "step-00000003/config.json");

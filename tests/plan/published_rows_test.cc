@@ -50,8 +50,6 @@ struct Row {
   int64_t batch;
   int64_t accumulation;
   double step_seconds;  // that were measured
-  bool missed =
-      false;  // out of reach, as docs/published_runs.md says: that it misses its bar is held
   std::function<void(TrainOptions&)> options = [](TrainOptions&) {};  // beside the group's
 };
 
@@ -153,7 +151,7 @@ void Check(const Group& group) {
                 static_cast<long long>(row.accumulation), static_cast<long long>(row.batch),
                 static_cast<long long>(row.seq), row.step_seconds, plan.step_seconds,
                 gives ? "fitted" : absl::StrCat(std::lround(1000 * error) / 10.0, " %").c_str());
-    EXPECT_EQ(std::abs(error) > group.bar, row.missed) << row.name << " on " << row.gpus;
+    EXPECT_LE(std::abs(error), group.bar) << row.name << " on " << row.gpus;
     EXPECT_TRUE(plan.fits) << row.name << ": it ran";
   }
   std::printf("efficiency %.3f, network %.3g GB/s a GPU\n", efficiency,

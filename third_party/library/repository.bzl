@@ -11,8 +11,9 @@ def _library_repository_impl(ctx):
     if attr.module:
         include_dir = pkg_config(ctx, attr.module, ["--variable=includedir"], attr.package)
         library_dir = pkg_config(ctx, attr.module, ["--variable=libdir"], attr.package)
-        flags = pkg_config(ctx, attr.module, ["--cflags-only-other"], attr.package).split(" ")
-        defines = [flag[len("-D"):] for flag in flags if flag.startswith("-D")]
+        if attr.takes_defines:  # Other modules' flags may need packages that are not installed.
+            flags = pkg_config(ctx, attr.module, ["--cflags-only-other"], attr.package).split(" ")
+            defines = [flag[len("-D"):] for flag in flags if flag.startswith("-D")]
     else:
         include_dir = include_folder(ctx, attr.header, attr.package, [home + "/include"] if home else [])
         if attr.library:
@@ -47,6 +48,7 @@ library_repository = repository_rule(
         "links": attr.string_list(mandatory = True, doc = "files and folders to link, under the include folder"),
         "module": attr.string(doc = "the pkg-config module"),
         "package": attr.string(mandatory = True, doc = "the Debian package"),
+        "takes_defines": attr.bool(doc = "whether users are compiled with the module's -D flags"),
         "target": attr.string(mandatory = True, doc = "the name of the cc_library"),
         "_build_file": attr.label(default = "//third_party/library:library.BUILD"),
     },
@@ -66,6 +68,7 @@ _LIBRARIES = {
         "links": ["hwy"],
         "module": "libhwy",
         "package": "libhwy-dev",
+        "takes_defines": True,
         "target": "hwy",
     },
     "nlohmann_json": {
