@@ -42,8 +42,9 @@ Bf16Products FastestBf16Products(int64_t depth);
 
 // Gemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there is an
 // activation, pre_activation or gelu_input; then blocks of columns pass through the workspace as
-// fp32. Each thread keeps prepared products by their sizes. call.dtype is bf16; m, n and k are positive. Fails with Internal if
-// oneDNN has no implementation, which HasNativeBf16Products(k) tells.
+// fp32. Each thread keeps prepared products by their sizes. call.dtype is bf16; m, n and k are
+// positive. Fails with Internal if oneDNN has no implementation, which HasNativeBf16Products(k)
+// tells.
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 
 // to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart.
@@ -56,8 +57,9 @@ void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 
 // Stores `product` [m, n], fp32 with rows `ld` elements apart, as c. Finishes it as GemmArgs says
-// (bias, activation, pre_activation, gelu_input, or adding to c), and rounds once. Reads neither a nor b; `product` may be c
-// itself. An element's result depends on that element alone. On omp_get_max_threads() threads.
+// (bias, activation, pre_activation, gelu_input, or adding to c), and rounds once. Reads neither a
+// nor b; `product` may be c itself. An element's result depends on that element alone. On
+// omp_get_max_threads() threads.
 void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 
 // A product of the call's kind on one thread.
