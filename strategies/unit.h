@@ -60,9 +60,9 @@ inline constexpr size_t kMicroBatchesCount = 3;
 // The mesh axes over which a unit is replicated, and those over which it is sharded, by name and in
 // the mesh's order. Each of "replicate" and "shard" is in one of the lists. Whatever the strategy
 // does with other units, {{}, {"replicate", "shard"}} shards this one over all ranks with data of
-// their own, and {{"replicate", "shard"}, {}} replicates it on all of them. Sums over ranks have the
-// same bits as with other axes if the replicated axes come first in the mesh, and the size of shard
-// groups is a power of two.
+// their own. And {{"replicate", "shard"}, {}} replicates it on all of them. Sums over ranks have
+// the same bits as with other axes if the replicated axes come first in the mesh, and the size of
+// shard groups is a power of two.
 struct UnitAxes {
   std::vector<std::string> replicated = {kReplicateAxis};
   std::vector<std::string> sharded = {kShardAxis};
