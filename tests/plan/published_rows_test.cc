@@ -49,7 +49,7 @@ struct Row {
   int64_t seq;
   int64_t batch;
   int64_t accumulation;
-  double step_seconds;  // that were measured
+  double step_seconds;                                                // that were measured
   std::function<void(TrainOptions&)> options = [](TrainOptions&) {};  // beside the group's
 };
 
