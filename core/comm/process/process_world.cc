@@ -254,7 +254,10 @@ absl::Status ProcessWorld::Fail(const absl::Status& error, absl::string_view wha
   if (absl::Status broken = SettledStatus(); !broken.ok()) return broken;
   const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
   Break(annotated);
-  return annotated;
+  // The coordinator may have heard of another rank's error first. This rank's error is often what
+  // that one looks like here, such as NCCL's word that a peer has gone.
+  const absl::Status broken = SettledStatus();
+  return broken.ok() ? annotated : broken;
 }
 
 absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call) {

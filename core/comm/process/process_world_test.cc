@@ -141,6 +141,19 @@ TEST(ProcessWorldTest, AllRanksReturnTheErrorThatCameFirst) {
   }
 }
 
+// The ranks fail at the same time, so most of them call Fail before they hear of the first error.
+TEST(ProcessWorldTest, FailReturnsTheErrorThatCameFirst) {
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<absl::Status> statuses = RunThreads(4, [](ProcessWorld& world) {
+      absl::Status failed = world.Meet(kWorldGroup);
+      if (failed.ok()) failed = world.Fail(absl::DataLossError("disk on fire"), "h.0");
+      EXPECT_EQ(failed, world.status());
+      return failed;
+    });
+    for (const absl::Status& status : statuses) EXPECT_EQ(status, statuses.front());
+  }
+}
+
 TEST(ProcessWorldTest, TimeoutNamesWhoIsMissing) {
   for (const absl::Status& status : RunThreads(
            3,
