@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/train/config_file.h"
@@ -53,13 +54,6 @@ bool IsSwitch(absl::string_view name) {
 bool Exists(absl::string_view name) {
   return FindOption(name) != nullptr ||
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
-}
-
-// Returns an error that lists everything wrong, one a line.
-absl::Status Refused(const Words& wrong) {
-  if (wrong.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      absl::StrJoin(wrong, "\n  "), wrong.size() > 1 ? "\n  " : "; ", "--help lists all flags"));
 }
 
 absl::Status InsertFlagFile(const std::string& path, size_t at, Words& words) {
@@ -132,7 +126,7 @@ absl::StatusOr<Given> ReadWords(Words words) {
     if (may_lack.count(name) > 0) continue;
     wrong.push_back(absl::StrCat("there is no flag --", name, DidYouMean(name)));
   }
-  ZEROTH_RETURN_IF_ERROR(Refused(wrong));
+  ZEROTH_RETURN_IF_ERROR(RefusedFlags(wrong));
   return given;
 }
 
@@ -256,7 +250,7 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     if (!status.ok()) wrong.push_back(absl::StrCat("--", name, "=", text, ": ", status.message()));
     options.batch_size_is_given |= name == "batch_size";
   }
-  ZEROTH_RETURN_IF_ERROR(Refused(wrong));
+  ZEROTH_RETURN_IF_ERROR(RefusedFlags(wrong));
   return options;
 }
 

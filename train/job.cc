@@ -14,6 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/kernels/kernels.h"
@@ -173,6 +174,12 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                           source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   ZEROTH_ASSIGN_OR_RETURN(TokenizerContent tokenizer_content, source.ReadTokenizer(options));
+  if (options.chat_template != "auto" && tokenizer != nullptr && !tokenizer_content.files.empty()) {
+    // The exported model keeps the format that it has been trained on.
+    ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                            ChatTemplate::Named(options.chat_template, *tokenizer));
+    tokenizer_content.files["chat_template.jinja"] = chat.PlainJinja();
+  }
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;

@@ -195,7 +195,7 @@ absl::StatusOr<GgufVocabulary> ReadTokenizerJson(const std::string& path) {
   // llama.cpp normalises nothing. Nearly all text is in the normal form NFC already.
   const Json normalizer = json.value("normalizer", Json());
   if (!normalizer.is_null() && !Says(normalizer, "type", "NFC")) {
-    const Json form = normalizer.is_object() ? normalizer.value("type", Json()) : normalizer;
+    const Json form = normalizer.is_object() ? normalizer.value("type", normalizer) : normalizer;
     return absl::UnimplementedError(
         absl::StrCat(path, ": its normalizer is ", form.dump(),
                      ", expected null or NFC, since llama.cpp does not change text before it cuts "

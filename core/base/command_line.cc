@@ -90,12 +90,18 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
       ++i;  // the next word is its value
     }
   }
-  if (wrong.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      absl::StrJoin(wrong, "\n  "), wrong.size() > 1 ? "\n  " : "; ", "--help lists all flags"));
+  return RefusedFlags(wrong);
 }
 
 }  // namespace
+
+absl::Status RefusedFlags(const std::vector<std::string>& wrong) {
+  if (wrong.empty()) return absl::OkStatus();
+  const bool asks = absl::EndsWith(wrong.back(), "?");
+  const absl::string_view between = wrong.size() > 1 ? "\n  " : asks ? " " : "; ";
+  return absl::InvalidArgumentError(
+      absl::StrCat(absl::StrJoin(wrong, "\n  "), between, "--help lists all flags"));
+}
 
 absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view usage,
                                                             std::string source, int argc,

@@ -26,6 +26,10 @@ absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view us
 absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
                         int argc, char** argv);
 
+// InvalidArgument that says everything in `wrong`, one a line if there are several, and then that
+// --help lists all flags. OK if `wrong` is empty.
+absl::Status RefusedFlags(const std::vector<std::string>& wrong);
+
 // Runs a program and returns its exit code: 0, or 1 after an error, which it prints to stderr.
 // Ignores SIGPIPE and SIGXFSZ, so that writing to a closed pipe, or beyond the limit on file sizes,
 // is an error of that write. An exception from `program`, such as for lack of memory, is an error,

@@ -56,9 +56,9 @@ absl::StatusOr<std::vector<std::string>> Parse(std::vector<std::string> words) {
 
 TEST(CommandLineTest, FlagsThatDoNotExistAreAnErrorThatSaysWhichMayBeMeant) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--max_token=3"}, "there is no flag --max_token; did you mean --max_tokens?; --help"},
-      {{"-promt", "a"}, "there is no flag --promt; did you mean --prompt?; --help"},
-      {{"--max-tokens=3"}, "there is no flag --max-tokens; did you mean --max_tokens?; --help"},
+      {{"--max_token=3"}, "there is no flag --max_token; did you mean --max_tokens? --help"},
+      {{"-promt", "a"}, "there is no flag --promt; did you mean --prompt? --help"},
+      {{"--max-tokens=3"}, "there is no flag --max-tokens; did you mean --max_tokens? --help"},
       {{"--max_new_tokens=3"}, "no flag --max_new_tokens; did you mean --max_tokens?"},
       // Others' name for what this program has not.
       {{"--max_shard_sise=3"}, "there is no flag --max_shard_sise; --help lists all flags"},

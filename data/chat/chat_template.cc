@@ -143,6 +143,39 @@ std::string ChatTemplate::Identity() const {
                       end_of_turn_, " ", thinks_, " ", says_dates_, " ", default_system_);
 }
 
+std::string ChatTemplate::PlainJinja() const {
+  switch (format_) {
+    case Format::kChatMl:
+      return R"({% for message in messages %}
+{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})";
+    case Format::kLlama3:
+      return R"({{ '<|begin_of_text|>' }}
+{%- for message in messages %}
+{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}
+{{- (message['content'] | trim) + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
+    case Format::kMistral: {
+      const bool in_tokens = begin_of_turn_ >= 0 && end_of_header_ >= 0;
+      return absl::StrCat(R"({{ '<s>' }}
+{%- set has_system = messages[0]['role'] == 'system' %}
+{%- set system = messages[0]['content'] + '\n\n' if has_system else '' %}
+{%- for message in (messages[1:] if has_system else messages) %}
+{%- if message['role'] == 'user' %}
+{{- '[INST] ' + (system if loop.first else '') + message['content'] + ')",
+                          in_tokens ? "" : " ", R"([/INST]' }}
+{%- else %}
+{{- ')",
+                          in_tokens ? " " : "", R"(' + message['content'] + '</s>' }}
+{%- endif %}
+{%- endfor %})");
+    }
+  }
+  return "";
+}
+
 absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer& tokenizer) {
   ChatTemplate result(format);
   result.tokenizer_ = &tokenizer;

@@ -59,6 +59,8 @@ class ChatTemplate {
   absl::string_view name() const;
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
+  // A Jinja template for the plain format, which Named and FromJinja read alike.
+  std::string PlainJinja() const;
 
  private:
   class Writer;

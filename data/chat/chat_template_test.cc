@@ -221,6 +221,19 @@ TEST(ChatTemplateTest, OthersAreRefusedByName) {
               HasSubstr("chatml, llama3 or mistral"));
 }
 
+TEST(ChatTemplateTest, PlainFormatsAreReadBack) {
+  const std::vector<std::pair<std::string, std::string>> formats = {
+      {"chatml", "qwen2"}, {"llama3", "llama3"}, {"mistral", "llama2"}};
+  for (const auto& [name, tokens] : formats) {
+    const auto tokenizer = Open(tokens);
+    const auto named = ChatTemplate::Named(name, *tokenizer);
+    ASSERT_TRUE(named.ok()) << named.status();
+    const auto read = ChatTemplate::FromJinja(named->PlainJinja(), *tokenizer);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->Identity(), named->Identity());
+  }
+}
+
 TEST(ChatTemplateTest, SpeakersTakeTurns) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::Named("chatml", *tokenizer);

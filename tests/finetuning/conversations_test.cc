@@ -228,6 +228,12 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   const auto assistant = Train("assistant", run);
   // What is exported chats as what it was trained from.
   EXPECT_EQ(Read(dir_ / "assistant/final/chat_template.jinja"), jinja);
+  // So does what is trained in a named format, without the name.
+  EXPECT_EQ(Train("named", With(run, {"--chat_template=chatml"})), assistant);
+  EXPECT_NE(Read(dir_ / "named/final/chat_template.jinja"), jinja);
+  const std::string named = (dir_ / "named/final").string();
+  EXPECT_TRUE(Generate("--chat --max_tokens=4 --prompt='one and two' --model=" + named))
+      << Read(dir_ / "error.txt");
   const auto all = Train("all", With(run, {"--loss_on=all"}));
   EXPECT_NE(all[0]["loss"], assistant[0]["loss"]);
   const auto adapters = Train("adapters", With(run, {"--lora_rank=4"}));

@@ -244,8 +244,9 @@ def compare_tokenizer(programs, name, family, scratch):
         # As text, so that llama.cpp adds the tokens that begin one.
         texts = [prompt + greedy(server, prompt, NEW_TOKENS, 1)[0] for prompt in PROMPTS]
     left_out = ", without %d that are not in %s" % (skipped, normal) if skipped else ""
-    report(not wrong, "%s: of %d texts%s, %d have Hugging Face's tokens in llama.cpp, and %d come "
-           "back" % (name, len(cases) - skipped, left_out, same, back))
+    report(not wrong and back == len(cases) - skipped,
+           "%s: of %d texts%s, %d have Hugging Face's tokens in llama.cpp, and %d come back"
+           % (name, len(cases) - skipped, left_out, same, back))
     for text_, found, expected in wrong[:5]:
         print("       %r: %s, expected %s" % (text_, found, expected))
     ours = [programs.continued(model, prompt, NEW_TOKENS) for prompt in PROMPTS]
