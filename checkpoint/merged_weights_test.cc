@@ -52,9 +52,10 @@ TEST(MergedWeightsTest, AddsTheProductsInBothLayoutsAndAnyRange) {
   const TemporaryDirectory dir;
   const auto base = Write(dir.File("base"), {{"other", Shape({2})}, {"w.weight", Shape({3, 5})}});
   for (const bool transposed : {false, true}) {
+    const Shape left_shape = transposed ? Shape({2, 3}) : Shape({3, 2});
+    const Shape right_shape = transposed ? Shape({5, 2}) : Shape({2, 5});
     const auto adapter =
-        transposed ? Write(dir.File("t"), {{"left", Shape({2, 3})}, {"right", Shape({5, 2})}})
-                   : Write(dir.File("n"), {{"left", Shape({3, 2})}, {"right", Shape({2, 5})}});
+        Write(dir.File(absl::StrCat(transposed)), {{"left", left_shape}, {"right", right_shape}});
     const auto merged = MergedWeights::Create(
         base, adapter, {{"w.weight", "left", "right", transposed}}, /*scale=*/0.5);
     ASSERT_TRUE(merged.ok()) << merged.status();

@@ -232,6 +232,23 @@ TEST(PlanTest, ASecondBufferHidesGathers) {
   EXPECT_EQ(ahead.bytes, late.bytes);
 }
 
+// Inside a node, gathers leave the multiprocessors to compute. Over nodes they take some.
+TEST(PlanTest, CopyEnginesGatherInsideANode) {
+  TrainOptions options = OptionsOf("gpt2_124m", 8, "full_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 16;
+  options.seq_len = 1024;
+  const Machine machine = Named("H100");
+  const auto compute = [&](const std::string& copy_engine) {
+    options.nccl_copy_engine = copy_engine;
+    return PlanOf(options, machine).compute_seconds;
+  };
+  EXPECT_LT(compute("auto"), compute("off"));
+  EXPECT_EQ(compute("auto"), compute("on"));
+  options.world_size = 16;
+  EXPECT_EQ(compute("auto"), compute("off"));
+}
+
 TEST(PlanTest, RanksThatShareAGpuHaveAPartOfItEach) {
   TrainOptions options = OptionsOf("gpt2_124m", 2, "no_shard");
   options.param_dtype = "bf16";

@@ -78,6 +78,7 @@ Plan PlanOf(const Group& group, const Row& row, const Machine& machine) {
   options.param_dtype = "bf16";
   options.comm = "nccl";
   options.reduction = "nccl";
+  options.nccl_copy_engine = "off";
   group.options(options);
   row.options(options);
   ModelOptions model_options;

@@ -181,6 +181,8 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
   work.latency = parts.collectives * time.latency + parts.host_seconds;
   work.collective = CollectiveOpName(collective.op).data();
   work.bytes = TrafficOf(collective);
+  work.by_copy_engine =
+      options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);
   return options_.blocks ? stream.Synchronize() : absl::OkStatus();

@@ -42,6 +42,8 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   struct Options {
     // LaunchOptions::reduction on GPUs: "tree" takes staging, and a pass over it.
     bool tree_reduction = false;
+    // All-gathers inside a node take no multiprocessors (LaunchOptions::nccl_copy_engine).
+    bool gathers_by_copy_engine = false;
     // All-gathers and reduce-scatters have buffers of their own, which gathered parameters are
     // copied out of and gradients into.
     bool copies_in_and_out = false;

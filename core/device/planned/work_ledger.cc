@@ -95,7 +95,8 @@ void WorkLedger::Run() {
       if (!queue.running) continue;
       const PlannedWork& work = work_of(queue);
       if (queue.latency <= 0) ++sharing[static_cast<size_t>(work.resource)];
-      sends = sends || (*work.collective != '\0' && work.resource != Resource::kCompute);
+      sends = sends || (*work.collective != '\0' && work.resource != Resource::kCompute &&
+                        !work.by_copy_engine);
     }
     const auto share_of = [&](const Queue& queue) {
       const Resource resource = work_of(queue).resource;

@@ -73,6 +73,15 @@ TEST(WorkLedgerTest, ComputeIsSlowerWhileACollectiveIsUnderWay) {
   EXPECT_DOUBLE_EQ(EndOf(ledger, compute), 7);
 }
 
+TEST(WorkLedgerTest, ACopyEngineLeavesComputeAlone) {
+  WorkLedger ledger(/*beside_collectives=*/0.75);
+  const int compute = ledger.Add(ledger.AddStream(), {"a", Resource::kCompute, 6});
+  ledger.Add(ledger.AddStream(),
+             {"gather", Resource::kLink, 1, 3, "all_gather", 0, /*by_copy_engine=*/true});
+  ledger.Run();
+  EXPECT_DOUBLE_EQ(EndOf(ledger, compute), 6);
+}
+
 TEST(WorkLedgerTest, AStreamThatWaitsForAllComesAfterEachOther) {
   WorkLedger ledger;
   const int compute = ledger.AddStream();

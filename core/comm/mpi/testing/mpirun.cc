@@ -96,6 +96,8 @@ void SetEnvironment(const Mpirun& run) {
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("GTEST_COLOR", "no", 1);
   setenv("TMPDIR", Sockets().path(), 1);
+  // Open MPI 5 does not start without one, and Bazel gives tests none.
+  setenv("HOME", Sockets().path(), 0);
   // UCX, which MPICH uses, patches the calls that map memory, for networks that tests do not have.
   // The thread sanitizer crashes with those patches.
   setenv("UCX_MEM_EVENTS", "n", 1);
