@@ -11,6 +11,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
@@ -108,14 +109,20 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& 
   ZEROTH_ASSIGN_OR_RETURN(
       const CollectiveContext context,
       CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
+  std::vector<GatherBuffers> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mine,
                             OwnPart(unit, i, SliceOf(unit, i, full), tools, comm));
     if (unit.is_replicated(i)) continue;
-    ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(mine, full, context));
+    if (unit.has_own_collectives()) {
+      ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(mine, full, context));
+    } else {
+      gathers.push_back({mine, full});
+    }
   }
+  ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, comm, unit.name()));
   std::shared_ptr<Event> done;
   if (FullParameterBytes(unit) > 0) {
     ZEROTH_ASSIGN_OR_RETURN(done, comm.Record());

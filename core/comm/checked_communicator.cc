@@ -28,10 +28,14 @@ Collective Make(CollectiveOp op, int64_t count, const BufferView& send, const Bu
 
 }  // namespace
 
+Collective CheckedCommunicator::AllGatherOf(const BufferView& send, const BufferView& recv,
+                                            absl::string_view label) {
+  return Make(CollectiveOp::kAllGather, send.count, send, recv, label);
+}
+
 absl::Status CheckedCommunicator::AllGather(BufferView send, BufferView recv, Stream& stream,
                                             absl::string_view label) {
-  return Mark(Make(CollectiveOp::kAllGather, send.count, send, recv, label),
-              CheckAllGather(send, recv, rank(), size()), stream);
+  return Submit(AllGatherOf(send, recv, label), CheckAllGather(send, recv, rank(), size()), stream);
 }
 
 absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
@@ -40,15 +44,15 @@ absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv
   Collective collective = Make(CollectiveOp::kReduceScatter, recv.count, send, recv, label);
   collective.call.reduce = op;
   collective.accumulate = accumulate;
-  return Mark(std::move(collective), CheckReduceScatter(send, recv, op, accumulate, rank(), size()),
-              stream);
+  return Submit(std::move(collective),
+                CheckReduceScatter(send, recv, op, accumulate, rank(), size()), stream);
 }
 
 absl::Status CheckedCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                                             absl::string_view label) {
   Collective collective = Make(CollectiveOp::kAllReduce, buffer.count, buffer, buffer, label);
   collective.call.reduce = op;
-  return Mark(std::move(collective), CheckAllReduce(buffer, op), stream);
+  return Submit(std::move(collective), CheckAllReduce(buffer, op), stream);
 }
 
 absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
@@ -56,37 +60,41 @@ absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Str
   const int64_t count = counts.uneven() ? kUnevenCount : send.count;
   Collective collective = Make(CollectiveOp::kAllToAll, count, send, recv, label);
   collective.counts = counts;
-  return Mark(std::move(collective), CheckAllToAll(send, recv, size(), counts), stream);
+  return Submit(std::move(collective), CheckAllToAll(send, recv, size(), counts), stream);
 }
 
 absl::Status CheckedCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
                                             absl::string_view label) {
   Collective collective = Make(CollectiveOp::kBroadcast, buffer.count, buffer, buffer, label);
   collective.call.root = root;
-  return Mark(std::move(collective), CheckBroadcast(buffer, root, size()), stream);
+  return Submit(std::move(collective), CheckBroadcast(buffer, root, size()), stream);
 }
 
 absl::Status CheckedCommunicator::Barrier(Stream& stream, absl::string_view label) {
-  return Mark(Make(CollectiveOp::kBarrier, 0, {}, {}, label), absl::OkStatus(), stream);
+  return Submit(Make(CollectiveOp::kBarrier, 0, {}, {}, label), absl::OkStatus(), stream);
 }
 
-absl::Status CheckedCommunicator::Mark(Collective collective, const absl::Status& checked,
-                                       Stream& stream) {
+absl::Status CheckedCommunicator::Submit(Collective collective, const absl::Status& checked,
+                                         Stream& stream) {
+  if (!checked.ok()) return Enqueue(std::move(collective), checked, stream);
+  return Mark(collective.call, TrafficOf(collective), stream,
+              [&] { return Enqueue(std::move(collective), absl::OkStatus(), stream); });
+}
+
+absl::Status CheckedCommunicator::Mark(const CollectiveCall& call, int64_t bytes, Stream& stream,
+                                       absl::FunctionRef<absl::Status()> enqueue) {
   Timeline* const timeline = stats_->timeline();
-  if (timeline == nullptr || !checked.ok()) return Enqueue(std::move(collective), checked, stream);
+  if (timeline == nullptr) return enqueue();
   ZEROTH_RETURN_IF_ERROR(timeline->BeginWait(stream));
-  ZEROTH_RETURN_IF_ERROR(MarkSpan(*timeline, std::move(collective), stream));
+  if (timeline->recording()) {
+    const std::string label = absl::StrCat(call.operation, " ", call.label);
+    ZEROTH_RETURN_IF_ERROR(timeline->Begin(stream, label));
+    ZEROTH_RETURN_IF_ERROR(enqueue());
+    ZEROTH_RETURN_IF_ERROR(timeline->End(stream, label, bytes));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(enqueue());
+  }
   return timeline->EndWait(stream);
-}
-
-absl::Status CheckedCommunicator::MarkSpan(Timeline& timeline, Collective collective,
-                                           Stream& stream) {
-  if (!timeline.recording()) return Enqueue(std::move(collective), absl::OkStatus(), stream);
-  const std::string label = absl::StrCat(collective.call.operation, " ", collective.call.label);
-  const int64_t bytes = TrafficOf(collective);
-  ZEROTH_RETURN_IF_ERROR(timeline.Begin(stream, label));
-  ZEROTH_RETURN_IF_ERROR(Enqueue(std::move(collective), absl::OkStatus(), stream));
-  return timeline.End(stream, label, bytes);
 }
 
 void CheckedCommunicator::Abort(const absl::Status& reason) {

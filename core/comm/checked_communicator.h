@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -41,6 +42,13 @@ class CheckedCommunicator : public Communicator {
   // world with it instead, because the other ranks would wait for a call that never comes.
   virtual absl::Status Enqueue(Collective collective, const absl::Status& checked,
                                Stream& stream) = 0;
+  // Marks the calls that `enqueue` makes in the timeline, if there is one, as one slice with the
+  // name of `call`. They send `bytes`.
+  absl::Status Mark(const CollectiveCall& call, int64_t bytes, Stream& stream,
+                    absl::FunctionRef<absl::Status()> enqueue);
+  // The collective of AllGather.
+  static Collective AllGatherOf(const BufferView& send, const BufferView& recv,
+                                absl::string_view label);
   // This rank's number in the world.
   virtual int world_rank() const = 0;
   // Breaks the world with this rank's error, unless it is broken already.
@@ -54,9 +62,8 @@ class CheckedCommunicator : public Communicator {
   std::string Describe(const CollectiveCall& call) const;
 
  private:
-  // Calls Enqueue, and marks the call in the timeline if there is one.
-  absl::Status Mark(Collective collective, const absl::Status& checked, Stream& stream);
-  absl::Status MarkSpan(Timeline& timeline, Collective collective, Stream& stream);
+  // Calls Enqueue, and marks the call.
+  absl::Status Submit(Collective collective, const absl::Status& checked, Stream& stream);
 
   const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
 };

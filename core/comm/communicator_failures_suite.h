@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 namespace zeroth::testing {
@@ -57,6 +59,23 @@ TEST_P(CommunicatorTest, AnotherOperationIsAMismatch) {
     return CheckMismatch(
         rank, all_gather, reduce_scatter,
         {"all_gather 'h.3' (call 2, 8 x fp32)", "reduce_scatter 'h.4' (call 2, 8 x fp32, mean)"});
+  });
+}
+
+TEST_P(CommunicatorTest, AnotherCountOfOneOfSeveralGathersIsAMismatch) {
+  if (size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  ExpectAllOk([](TestRank& rank) {
+    const auto gather = [](int64_t count) {
+      return [count](TestRank& r, const Tensor& buffer) {
+        const Tensor full = buffer.View(0, Shape({count * r.size()}));
+        const GatherBuffers one = {full.View(count * r.rank(), Shape({count})), full};
+        const Tensor other = buffer.View(4 * r.size(), Shape({4 * r.size()}));
+        return AllGatherAll(r.world, {one, {other.View(4 * r.rank(), Shape({4})), other}}, r.stream,
+                            "h.8");
+      };
+    };
+    return CheckMismatch(rank, gather(4), gather(3),
+                         {"'h.8' (call 2, 4 x fp32)", "'h.8' (call 2, 3 x fp32)"});
   });
 }
 

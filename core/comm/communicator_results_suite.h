@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
 
@@ -176,6 +177,44 @@ TEST_P(CommunicatorTest, AllGatherPlacesEveryRanksElements) {
       }
       return absl::OkStatus();
     });
+  });
+}
+
+// Gathers that are made together: none, one, and several, of which some are empty or in place.
+TEST_P(CommunicatorTest, AllGatherAllPlacesTheElementsOfEachGather) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    for (const std::vector<int64_t>& counts :
+         std::vector<std::vector<int64_t>>{{}, {13}, {0, 257}, {7, 0, 1, 20011}}) {
+      std::vector<Tensor> sends;
+      std::vector<Tensor> fulls;
+      std::vector<std::vector<float>> expected;
+      std::vector<GatherBuffers> gathers;
+      int64_t bytes = 0;
+      for (size_t i = 0; i < counts.size(); ++i) {
+        const auto pieces = TestValuesOfAll<float>(static_cast<int>(i), rank.size(), counts[i]);
+        const auto& mine = pieces[static_cast<size_t>(rank.rank())];
+        expected.push_back(Concatenate(pieces));
+        const bool in_place = i % 2 == 1;
+        const std::vector<float> zeros(expected.back().size());
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
+                                ToDevice(rank.device, in_place ? expected.back() : zeros));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor apart, ToDevice(rank.device, mine));
+        fulls.push_back(full);
+        sends.push_back(in_place ? full.View(rank.rank() * counts[i], Shape({counts[i]})) : apart);
+        gathers.push_back({sends.back(), full});
+        bytes += counts[i] * 4 * (rank.size() - 1);
+      }
+      const CommStats::Counter before = rank.world.stats()[CollectiveOp::kAllGather];
+      ZEROTH_RETURN_IF_ERROR(AllGatherAll(rank.world, gathers, rank.stream, "h.5"));
+      const CommStats::Counter after = rank.world.stats()[CollectiveOp::kAllGather];
+      EXPECT_EQ(after.calls - before.calls, static_cast<int64_t>(counts.size()));
+      EXPECT_EQ(after.bytes - before.bytes, bytes);
+      for (size_t i = 0; i < counts.size(); ++i) {
+        ZEROTH_ASSIGN_OR_RETURN(const auto gathered, Fetch<float>(fulls[i], rank.stream));
+        ExpectSameBits(gathered, expected[i]);
+      }
+    }
+    return absl::OkStatus();
   });
 }
 

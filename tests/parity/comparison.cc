@@ -116,7 +116,7 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
   return setups;
 }
 
-const TrainingRecord& Record(const RunSetup& setup) {
+TrainingRecord Record(const RunSetup& setup) {
   static auto* records = new std::map<std::string, TrainingRecord>;
   const std::string key = setup.ToString();
   const auto found = records->find(key);

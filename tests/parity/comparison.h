@@ -36,7 +36,7 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
                                 const MixedPrecision& precision = {});
 // The record of a run; every run is made once and looked at by several tests. A failed run fails
 // the test and gives an empty record.
-const TrainingRecord& Record(const RunSetup& setup);
+TrainingRecord Record(const RunSetup& setup);
 
 // What float32 can promise against float64 over 20 steps of these models, from the reference's
 // makers.

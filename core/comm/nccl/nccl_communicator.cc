@@ -150,24 +150,27 @@ RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& 
   return *recorded_;
 }
 
-absl::Status NcclCommunicator::Enqueue(Collective collective, const absl::Status& checked,
-                                       Stream& stream) {
+absl::Status NcclCommunicator::EnqueueAll(absl::Span<Collective> collectives,
+                                          const absl::Status& checked, Stream& stream) {
   ProcessWorld& processes = world_->processes();
-  CollectiveCall& call = collective.call;
+  const CollectiveCall& call = collectives.back().call;
   ZEROTH_RETURN_IF_ERROR(status());
   const auto fail = [&](const absl::Status& error) {
     return processes.Fail(error, Describe(call));
   };
   if (!checked.ok()) return fail(checked);
   if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return fail(wrong);
-  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, call));
-  call.index = number - 1;
   cuda::CudaStream& cuda_stream = cuda::CudaStream::From(stream);
   const std::shared_ptr<cuda::Playback> playback = cuda_stream.playback();
-  if (playback == nullptr) {
-    Count(collective);
-  } else {
-    CallsIn(playback).Add(collective.op, TrafficOf(collective), call);
+  uint64_t number = 0;  // of the last call
+  for (Collective& collective : collectives) {
+    ZEROTH_ASSIGN_OR_RETURN(number, processes.Post(seat_.group, collective.call));
+    collective.call.index = number - 1;
+    if (playback == nullptr) {
+      Count(collective);
+    } else {
+      CallsIn(playback).Add(collective.op, TrafficOf(collective), collective.call);
+    }
   }
   LastCall& last = playback == nullptr ? *last_call_ : last_recorded_;
   if (last.stream != &stream && last.end != nullptr) {
@@ -175,7 +178,9 @@ absl::Status NcclCommunicator::Enqueue(Collective collective, const absl::Status
   }
   const absl::StatusOr<std::shared_ptr<Event>> begin = stream.Record();
   if (!begin.ok()) return fail(begin.status());
-  if (absl::Status moved = Move(collective, cuda_stream); !moved.ok()) return fail(moved);
+  absl::Status moved = collectives.size() == 1 ? Move(collectives[0], cuda_stream)
+                                               : GatherTogether(collectives, cuda_stream);
+  if (!moved.ok()) return fail(moved);
   cuda_stream.Require(agreement_, number);
   absl::StatusOr<std::shared_ptr<Event>> end = stream.Record();
   if (!end.ok()) return fail(end.status());
@@ -229,30 +234,6 @@ absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& 
     scratch_ = std::move(buffer);
   }
   return static_cast<char*>(scratch_->data());
-}
-
-absl::Status NcclCommunicator::Gather(const Collective& collective, cuda::CudaStream& stream) {
-  const BufferView& send = collective.send;
-  const BufferView& recv = collective.recv;
-  const void* own = send.data;
-  void* const place = Piece(recv, rank(), send.count).data;
-  // Copy engines move registered memory only, which shards are not in. So this rank's shard is
-  // copied into its place first, which costs 1/n of the gathered bytes inside the device.
-  if (by_copy_engine_ && own != place &&
-      handle_->HasWindow(recv.data, static_cast<size_t>(ByteSize(recv)))) {
-    ZEROTH_RETURN_IF_ERROR(
-        stream.device().Copy(place, own, static_cast<size_t>(ByteSize(send)), stream));
-    own = place;
-  }
-  return GatherFrom(own, recv.data, send.count, send.dtype, stream);
-}
-
-absl::Status NcclCommunicator::GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
-                                          cuda::CudaStream& stream) {
-  return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-    return ncclAllGather(send, recv, static_cast<size_t>(count), TypeOf(dtype), communicator,
-                         stream.handle());
-  });
 }
 
 absl::Status NcclCommunicator::Exchange(MessageOf sent, MessageOf received, int except,

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
@@ -70,7 +72,7 @@ class RecordedCalls final : public cuda::PlayObserver {
 // wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything
 // instead. The other ranks' pieces need memory of kCommunication, (n-1)/n of the largest reduced
 // buffer.
-class NcclCommunicator final : public CheckedCommunicator {
+class NcclCommunicator final : public CheckedCommunicator, public GathersTogether {
  public:
   // The group of all ranks; collective.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(
@@ -89,6 +91,10 @@ class NcclCommunicator final : public CheckedCommunicator {
                                                                absl::string_view label) override;
   std::string GatherNote() const override;
 
+  // One group of NCCL's, and so one kernel.
+  absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
+                                 absl::string_view label) override;
+
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override;
   absl::Status status() const override { return world_->processes().status(); }
@@ -102,9 +108,14 @@ class NcclCommunicator final : public CheckedCommunicator {
   // new.
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
-  // Posts the call and enqueues its data movement. An error on this rank alone, such as wrong
-  // arguments, breaks the world.
-  absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
+  // Posts the calls, and enqueues their data movement as one operation. An error on this rank
+  // alone, such as wrong arguments, breaks the world. Several calls are gathers with one label.
+  absl::Status EnqueueAll(absl::Span<Collective> collectives, const absl::Status& checked,
+                          Stream& stream);
+  absl::Status Enqueue(Collective collective, const absl::Status& checked,
+                       Stream& stream) override {
+    return EnqueueAll(absl::MakeSpan(&collective, 1), checked, stream);
+  }
   int world_rank() const override { return world_->processes().rank(); }
   void Break(const absl::Status& reason) override { world_->processes().Break(reason); }
   absl::Status Move(const Collective& collective, cuda::CudaStream& stream);
@@ -112,7 +123,9 @@ class NcclCommunicator final : public CheckedCommunicator {
   // Returns scratch memory for what the other ranks send, valid until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
 
+  // The functions below are in nccl_gathers.cc.
   absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status GatherTogether(absl::Span<const Collective> gathers, cuda::CudaStream& stream);
   // ncclAllGather of `count` elements from each rank.
   absl::Status GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
                           cuda::CudaStream& stream);

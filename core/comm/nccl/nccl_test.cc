@@ -23,6 +23,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
@@ -192,6 +193,29 @@ TEST(NcclTest, GathersGoByCopyEngineUnlessTheyAreNotTo) {
     const int64_t expected = options.nccl_copy_engine == "off" ? 0 : 6;
     EXPECT_EQ(nccl::emulation::CopyEngineGathers() - before, expected) << mode;
   }
+}
+
+// Gathers that are made together are one group of NCCL's, unless copy engines make them.
+TEST(NcclTest, GathersTogetherAreOneGroup) {
+  const auto gather = [](TestRank& rank, Communicator& group) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, testing::TransportFloats(rank, 30 * rank.size()));
+    std::vector<GatherBuffers> gathers;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor part = full.View(10 * i * rank.size(), Shape({10 * rank.size()}));
+      gathers.push_back({part.View(10 * rank.rank(), Shape({10})), part});
+    }
+    ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, rank.stream, "h.0"));
+    return rank.stream.Synchronize();
+  };
+  const int64_t before = nccl::emulation::GroupedGathers();
+  const absl::Status status = RunRanks(2, [&](TestRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(gather(rank, rank.world));
+    ZEROTH_ASSIGN_OR_RETURN(const auto group, rank.world.SplitForGathers(0, rank.rank()));
+    return gather(rank, *group);
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  // Three of each rank. The second group has none.
+  EXPECT_EQ(nccl::emulation::GroupedGathers() - before, 6);
 }
 
 // Groups that reduce are made for kernels, and what is not registered is gathered by them.

@@ -81,6 +81,17 @@ absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::SplitKnown(
       new PlannedCommunicator(machine_, std::move(of_world), mine, options_));
 }
 
+absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffers> gathers,
+                                                    Stream& stream, absl::string_view label) {
+  absl::Status status;
+  for (const GatherBuffers& one : gathers) {
+    status.Update(AllGather(one.send, one.recv, stream, label));
+    continues_ = true;
+  }
+  continues_ = false;
+  return status;
+}
+
 PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collective) const {
   Time time;
   const int ranks = size();
@@ -178,11 +189,12 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
                   : time.crosses_nodes            ? Resource::kNetwork
                                                   : Resource::kLink;
   work.seconds = time.seconds;
-  work.latency = parts.collectives * time.latency + parts.host_seconds;
   work.collective = CollectiveOpName(collective.op).data();
   work.bytes = TrafficOf(collective);
   work.by_copy_engine =
       options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
+  const bool starts = !continues_ || work.by_copy_engine;
+  work.latency = (starts ? parts.collectives * time.latency : 0) + parts.host_seconds;
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);
   return options_.blocks ? stream.Synchronize() : absl::OkStatus();

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/comm/checked_communicator.h"
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/known_groups.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/machine.h"
@@ -30,7 +31,9 @@ namespace zeroth {
 // ring takes the latency of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An
 // all-reduce and a broadcast may take a tree instead, if its latency is shorter. On CPUs ranks copy
 // each other's memory, and a call occupies the rank's cores.
-class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups {
+class PlannedCommunicator final : public CheckedCommunicator,
+                                  public KnowsGroups,
+                                  public GathersTogether {
  public:
   // What another system makes of one collective of this one, over the same bytes.
   struct Parts {
@@ -67,6 +70,9 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   // A group of all ranks of this one: only SplitKnown tells who the members are.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitKnown(absl::Span<const int> members) override;
+  // Together they take the latency of one, unless copy engines make them.
+  absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
+                                 absl::string_view label) override;
   absl::Status status() const override { return status_; }
   // The group's, in its order.
   const std::vector<int>& world_ranks() const { return members_; }
@@ -100,6 +106,7 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;
+  bool continues_ = false;  // the call belongs to the operation of the call before
   absl::Status status_;
 };
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
@@ -113,6 +114,25 @@ TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   EXPECT_EQ(world->AllGather(*full, *shard, device.compute_stream(), "h.0").code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(world->status().ok());
+}
+
+TEST(PlannedCommunicatorTest, GathersTogetherTakeOneLatency) {
+  const auto world = World(64);
+  PlannedDevice device(TwoSpeeds(), {});
+  const absl::StatusOr<Tensor> shard =
+      Tensor::Empty(device, Shape({1000}), DType::kFloat32, MemoryCategory::kParameters);
+  const absl::StatusOr<Tensor> full = Tensor::Empty(device, Shape({64 * 1000}), DType::kFloat32,
+                                                    MemoryCategory::kGatheredParameters);
+  ASSERT_TRUE(shard.ok() && full.ok());
+  const GatherBuffers one = {*shard, *full};
+  ASSERT_TRUE(AllGatherAll(*world, {one, one}, device.compute_stream(), "h.0").ok());
+  ASSERT_TRUE(AllGatherAll(*world, {one}, device.compute_stream(), "h.1").ok());
+  const auto& entries = device.ledger().entries();
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_GT(entries[0].work.latency, 0);
+  EXPECT_EQ(entries[1].work.latency, 0);
+  EXPECT_EQ(entries[2].work.latency, entries[0].work.latency);
+  EXPECT_EQ(entries[1].work.seconds, entries[0].work.seconds);
 }
 
 TEST(PlannedCommunicatorTest, CopiesTakeABufferAndAPassOfTheUnitThatIsUnderWay) {

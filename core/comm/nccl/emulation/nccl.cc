@@ -72,6 +72,7 @@ std::shared_ptr<const void> CountedIn(std::atomic<int64_t>& count,
 std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
 std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
 std::atomic<int64_t> copy_engine_gathers{0};
+std::atomic<int64_t> grouped_gathers{0};
 std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
 
@@ -393,6 +394,7 @@ void FailNextTransfer(ncclResult_t result) {
 void FailNextRegistration(ncclResult_t result) { fail_next_registration = result; }
 void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
 int64_t CopyEngineGathers() { return copy_engine_gathers; }
+int64_t GroupedGathers() { return grouped_gathers; }
 void StallTransfers(bool on) { stall_transfers = on; }
 
 }  // namespace zeroth::nccl::emulation
@@ -574,6 +576,7 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
     if (own != send) std::memcpy(own, send, bytes);
     if (!places->Match()) shared->state = ncclInvalidUsage;
   };
+  if (group_depth > 0) ++grouped_gathers;
   return Submit(std::move(operation), /*may_merge=*/false);
 }
 
