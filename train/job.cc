@@ -2,12 +2,15 @@
 
 #include "zeroth/train/job.h"
 
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
@@ -28,6 +31,16 @@
 
 namespace zeroth {
 namespace {
+
+// The exported model chats in the format that the run names. Programs differ in which of the two
+// files they read first.
+void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::string>& files) {
+  files["chat_template.jinja"] = chat.PlainJinja();
+  const auto config = files.find("tokenizer_config.json");
+  if (config == files.end()) return;
+  auto json = nlohmann::ordered_json::parse(config->second, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.erase("chat_template") > 0) config->second = json.dump(2);
+}
 
 // Quantization changes gathers and reduce-scatters only. Refuses it for strategies without them.
 absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
@@ -175,10 +188,9 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                           source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   ZEROTH_ASSIGN_OR_RETURN(TokenizerContent tokenizer_content, source.ReadTokenizer(options));
   if (options.chat_template != "auto" && tokenizer != nullptr && !tokenizer_content.files.empty()) {
-    // The exported model keeps the format that it has been trained on.
     ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
                             ChatTemplate::Named(options.chat_template, *tokenizer));
-    tokenizer_content.files["chat_template.jinja"] = chat.PlainJinja();
+    ReplaceChatTemplate(chat, tokenizer_content.files);
   }
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();

@@ -169,9 +169,10 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   PlannedDevice device(on, device_options);
   PlannedSystem system = SystemOf(options);
   system.comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
-  system.comm.gathers_by_copy_engine = on.is_gpu && options.comm != "local" &&
-                                       options.nccl_copy_engine != "off" &&
-                                       options.like == "zeroth";
+  const bool by_nccl = on.is_gpu && options.comm != "local";
+  system.comm.gathers_by_copy_engine = by_nccl && options.nccl_copy_engine != "off" &&
+                                       !options.quantized_weights && options.like == "zeroth";
+  system.comm.gathers_together = by_nccl && !system.comm.parts;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);

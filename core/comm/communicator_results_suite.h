@@ -195,9 +195,11 @@ TEST_P(CommunicatorTest, AllGatherAllPlacesTheElementsOfEachGather) {
         const auto& mine = pieces[static_cast<size_t>(rank.rank())];
         expected.push_back(Concatenate(pieces));
         const bool in_place = i % 2 == 1;
-        const std::vector<float> zeros(expected.back().size());
-        ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
-                                ToDevice(rank.device, in_place ? expected.back() : zeros));
+        std::vector<float> before(expected.back().size());
+        if (in_place) {
+          std::copy(mine.begin(), mine.end(), before.begin() + rank.rank() * counts[i]);
+        }
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, before));
         ZEROTH_ASSIGN_OR_RETURN(const Tensor apart, ToDevice(rank.device, mine));
         fulls.push_back(full);
         sends.push_back(in_place ? full.View(rank.rank() * counts[i], Shape({counts[i]})) : apart);

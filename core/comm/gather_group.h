@@ -28,8 +28,10 @@ class GathersTogether {
                                          absl::string_view label) = 0;
 };
 
-// As Communicator::AllGather for each of `gathers`, in this order; together if `group` can. Ranks
-// compare them, and CommStats counts them, as calls of their own.
+// As Communicator::AllGather for each of `gathers`; together if `group` can, and then in any order
+// or at once. So the buffers of different gathers must not overlap. Ranks compare them, and
+// CommStats counts them, as calls of their own. All ranks pass the same gathers to one call, which
+// nothing compares.
 absl::Status AllGatherAll(Communicator& group, absl::Span<const GatherBuffers> gathers,
                           Stream& stream, absl::string_view label);
 

@@ -161,7 +161,8 @@ std::string ChatTemplate::PlainJinja() const {
       const bool in_tokens = begin_of_turn_ >= 0 && end_of_header_ >= 0;
       return absl::StrCat(R"({{ '<s>' }}
 {%- set has_system = messages[0]['role'] == 'system' %}
-{%- set system = messages[0]['content'] + '\n\n' if has_system else '' %}
+{%- set system = messages[0]['content'] if has_system else '' %}
+{%- set system = system + '\n\n' if system else '' %}
 {%- for message in (messages[1:] if has_system else messages) %}
 {%- if message['role'] == 'user' %}
 {{- '[INST] ' + (system if loop.first else '') + message['content'] + ')",

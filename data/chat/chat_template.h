@@ -59,7 +59,7 @@ class ChatTemplate {
   absl::string_view name() const;
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
-  // A Jinja template for the plain format, which Named and FromJinja read alike.
+  // A Jinja template of the plain format. FromJinja reads it as what Named returns.
   std::string PlainJinja() const;
 
  private:

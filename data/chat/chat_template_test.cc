@@ -23,6 +23,7 @@
 namespace zeroth {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::unique_ptr<Tokenizer> Open(const std::string& name) {
@@ -232,6 +233,22 @@ TEST(ChatTemplateTest, PlainFormatsAreReadBack) {
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->Identity(), named->Identity());
   }
+  // The texts that Jinja2 renders as the tests above expect them.
+  const auto text_of = [](const std::string& name, const std::string& tokens) {
+    const auto tokenizer = Open(tokens);
+    return ChatTemplate::Named(name, *tokenizer)->PlainJinja();
+  };
+  EXPECT_EQ(
+      text_of("chatml", "qwen2"),
+      "{% for message in messages %}\n"
+      "{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}\n"
+      "{%- endfor %}\n"
+      "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+  EXPECT_THAT(text_of("llama3", "llama3"),
+              HasSubstr("{{- (message['content'] | trim) + '<|eot_id|>' }}"));
+  EXPECT_THAT(text_of("mistral", "llama2"),
+              AllOf(HasSubstr("message['content'] + ' [/INST]' }}"),
+                    HasSubstr("{{- '' + message['content'] + '</s>' }}")));
 }
 
 TEST(ChatTemplateTest, SpeakersTakeTurns) {

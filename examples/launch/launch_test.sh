@@ -8,6 +8,8 @@ set -euo pipefail
 folder="$1"
 work="$(mktemp -d "${TEST_TMPDIR:-/tmp}/launch.XXXXXX")"
 export TRAINER work
+# Open MPI 5 does not start without a home directory, and Bazel gives tests none.
+export HOME="${HOME:-$work}"
 TRAINER="$(realpath -- "$2")"
 mkdir "$work/bin" "$work/tokenizer"
 cp -- "$folder/README.md" "$work/text"

@@ -76,7 +76,7 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
   for (std::vector<float>* vector : {&p.dgamma_before, &p.dbeta_before})
     *vector = RoundTo(p.grad_dtype, RandomNormal(p.dim));
   // The elements of a short row may be nearly equal. To normalise such a row is to magnify the
-  // rounding of its mean.
+  // rounding of its mean, so they are moved apart.
   if (p.dim <= 8) {
     for (size_t i = 0; i < p.x.size(); ++i) {
       p.x[i] += static_cast<int64_t>(i) % p.dim % 2 == 0 ? 8.0f : -8.0f;

@@ -3,6 +3,7 @@
 // The trainer as several processes that mpirun has started.
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -145,10 +146,15 @@ TEST_F(TrainMpiTest, ARankThatIsKilledEndsTheRunWithItsName) {
       {"/bin/sh", "-c",
        "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then echo $$ > '" + pid_file + "'; fi; exec \"$@\"",
        "sh"});
-  run.flags = {"--mca", "orte_enable_recovery", "1"};
+  run.keeps_others = true;
   const pid_t mpirun = StartMpirun(run, log);
-  // Once it trains.
-  while (Metrics(out).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  // Once it trains, unless it has ended before.
+  siginfo_t ended = {};
+  while (Metrics(out).size() < 2 && ended.si_pid == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(mpirun), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+  }
+  ASSERT_EQ(ended.si_pid, 0) << Read(log);
   ASSERT_EQ(kill(std::stoi(Read(pid_file)), SIGKILL), 0);
   const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
   EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1 failed: its process has ended"))

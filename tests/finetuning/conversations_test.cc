@@ -231,6 +231,8 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   // So does what is trained in a named format, without the name.
   EXPECT_EQ(Train("named", With(run, {"--chat_template=chatml"})), assistant);
   EXPECT_NE(Read(dir_ / "named/final/chat_template.jinja"), jinja);
+  EXPECT_EQ(nlohmann::json::parse(Read(dir_ / "named/final/tokenizer_config.json")),
+            nlohmann::json({{"eos_token", "<|im_end|>"}}));
   const std::string named = (dir_ / "named/final").string();
   EXPECT_TRUE(Generate("--chat --max_tokens=4 --prompt='one and two' --model=" + named))
       << Read(dir_ / "error.txt");

@@ -99,7 +99,7 @@ TEST_P(MpiTest, LostRanksAreNoticed) {
   for (const std::string test : {"MpiRanks.OneIsKilled", "MpiRanks.OneIsStopped"}) {
     Mpirun run = Ranks(3);
     run.program.push_back(absl::StrCat("--gtest_filter=", test));
-    run.flags = {"--mca", "orte_enable_recovery", "1"};
+    run.keeps_others = true;
     const MpirunOutcome outcome = RunMpirun(run);
     EXPECT_TRUE(absl::StrContains(outcome.output, absl::StrCat("[       OK ] ", test)))
         << outcome.output;
@@ -114,7 +114,7 @@ TEST_P(MpiTest, ARankThatHangsInsideMpiEndsItself) {
   }
   Mpirun run = Ranks(3);
   run.program.push_back("--gtest_filter=MpiRanks.OneHangsInsideMpi");
-  run.flags = {"--mca", "orte_enable_recovery", "1"};
+  run.keeps_others = true;
   const MpirunOutcome outcome = RunMpirun(run);
   for (const char* words : {"[       OK ] MpiRanks.OneHangsInsideMpi", "rank 1: DEADLINE_EXCEEDED",
                             "this process ends", "this rank's own work has not returned",

@@ -236,24 +236,31 @@ absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& 
   return static_cast<char*>(scratch_->data());
 }
 
-absl::Status NcclCommunicator::Exchange(MessageOf sent, MessageOf received, int except,
-                                        cuda::CudaStream& stream) {
-  return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
+absl::Status NcclCommunicator::InGroup(absl::string_view name, GroupedCalls calls) {
+  return handle_->Call(name, [&](ncclComm_t communicator) {
     // The first error of the calls. The group is ended whatever they return.
     ncclResult_t result = ncclGroupStart();
+    calls(communicator, [&](ncclResult_t called) {
+      if (result == ncclSuccess && called != ncclInProgress) result = called;
+    });
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+  });
+}
+
+absl::Status NcclCommunicator::Exchange(MessageOf sent, MessageOf received, int except,
+                                        cuda::CudaStream& stream) {
+  return InGroup("all-to-all", [&](ncclComm_t communicator, auto note) {
     const auto move = [&](const auto& call, const BufferView& message, int peer) {
       if (message.count == 0) return;
-      const ncclResult_t moved = call(message.data, static_cast<size_t>(message.count),
-                                      TypeOf(message.dtype), peer, communicator, stream.handle());
-      if (result == ncclSuccess && moved != ncclInProgress) result = moved;
+      note(call(message.data, static_cast<size_t>(message.count), TypeOf(message.dtype), peer,
+                communicator, stream.handle()));
     };
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == except) continue;
       move(ncclSend, sent(peer), peer);
       move(ncclRecv, received(peer), peer);
     }
-    const ncclResult_t ended = ncclGroupEnd();
-    return result == ncclSuccess ? ended : result;
   });
 }
 

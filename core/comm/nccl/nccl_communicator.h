@@ -91,7 +91,7 @@ class NcclCommunicator final : public CheckedCommunicator, public GathersTogethe
                                                                absl::string_view label) override;
   std::string GatherNote() const override;
 
-  // One group of NCCL's, and so one kernel.
+  // One group of NCCL's, which starts fewer kernels. Copy engines take the gathers one by one.
   absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
                                  absl::string_view label) override;
 
@@ -123,16 +123,21 @@ class NcclCommunicator final : public CheckedCommunicator, public GathersTogethe
   // Returns scratch memory for what the other ranks send, valid until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
 
+  // Makes `calls` one group of NCCL's. They are given the communicator, and a function to call with
+  // the result of each.
+  using GroupedCalls =
+      absl::FunctionRef<void(ncclComm_t communicator, absl::FunctionRef<void(ncclResult_t)> note)>;
+  absl::Status InGroup(absl::string_view name, GroupedCalls calls);
+  // Sends sent(peer) to each rank and receives received(peer) from it, as one call of NCCL. Leaves
+  // out the rank `except` (-1: none), and empty messages.
+  using MessageOf = absl::FunctionRef<BufferView(int peer)>;
+  absl::Status Exchange(MessageOf sent, MessageOf received, int except, cuda::CudaStream& stream);
   // The functions below are in nccl_gathers.cc.
   absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
   absl::Status GatherTogether(absl::Span<const Collective> gathers, cuda::CudaStream& stream);
   // ncclAllGather of `count` elements from each rank.
   absl::Status GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
                           cuda::CudaStream& stream);
-  // Sends sent(peer) to each rank and receives received(peer) from it, as one call of NCCL. Leaves
-  // out the rank `except` (-1: none), and empty messages.
-  using MessageOf = absl::FunctionRef<BufferView(int peer)>;
-  absl::Status Exchange(MessageOf sent, MessageOf received, int except, cuda::CudaStream& stream);
   // The functions below are in nccl_reductions.cc.
   absl::Status Reduce(const Collective& collective, cuda::CudaStream& stream);
   // Reduces this rank's piece of every rank's send into `to`, in the fixed tree.

@@ -23,8 +23,9 @@ absl::Status NcclCommunicator::AllGatherTogether(absl::Span<const GatherBuffers>
     collectives.push_back(AllGatherOf(send, recv, label));
     bytes += TrafficOf(collectives.back());
   }
+  if (!checked.ok()) return EnqueueAll(absl::MakeSpan(collectives), checked, stream);
   return Mark(collectives.front().call, bytes, stream,
-              [&] { return EnqueueAll(absl::MakeSpan(collectives), checked, stream); });
+              [&] { return EnqueueAll(absl::MakeSpan(collectives), absl::OkStatus(), stream); });
 }
 
 absl::Status NcclCommunicator::GatherTogether(absl::Span<const Collective> gathers,
@@ -34,19 +35,13 @@ absl::Status NcclCommunicator::GatherTogether(absl::Span<const Collective> gathe
     for (const Collective& gather : gathers) ZEROTH_RETURN_IF_ERROR(Move(gather, stream));
     return absl::OkStatus();
   }
-  return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-    // The first error of the calls. The group is ended whatever they return.
-    ncclResult_t result = ncclGroupStart();
+  return InGroup("ncclAllGather", [&](ncclComm_t communicator, auto note) {
     for (const Collective& gather : gathers) {
       const BufferView& send = gather.send;
       if (send.count == 0) continue;
-      const ncclResult_t called =
-          ncclAllGather(send.data, gather.recv.data, static_cast<size_t>(send.count),
-                        TypeOf(send.dtype), communicator, stream.handle());
-      if (result == ncclSuccess && called != ncclInProgress) result = called;
+      note(ncclAllGather(send.data, gather.recv.data, static_cast<size_t>(send.count),
+                         TypeOf(send.dtype), communicator, stream.handle()));
     }
-    const ncclResult_t ended = ncclGroupEnd();
-    return result == ncclSuccess ? ended : result;
   });
 }
 

@@ -207,15 +207,15 @@ TEST(NcclTest, GathersTogetherAreOneGroup) {
     ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, rank.stream, "h.0"));
     return rank.stream.Synchronize();
   };
-  const int64_t before = nccl::emulation::GroupedGathers();
+  const int64_t before = nccl::emulation::GroupsOfGathers();
   const absl::Status status = RunRanks(2, [&](TestRank& rank) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(gather(rank, rank.world));
     ZEROTH_ASSIGN_OR_RETURN(const auto group, rank.world.SplitForGathers(0, rank.rank()));
     return gather(rank, *group);
   });
   EXPECT_TRUE(status.ok()) << status;
-  // Three of each rank. The second group has none.
-  EXPECT_EQ(nccl::emulation::GroupedGathers() - before, 6);
+  // One of each rank: copy engines serve the second communicator.
+  EXPECT_EQ(nccl::emulation::GroupsOfGathers() - before, 2);
 }
 
 // Groups that reduce are made for kernels, and what is not registered is gathered by them.

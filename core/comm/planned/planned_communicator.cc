@@ -193,7 +193,7 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
   work.bytes = TrafficOf(collective);
   work.by_copy_engine =
       options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
-  const bool starts = !continues_ || work.by_copy_engine;
+  const bool starts = !continues_ || !options_.gathers_together || work.by_copy_engine;
   work.latency = (starts ? parts.collectives * time.latency : 0) + parts.host_seconds;
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);

@@ -47,6 +47,9 @@ class PlannedCommunicator final : public CheckedCommunicator,
     bool tree_reduction = false;
     // All-gathers inside a node take no multiprocessors (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
+    // AllGatherAll makes one operation of its gathers, which takes the latency of one. Not with
+    // copy engines.
+    bool gathers_together = false;
     // All-gathers and reduce-scatters have buffers of their own, which gathered parameters are
     // copied out of and gradients into.
     bool copies_in_and_out = false;
@@ -70,7 +73,6 @@ class PlannedCommunicator final : public CheckedCommunicator,
   // A group of all ranks of this one: only SplitKnown tells who the members are.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitKnown(absl::Span<const int> members) override;
-  // Together they take the latency of one, unless copy engines make them.
   absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
                                  absl::string_view label) override;
   absl::Status status() const override { return status_; }

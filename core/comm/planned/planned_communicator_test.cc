@@ -117,22 +117,27 @@ TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
 }
 
 TEST(PlannedCommunicatorTest, GathersTogetherTakeOneLatency) {
-  const auto world = World(64);
-  PlannedDevice device(TwoSpeeds(), {});
-  const absl::StatusOr<Tensor> shard =
-      Tensor::Empty(device, Shape({1000}), DType::kFloat32, MemoryCategory::kParameters);
-  const absl::StatusOr<Tensor> full = Tensor::Empty(device, Shape({64 * 1000}), DType::kFloat32,
-                                                    MemoryCategory::kGatheredParameters);
-  ASSERT_TRUE(shard.ok() && full.ok());
-  const GatherBuffers one = {*shard, *full};
-  ASSERT_TRUE(AllGatherAll(*world, {one, one}, device.compute_stream(), "h.0").ok());
-  ASSERT_TRUE(AllGatherAll(*world, {one}, device.compute_stream(), "h.1").ok());
-  const auto& entries = device.ledger().entries();
-  ASSERT_EQ(entries.size(), 3u);
-  EXPECT_GT(entries[0].work.latency, 0);
-  EXPECT_EQ(entries[1].work.latency, 0);
-  EXPECT_EQ(entries[2].work.latency, entries[0].work.latency);
-  EXPECT_EQ(entries[1].work.seconds, entries[0].work.seconds);
+  for (const bool together : {true, false}) {
+    PlannedCommunicator::Options options;
+    options.gathers_together = together;
+    const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
+    PlannedDevice device(TwoSpeeds(), {});
+    const absl::StatusOr<Tensor> shard =
+        Tensor::Empty(device, Shape({1000}), DType::kFloat32, MemoryCategory::kParameters);
+    const absl::StatusOr<Tensor> full = Tensor::Empty(device, Shape({64 * 1000}), DType::kFloat32,
+                                                      MemoryCategory::kGatheredParameters);
+    ASSERT_TRUE(shard.ok() && full.ok());
+    const GatherBuffers one = {*shard, *full};
+    ASSERT_TRUE(AllGatherAll(*world, {one, one}, device.compute_stream(), "h.0").ok());
+    ASSERT_TRUE(AllGatherAll(*world, {one}, device.compute_stream(), "h.1").ok());
+    const auto& entries = device.ledger().entries();
+    ASSERT_EQ(entries.size(), 3u);
+    const double latency = entries[0].work.latency;
+    EXPECT_GT(latency, 0);
+    EXPECT_EQ(entries[1].work.latency, together ? 0 : latency);
+    EXPECT_EQ(entries[2].work.latency, latency);
+    EXPECT_EQ(entries[1].work.seconds, entries[0].work.seconds);
+  }
 }
 
 TEST(PlannedCommunicatorTest, CopiesTakeABufferAndAPassOfTheUnitThatIsUnderWay) {

@@ -66,6 +66,14 @@ std::vector<std::string> FlagsOf(MpiKind kind) {
   return {"--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader"};
 }
 
+// Open MPI 5 has another launcher, which has other options.
+std::vector<std::string> FlagsToKeepOthers(const std::string& mpirun) {
+  if (absl::StrContains(OutputOf(absl::StrCat(mpirun, " --version")), ") 4.")) {
+    return {"--mca", "orte_enable_recovery", "1"};
+  }
+  return {"--rtos", "recoverable"};
+}
+
 // The directory for Open MPI's sockets. Their names must be short, so it is not inside the test's
 // own directory. Each test program has another one, because mpiruns that create the same directory
 // at once may fail.
@@ -128,7 +136,9 @@ pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   // By its name alone, because Open MPI takes a path for that of another installation.
   std::vector<std::string> words = {path.substr(path.rfind('/') + 1), "-n",
                                     absl::StrCat(run.ranks)};
-  for (const std::vector<std::string>& more : {FlagsOf(run.kind), run.flags, run.program}) {
+  std::vector<std::string> keeps;
+  if (run.keeps_others) keeps = FlagsToKeepOthers(path);
+  for (const std::vector<std::string>& more : {FlagsOf(run.kind), keeps, run.program}) {
     words.insert(words.end(), more.begin(), more.end());
   }
   std::vector<char*> arguments;

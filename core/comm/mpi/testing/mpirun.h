@@ -36,7 +36,8 @@ struct Mpirun {
   int ranks = 1;
   std::vector<std::string> program;  // the program and its arguments
   std::vector<std::pair<std::string, std::string>> environment = {};
-  std::vector<std::string> flags = {};  // of mpirun
+  // Open MPI's mpirun does not end the other ranks when one is killed.
+  bool keeps_others = false;
 };
 
 struct MpirunOutcome {
