@@ -113,7 +113,7 @@ void NormSuite::CheckLayerNorm(const Problem& p) {
   ASSERT_TRUE(kernels::LayerNorm(kernels(), forward).ok());
   const reference::Normalised expected = reference::LayerNorm(
       p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), ToDouble(p.beta), kEps);
-  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 2e-6, 0, "y");
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 2e-6, 1e-6, "y");
   ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
   ExpectClose(Download(forward.rstd), expected.rstd, 2e-6, 0, "rstd");
   if (p.fused) {

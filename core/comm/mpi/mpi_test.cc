@@ -77,7 +77,13 @@ TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
   run.program = {"core/comm/mpi/mpi_ranks"};
   run.environment = {{"ZEROTH_MPI_LIBRARY", "libmpich.so.12"}};
   const std::string name = "MpiRanks.TheLibraryOfAnotherLauncher";
-  ExpectRanksPass(run, name, name);
+  run.program.push_back(absl::StrCat("--gtest_filter=", name));
+  const MpirunOutcome outcome = RunMpirun(run);
+  // MPICH does not know the launcher of Open MPI 5, and ends the program itself.
+  const bool by_mpich = absl::StrContains(outcome.output, "unsupported PMI version PMIx");
+  const bool by_us = outcome.exit_code == 0 &&
+                     absl::StrContains(outcome.output, absl::StrCat("[       OK ] ", name));
+  EXPECT_TRUE(by_mpich || by_us) << outcome.output;
 }
 
 TEST_P(MpiTest, OthersMeetByMpi) {
