@@ -215,13 +215,19 @@ TEST(PlanTest, FasterLinksExposeLess) {
   }
 }
 
-// The overlap is the real scheduler's: with one buffer for gathers and nothing ahead, each gather
-// waits for the unit before, and the unit for its gather.
-TEST(PlanTest, ASecondBufferHidesGathers) {
+// gpt2_124m in bf16, with enough tokens on each of eight ranks to hide gathers.
+TrainOptions LongBatchOnANode() {
   TrainOptions options = OptionsOf("gpt2_124m", 8, "full_shard");
   options.param_dtype = "bf16";
   options.batch_size = 16;
   options.seq_len = 1024;
+  return options;
+}
+
+// The overlap is the real scheduler's: with one buffer for gathers and nothing ahead, each gather
+// waits for the unit before, and the unit for its gather.
+TEST(PlanTest, ASecondBufferHidesGathers) {
+  TrainOptions options = LongBatchOnANode();
   const Machine machine = Named("A100-80");
   Plan ahead = PlanOf(options, machine);
   options.prefetch = false;
@@ -234,10 +240,7 @@ TEST(PlanTest, ASecondBufferHidesGathers) {
 
 // Inside a node, gathers leave the multiprocessors to compute. Over nodes they take some.
 TEST(PlanTest, CopyEnginesGatherInsideANode) {
-  TrainOptions options = OptionsOf("gpt2_124m", 8, "full_shard");
-  options.param_dtype = "bf16";
-  options.batch_size = 16;
-  options.seq_len = 1024;
+  TrainOptions options = LongBatchOnANode();
   const Machine machine = Named("H100");
   const auto compute = [&](const std::string& copy_engine) {
     options.nccl_copy_engine = copy_engine;
