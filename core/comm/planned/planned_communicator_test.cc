@@ -37,6 +37,10 @@ std::unique_ptr<PlannedCommunicator> World(int size, int rank = 0) {
   return *PlannedCommunicator::CreateWorld(TwoSpeeds(), size, rank, {});
 }
 
+Tensor Floats(PlannedDevice& device, int64_t count) {
+  return *Tensor::Empty(device, Shape({count}), DType::kFloat32, MemoryCategory::kParameters);
+}
+
 Collective Call(CollectiveOp op, int64_t sent, int64_t received) {
   Collective call;
   call.op = op;
@@ -98,12 +102,9 @@ TEST(PlannedCommunicatorTest, InAnAllToAllNobodyHandsOn) {
 TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   const auto world = World(16384);
   PlannedDevice device(TwoSpeeds(), {});
-  const absl::StatusOr<Tensor> shard =
-      Tensor::Empty(device, Shape({1000}), DType::kFloat32, MemoryCategory::kParameters);
-  const absl::StatusOr<Tensor> full = Tensor::Empty(device, Shape({16384 * 1000}), DType::kFloat32,
-                                                    MemoryCategory::kGatheredParameters);
-  ASSERT_TRUE(shard.ok() && full.ok());
-  ASSERT_TRUE(world->AllGather(*shard, *full, device.compute_stream(), "h.0").ok());
+  const Tensor shard = Floats(device, 1000);
+  const Tensor full = Floats(device, 16384 * 1000);
+  ASSERT_TRUE(world->AllGather(shard, full, device.compute_stream(), "h.0").ok());
   EXPECT_EQ(world->stats()[CollectiveOp::kAllGather].bytes, 16383 * 4000);
   ASSERT_EQ(device.ledger().entries().size(), 1u);
   const PlannedWork& work = device.ledger().entries()[0].work;
@@ -111,7 +112,7 @@ TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   EXPECT_EQ(work.bytes, 16383 * 4000);
   EXPECT_EQ(work.resource, Resource::kNetwork);
   // As others, it refuses what does not fit, and is broken then.
-  EXPECT_EQ(world->AllGather(*full, *shard, device.compute_stream(), "h.0").code(),
+  EXPECT_EQ(world->AllGather(full, shard, device.compute_stream(), "h.0").code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(world->status().ok());
 }
@@ -122,12 +123,7 @@ TEST(PlannedCommunicatorTest, GathersTogetherTakeOneLatency) {
     options.gathers_together = together;
     const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
     PlannedDevice device(TwoSpeeds(), {});
-    const absl::StatusOr<Tensor> shard =
-        Tensor::Empty(device, Shape({1000}), DType::kFloat32, MemoryCategory::kParameters);
-    const absl::StatusOr<Tensor> full = Tensor::Empty(device, Shape({64 * 1000}), DType::kFloat32,
-                                                      MemoryCategory::kGatheredParameters);
-    ASSERT_TRUE(shard.ok() && full.ok());
-    const GatherBuffers one = {*shard, *full};
+    const GatherBuffers one = {Floats(device, 1000), Floats(device, 64 * 1000)};
     ASSERT_TRUE(AllGatherAll(*world, {one, one}, device.compute_stream(), "h.0").ok());
     ASSERT_TRUE(AllGatherAll(*world, {one}, device.compute_stream(), "h.1").ok());
     const auto& entries = device.ledger().entries();
@@ -145,22 +141,21 @@ TEST(PlannedCommunicatorTest, CopiesTakeABufferAndAPassOfTheUnitThatIsUnderWay) 
   options.copies_in_and_out = true;
   const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
   PlannedDevice device(TwoSpeeds(), {});
-  const auto tensor = [&](int64_t count) {
-    return *Tensor::Empty(device, Shape({count}), DType::kFloat32, MemoryCategory::kParameters);
-  };
   const auto in_buffers = [&] {
     return device.allocator().stats()[MemoryCategory::kCommunication].current_bytes;
   };
-  const Tensor shard = tensor(1 << 20);
-  const Tensor full = tensor(4 << 20);
+  const Tensor shard = Floats(device, 1 << 20);
+  const Tensor full = Floats(device, 4 << 20);
   ASSERT_TRUE(world->AllGather(shard, full, device.compute_stream(), "large").ok());
   ASSERT_EQ(device.ledger().entries().size(), 2u);
   const PlannedWork& copy = device.ledger().entries()[1].work;
   EXPECT_EQ(copy.resource, Resource::kCompute);
   EXPECT_DOUBLE_EQ(copy.seconds, 2 * (16 << 20) / 1e12);  // reads and writes
   EXPECT_EQ(in_buffers(), 16 << 20);
-  ASSERT_TRUE(
-      world->AllGather(tensor(1 << 10), tensor(4 << 10), device.compute_stream(), "small").ok());
+  ASSERT_TRUE(world
+                  ->AllGather(Floats(device, 1 << 10), Floats(device, 4 << 10),
+                              device.compute_stream(), "small")
+                  .ok());
   EXPECT_EQ(in_buffers(), 16 << 10);
 }
 
@@ -175,10 +170,8 @@ TEST(PlannedCommunicatorTest, PartsTakeALatencyEachAndTheLargestABuffer) {
   };
   const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
   PlannedDevice device(TwoSpeeds(), {});
-  const Tensor shard =
-      *Tensor::Empty(device, Shape({1 << 10}), DType::kFloat32, MemoryCategory::kParameters);
-  const Tensor full =
-      *Tensor::Empty(device, Shape({4 << 10}), DType::kFloat32, MemoryCategory::kParameters);
+  const Tensor shard = Floats(device, 1 << 10);
+  const Tensor full = Floats(device, 4 << 10);
   ASSERT_TRUE(world->AllGather(shard, full, device.compute_stream(), "h.0").ok());
   const PlannedWork& work = device.ledger().entries()[0].work;
   EXPECT_DOUBLE_EQ(work.latency, 3 * 3e-6 + 2);
