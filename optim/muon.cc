@@ -15,11 +15,11 @@
 
 namespace zeroth {
 
-// Of one matrix for each worker, or none.
+// One round: each worker computes one matrix, or none.
 struct Muon::Round {
   int number = 0;
-  std::vector<int> matrices;  // by worker; -1: it has none
-  // How this rank's u is divided among the owners of its copy, and its own matrix among them.
+  std::vector<int> matrices;  // by worker; -1 for none
+  // How this rank's pieces of u, and the pieces of its own matrix, are divided among the owners.
   AllToAllCounts counts;
   Tensor sent;                  // pieces of u
   Tensor whole;                 // u of its own matrix, and then the result, part after part
@@ -30,7 +30,7 @@ struct Muon::Round {
 
 namespace {
 
-// In front of what `stream` does next comes all that `before` has been told so far.
+// Has `stream` wait for all the work that `before` has been given so far.
 absl::Status Order(Stream& before, Stream& stream) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> event, before.Record());
   return stream.Wait(event);
@@ -124,7 +124,7 @@ absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     settings_.push_back({group.lr_scale, group.weight_decay.value_or(options_.weight_decay)});
   }
-  // AdamW::Create has checked them.
+  // AdamW::Create has checked the groups.
   for (Weight& weight : weights_) {
     const std::string& name = weight.parameter().name();
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
@@ -138,7 +138,7 @@ absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
 }
 
 absl::Status Muon::PrepareStep(int64_t step, double lr, double grad_scale) {
-  // Steps that did not count are taken back here and not there.
+  // ForgetSkippedStep has taken skipped steps back from this optimizer only.
   adamw_->set_step(step - 1);
   ZEROTH_RETURN_IF_ERROR(adamw_->BeginStep(lr, grad_scale));
   const double own_lr = options_.muon.lr > 0 ? lr / options_.lr * options_.muon.lr : lr;
@@ -227,7 +227,7 @@ absl::Status Muon::Update(const Tensor& grad_factor) {
     }
   }
   const absl::Status status = RunRounds(rounds, grad_factor);
-  // What is under way uses the rounds' memory.
+  // Exchanges that are under way use the rounds' memory.
   if (!status.ok() && exchange_ != nullptr) exchange_->Synchronize().IgnoreError();
   return status;
 }
@@ -279,8 +279,8 @@ absl::StatusOr<Tensor> Muon::ExchangeBuffer(int64_t numel) const {
                        MemoryCategory::kCommunication);
 }
 
-// The momenta of all of the round's matrices, and u of those that this rank's copy computes, which
-// starts for where it is computed.
+// Updates this rank's momenta of all the round's matrices, and sends its pieces of u to the ranks
+// of its own copy that compute them.
 absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
   const std::vector<Held> held = HeldPieces(round);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sent, ExchangeBuffer(HeldNumel(held, ranks_.copy)));
@@ -334,7 +334,7 @@ absl::Status Muon::Compute(Round& round) {
   return absl::OkStatus();
 }
 
-// Results go to the owners of their pieces, and from these to the other copies.
+// Sends the results to the owners of their pieces, and from there to the other copies.
 absl::Status Muon::Return(Round& round) {
   const std::vector<Held> held = HeldPieces(round);
   for (int copy = 0; copy < ranks_.copies; ++copy) {

@@ -19,38 +19,37 @@
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/device_rows.h"
 #include "zeroth/optim/muon_plan.h"
-#include "zeroth/optim/muon_ranks.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
 
 // Muon (Jordan et al., 2024) for the matrices that IsMuons names, AdamW for all other parameters.
-// Of a matrix with the reduced and clipped gradient g, in fp32:
+// Updates a matrix with the reduced and clipped gradient g, in fp32:
 //   m = momentum m + (1 - momentum) g;  u = momentum m + (1 - momentum) g
 //   param -= lr * weight_decay * param + lr * Orthogonalise(u)
-// The momentum is sharded as AdamW's moments are. An update needs whole matrices. Each is computed
-// by one rank of all that hold a copy or a piece of it, and by no other: AssignByCost deals them
-// out to the ranks, which then go through their matrices in rounds, one matrix each. In a round
-// ranks send their pieces of u to where they are computed, and get back their pieces of the result,
-// by an all-to-all each; what replicas need besides is broadcast among them. The next round's
-// pieces are exchanged while this one's products run. One rank computes a matrix in one order, so
-// that its bits do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by
-// one rank's thread only.
+// The momentum is sharded as AdamW's moments are. An update needs whole matrices, and of the ranks
+// that hold a copy or a piece of a matrix exactly one computes it. AssignByCost deals the matrices
+// out to the ranks, which go through them in rounds, one matrix each. In a round, one all-to-all
+// takes the ranks' pieces of u to the rank that computes the matrix, and another brings back the
+// pieces of the result, which are then broadcast among replicas. The next round's pieces are
+// exchanged while this round's products run. One rank computes a matrix in one order, so its bits
+// do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one rank's
+// thread only.
 class Muon : public Optimizer {
  public:
-  // The errors of AdamW::Create and ValidateMuonOptions; InvalidArgument if there is no such
-  // matrix, or none with the parts that the options ask for, and if only AdamW's lr is 0;
-  // Unimplemented for matrices whose masters are not fp32, or that are replicated because they are
-  // small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
+  // Returns the errors of AdamW::Create and ValidateMuonOptions. InvalidArgument if no matrix is
+  // Muon's, or none has the parts that the options ask for, or if only AdamW's lr is 0.
+  // Unimplemented for matrices whose masters are not fp32, for matrices that are replicated because
+  // they are small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
   // `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<Muon>> Create(Sharding& sharding, Kernels& kernels,
                                                       const OptimizerOptions& options,
                                                       absl::Span<const ParameterGroup> groups = {});
 
   absl::Status Update(const Tensor& grad_factor = Tensor()) override;
-  // AdamW's of the parameters that it updates; of each matrix that this rank has a piece of,
-  // "momentum".
+  // AdamW's states for the parameters that it updates, and "momentum" for each matrix that this
+  // rank has a piece of.
   std::vector<ShardState> states() const override;
 
   // The matrices that this rank computes in a step, as "name" or, if a parameter has several,
@@ -87,23 +86,23 @@ class Muon : public Optimizer {
     int owner = 0;
     const Weight* weight = nullptr;
     ShardLayout::Piece piece;  // of the parameter
-    int64_t at = 0;            // after the pieces of those that the same copy computes
+    int64_t at = 0;            // its offset among the pieces that the same copy computes
   };
 
   Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
   absl::Status AddWeights();
-  // A number for each of ranks_.
+  // Numbers the ranks of ranks_.
   size_t Worker(int copy, int owner) const {
     return static_cast<size_t>(copy * ranks_.owners + owner);
   }
-  // Deals out the matrices that require gradients now.
+  // Deals out the matrices that require gradients now: their indices, by worker.
   std::vector<std::vector<int>> Assign() const;
-  // What the owner of piece `owner` has of a matrix, as a piece of its part of the parameter.
+  // The piece of a matrix that `owner` holds, as a piece of its part of the parameter.
   ShardLayout::Piece PieceOf(const Matrix& matrix, int owner) const;
-  // The one that this rank computes; nullptr: none.
+  // The matrix that this rank computes in a round; nullptr if there is none.
   const Matrix* OwnMatrix(const Round& round) const;
-  // Those that are not empty, by copy and owner.
+  // This rank's pieces of the round's matrices, without empty ones, by copy and owner.
   std::vector<Held> HeldPieces(const Round& round) const;
   static int64_t HeldNumel(absl::Span<const Held> held, int copy);
   absl::StatusOr<Tensor> ExchangeBuffer(int64_t numel) const;
@@ -121,10 +120,10 @@ class Muon : public Optimizer {
   std::unique_ptr<AdamW> adamw_;
   std::vector<Weight> weights_;
   std::vector<Matrix> matrices_;
-  std::vector<Settings> settings_;             // of parameters without a group, of each group
-  DeviceRows<MuonCoefficients> coefficients_;  // of each of these, without decay and with it
+  std::vector<Settings> settings_;             // for parameters without a group, then by group
+  DeviceRows<MuonCoefficients> coefficients_;  // two for each settings: without decay and with it
   MuonRanks ranks_;
-  std::unique_ptr<Stream> exchange_;  // nullptr: there is nobody to exchange with
+  std::unique_ptr<Stream> exchange_;  // nullptr if this rank exchanges nothing
 };
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which matrices Muon updates, what they are made of, and which rank computes which.
+// Which matrices Muon updates, the parts that they consist of, and which rank computes which.
 
 #ifndef ZEROTH_OPTIM_MUON_PLAN_H_
 #define ZEROTH_OPTIM_MUON_PLAN_H_
@@ -9,10 +9,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/optimizer.h"
+#include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
 
@@ -22,7 +28,7 @@ struct MuonPart {
   int64_t column = 0;
   int64_t rows = 0;
   int64_t columns = 0;
-  float scale = 1;  // of its update
+  float scale = 1;  // factor of its update
 };
 
 // A matrix as one rank computes it: a range of a parameter, [rows, columns].
@@ -33,27 +39,55 @@ struct MuonMatrix {
   std::vector<MuonPart> parts;
 
   int64_t numel() const { return rows * columns; }
-  // Of its products, in proportion: the sum over parts of n^2 m, n the smaller side.
+  // Proportional to the work of its products: the sum over parts of n^2 m, n the smaller side.
   double cost() const;
 };
 
 // InvalidArgument names the value that is out of its range.
 absl::Status ValidateMuonOptions(const MuonOptions& options);
 
-// Whether Muon updates it, and not AdamW. By the patterns; without any, if it is a matrix of a
-// block: it has two dimensions, or three (a matrix for each index of the first, as stacked
-// experts), and a number among the parts of its name. That does not depend on how the model is
-// sharded into units.
+// True if Muon updates the parameter, and not AdamW. The patterns decide. Without patterns, Muon's
+// are the matrices of blocks: parameters with a number among the parts of their names, and with two
+// dimensions, or three (a matrix for each index of the first, as stacked experts). How the model is
+// divided into units does not matter.
 bool IsMuons(const Parameter& parameter, const MuonOptions& options);
 
-// The matrices of such a parameter. Their parts follow Parameter::matrix where the options ask for
-// it.
+// The matrices of a parameter that is Muon's. Their parts follow Parameter::matrix if the options
+// ask for that.
 std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions& options);
 
-// For each worker, the indices of its matrices, the most expensive first: each goes, in this order,
-// to the worker that has least to do so far ("longest processing time first", Graham, 1969). The
-// same on every rank.
+// For each worker, the indices of its matrices, the most expensive first. In this order each matrix
+// goes to the worker with the least work so far ("longest processing time first", Graham, 1969).
+// The same on every rank.
 std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int workers);
+
+// The ranks among which Muon's matrices are dealt out: the owners of pieces, copy after copy. If
+// tensor ranks hold a part of each matrix, its owners are the owners of all parts, part after part.
+struct MuonRanks {
+  const MeshView* view = nullptr;
+  int parts = 1;
+  int owners = 1;
+  int owner = 0;  // this rank
+  int copies = 1;
+  int copy = 0;
+  Communicator* owners_group = nullptr;  // the owners, in the order of their pieces
+  Communicator* copies_group = nullptr;  // the ranks that hold copies of this rank's piece
+
+  // The place of an owner among the owners of its part.
+  int PlaceInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
+};
+
+// The ranks for `parameter` of `unit`. Collective, as Mesh::Group.
+absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parameter& parameter);
+// Unimplemented for a matrix that has other ranks, or parts of different sizes.
+absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,
+                         const Parameter& parameter);
+
+// Makes a divided matrix, fp32 [numel], of its parts, which lie one after the other; and the parts
+// of the matrix. Enqueued.
+absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter, const Tensor& parts);
+absl::StatusOr<Tensor> SplitIntoParts(Kernels& kernels, const Parameter& parameter,
+                                      const Tensor& whole);
 
 }  // namespace zeroth
 

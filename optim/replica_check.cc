@@ -29,18 +29,18 @@ namespace zeroth {
 namespace {
 
 constexpr char kLabel[] = "compare replicas";
-// What is not in the host's memory passes through it in pieces of this size.
+// State outside of the host's memory is copied there in pieces of this size.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
-// The hash of what one rank has of one segment, as it is sent. Ranks of equal `of` and `owner` have
-// to have the same.
+// One rank's hash of one piece of state, as it is sent. Ranks with equal `of` and `owner` must have
+// the same hash.
 struct Entry {
-  uint64_t of = 0;     // unit, segment, and what of it
-  uint64_t owner = 0;  // which of the different ones: a place on the axes over which they differ
+  uint64_t of = 0;     // identifies the unit, the segment, and the kind of state
+  uint64_t owner = 0;  // this rank's index on the axes over which ranks hold different elements
   uint64_t hash = 0;
 };
 
-// What an entry is about, in words.
+// An entry, and what it is about in words.
 struct Subject {
   Entry entry;
   std::string text;
@@ -73,49 +73,40 @@ std::string Parameters(const Unit& unit, int segment) {
                       ")");
 }
 
-class Collector {
- public:
-  explicit Collector(Sharding& sharding) : sharding_(sharding) {}
+// Adds the hash of `state` to `subjects`. `part` tells states of one name apart. Ranks hold
+// different elements over the axes `owners`.
+absl::Status Add(Sharding& sharding, const Unit& unit, int segment, const std::string& what,
+                 int64_t part, const Mesh::Axes& owners, const StateTensor& state,
+                 std::vector<Subject>& subjects) {
+  if (state.numel() == 0) return absl::OkStatus();
+  Subject subject;
+  subject.entry.of = ChecksumOf(absl::StrCat(unit.index(), " ", segment, " ", part, " ", what));
+  subject.entry.owner = static_cast<uint64_t>(sharding.mesh().index(owners));
+  ZEROTH_ASSIGN_OR_RETURN(subject.entry.hash, HashOf(state, sharding.device()));
+  subject.text = absl::StrCat("unit '", unit.name(), "', its ", what, Parameters(unit, segment));
+  subjects.push_back(std::move(subject));
+  return absl::OkStatus();
+}
 
-  // `part` tells apart what is called alike; `owners` are the axes over which ranks differ in it.
-  absl::Status Add(const Unit& unit, int segment, const std::string& what, int64_t part,
-                   const Mesh::Axes& owners, const StateTensor& state) {
-    if (state.numel() == 0) return absl::OkStatus();
-    Subject subject;
-    subject.entry.of = ChecksumOf(absl::StrCat(unit.index(), " ", segment, " ", part, " ", what));
-    subject.entry.owner = static_cast<uint64_t>(sharding_.mesh().index(owners));
-    ZEROTH_ASSIGN_OR_RETURN(subject.entry.hash, HashOf(state, sharding_.device()));
-    subject.text = absl::StrCat("unit '", unit.name(), "', its ", what, Parameters(unit, segment));
-    subjects_.push_back(std::move(subject));
-    return absl::OkStatus();
-  }
-
-  const std::vector<Subject>& subjects() const { return subjects_; }
-
- private:
-  Sharding& sharding_;
-  std::vector<Subject> subjects_;
-};
-
-// What every rank keeps between steps.
+// Adds the state that ranks keep between steps.
 absl::Status AddKept(Sharding& sharding, absl::Span<const ShardState> states,
-                     Collector& collector) {
+                     std::vector<Subject>& subjects) {
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
-      ZEROTH_RETURN_IF_ERROR(
-          collector.Add(*unit, i, "parameters", 0, unit->OwnerAxes(i), unit->ShardState(i)));
+      ZEROTH_RETURN_IF_ERROR(Add(sharding, *unit, i, "parameters", 0, unit->OwnerAxes(i),
+                                 unit->ShardState(i), subjects));
     }
   }
   for (const ShardState& state : states) {
-    ZEROTH_RETURN_IF_ERROR(collector.Add(*state.unit, state.segment,
-                                         absl::StrCat("state '", state.name, "'"), state.begin,
-                                         state.unit->OwnerAxes(state.segment), state.shard));
+    ZEROTH_RETURN_IF_ERROR(Add(sharding, *state.unit, state.segment,
+                               absl::StrCat("state '", state.name, "'"), state.begin,
+                               state.unit->OwnerAxes(state.segment), state.shard, subjects));
   }
   return absl::OkStatus();
 }
 
-// What every rank has of each unit once it is gathered, but for what is kept in that form.
-absl::Status AddGathered(Sharding& sharding, Collector& collector) {
+// Gathers each unit, and adds its full parameters, unless their memory is that of the shards.
+absl::Status AddGathered(Sharding& sharding, std::vector<Subject>& subjects) {
   Scheduler& scheduler = sharding.scheduler();
   for (Unit* unit : sharding.units()) {
     ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*unit, /*expects_backward=*/false));
@@ -129,15 +120,16 @@ absl::Status AddGathered(Sharding& sharding, Collector& collector) {
                                    return std::count(gathered.begin(), gathered.end(), axis) > 0;
                                  }),
                   parts.end());
-      ZEROTH_RETURN_IF_ERROR(
-          collector.Add(*unit, i, "gathered parameters", 0, parts, unit->segment(i).full));
+      ZEROTH_RETURN_IF_ERROR(Add(sharding, *unit, i, "gathered parameters", 0, parts,
+                                 unit->segment(i).full, subjects));
     }
     ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*unit, /*expects_backward=*/false));
   }
   return scheduler.EndStep();
 }
 
-// The entries of all ranks, rank by rank; what a rank has fewer than others is zeros.
+// All-gathers the entries, rank by rank; ranks with fewer entries than others have zeros at the
+// end.
 absl::StatusOr<std::vector<std::vector<Entry>>> Exchange(Sharding& sharding,
                                                          const std::vector<Subject>& subjects) {
   Communicator& world = sharding.mesh().world();
@@ -173,7 +165,7 @@ absl::StatusOr<std::vector<std::vector<Entry>>> Exchange(Sharding& sharding,
   return all;
 }
 
-// `by_hash`: the ranks that have each value of what must be one.
+// The error for state that ranks should have alike; `by_hash` has the ranks of each hash.
 absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vector<int>>& by_hash) {
   size_t all = 0;
   const std::vector<int>* most = &by_hash.begin()->second;
@@ -198,7 +190,7 @@ absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vecto
                                           "or code on one rank has changed what all must share"));
 }
 
-// The first of this rank's own entries that another rank has otherwise.
+// Returns the error for the first of this rank's entries of which another rank has another hash.
 absl::Status Compare(const std::vector<Subject>& subjects,
                      const std::vector<std::vector<Entry>>& all) {
   // Ranks list what they have in one order, but need not have the same.
@@ -220,11 +212,11 @@ absl::Status Compare(const std::vector<Subject>& subjects,
 absl::Status CheckReplicas(Sharding& sharding, absl::Span<const ShardState> states) {
   Communicator& world = sharding.mesh().world();
   if (world.size() == 1) return absl::OkStatus();
-  Collector collector(sharding);
-  ZEROTH_RETURN_IF_ERROR(AddKept(sharding, states, collector));
-  ZEROTH_RETURN_IF_ERROR(AddGathered(sharding, collector));
-  ZEROTH_ASSIGN_OR_RETURN(const auto all, Exchange(sharding, collector.subjects()));
-  return AgreeOnStatus(world, sharding.device(), Compare(collector.subjects(), all), kLabel);
+  std::vector<Subject> subjects;
+  ZEROTH_RETURN_IF_ERROR(AddKept(sharding, states, subjects));
+  ZEROTH_RETURN_IF_ERROR(AddGathered(sharding, subjects));
+  ZEROTH_ASSIGN_OR_RETURN(const auto all, Exchange(sharding, subjects));
+  return AgreeOnStatus(world, sharding.device(), Compare(subjects, all), kLabel);
 }
 
 }  // namespace zeroth
