@@ -23,7 +23,7 @@ namespace {
 constexpr char kSteps[] = "steps";
 constexpr char kOptimizerSteps[] = "optimizer_steps";
 
-// The checkpoint that Load takes.
+// The path of the checkpoint that Load takes.
 absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
   std::error_code error;
   if (std::filesystem::exists(absl::StrCat(directory, "/", kCheckpointIndexName), error)) {
@@ -35,7 +35,7 @@ absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
       directory, ": no checkpoint there; expected a directory step-N, or one that holds such"));
 }
 
-// Tensor ranks as a group of the mesh, which talks on a stream of its own.
+// The tensor ranks as a group of the mesh. Its collectives run on a stream of their own.
 class TensorGroup final : public TensorRanks {
  public:
   static absl::StatusOr<std::unique_ptr<TensorGroup>> Create(Communicator& group, Device& device,
@@ -56,37 +56,30 @@ class TensorGroup final : public TensorRanks {
         compute_(device.compute_stream()),
         timeline_(timeline) {}
 
-  absl::Status SumBeside(const Tensor& tensor, absl::string_view label,
-                         const Beside& beside) override {
-    return Run(CollectiveOp::kAllReduce, label, beside,
-               [&] { return group_.AllReduce(tensor, ReduceOp::kSum, *stream_, label); });
-  }
-  absl::Status GatherBeside(const Tensor& mine, const Tensor& all, absl::string_view label,
-                            const Beside& beside) override {
-    return Run(CollectiveOp::kAllGather, label, beside,
-               [&] { return group_.AllGather(mine, all, *stream_, label); });
-  }
-  absl::Status SumShareBeside(const Tensor& all, const Tensor& mine, absl::string_view label,
-                              const Beside& beside) override {
-    return Run(CollectiveOp::kReduceScatter, label, beside,
-               [&] { return group_.ReduceScatter(all, mine, ReduceOp::kSum, *stream_, label); });
+  absl::Status Enqueue(Exchange exchange, const Tensor& send, const Tensor& recv,
+                       absl::string_view label) {
+    if (exchange == Exchange::kGather) return group_.AllGather(send, recv, *stream_, label);
+    if (exchange == Exchange::kSum) return group_.AllReduce(recv, ReduceOp::kSum, *stream_, label);
+    return group_.ReduceScatter(send, recv, ReduceOp::kSum, *stream_, label);
   }
 
-  template <typename Collective>
-  absl::Status Run(CollectiveOp op, absl::string_view label, const Beside& beside,
-                   const Collective& collective) {
+  absl::Status Run(Exchange exchange, const Tensor& send, const Tensor& recv,
+                   absl::string_view label, const Beside& beside) override {
     if (size() == 1) return beside == nullptr ? absl::OkStatus() : beside();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> computed, compute_.Record());
     ZEROTH_RETURN_IF_ERROR(stream_->Wait(computed));
-    absl::Status status = collective();
+    absl::Status status = Enqueue(exchange, send, recv, label);
     const absl::StatusOr<std::shared_ptr<Event>> done = stream_->Record();
     status.Update(done.status());
     if (!done.ok()) return status;
+    const CollectiveOp op = exchange == Exchange::kSum      ? CollectiveOp::kAllReduce
+                            : exchange == Exchange::kGather ? CollectiveOp::kAllGather
+                                                            : CollectiveOp::kReduceScatter;
     const std::string name = absl::StrCat(CollectiveOpName(op), " ", label);
     if (beside != nullptr && status.ok()) {
       status = Timed(timeline_, compute_, "beside", name, beside);
     }
-    // Also after an error: what is on its way uses memory that the compute stream gives away.
+    // Also after an error: the collective uses memory that the compute stream will give away.
     status.Update(
         TimedWait(timeline_, compute_, kWaitFor, name, [&] { return compute_.Wait(*done); }));
     return status;
@@ -95,7 +88,7 @@ class TensorGroup final : public TensorRanks {
   Communicator& group_;
   Stream& compute_;
   Timeline* const timeline_;
-  std::unique_ptr<Stream> stream_;  // nullptr: there is nobody to talk to
+  std::unique_ptr<Stream> stream_;  // nullptr if there is one rank
 };
 
 std::vector<ShardState> StatesOf(const Optimizer* optimizer) {
@@ -144,7 +137,7 @@ absl::Status ShardedModule::LoadOwn(const std::string& path, Optimizer* optimize
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
                           CheckpointReader::Open(path));
   ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *sharding_, StatesOf(optimizer)).status());
-  // A checkpoint without states, or of the trainer's, says nothing of these.
+  // A checkpoint without optimizer states, or one that the trainer has saved, has no such numbers.
   const auto number = [&](const char* key) -> int64_t {
     const auto found = reader->index().training.find(key);
     const bool is_number = found != reader->index().training.end() && found->is_number_integer();
@@ -157,7 +150,8 @@ absl::Status ShardedModule::LoadOwn(const std::string& path, Optimizer* optimize
 }
 
 absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimizer) {
-  // Ranks may see a directory that is still being written to; all take the checkpoint of rank 0.
+  // Another program may still write to the directory, and ranks may see it in different states: all
+  // take the checkpoint that rank 0 sees.
   const absl::StatusOr<std::string> found =
       rank_.index() == 0 ? FindCheckpoint(directory) : absl::StatusOr<std::string>("");
   ZEROTH_RETURN_IF_ERROR(

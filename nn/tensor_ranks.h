@@ -1,11 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019) as operations see it: ranks that compute
-// a layer together, on the same data, each with a part of its weights.
+// each layer together, on the same data, each rank with a part of the weights.
 
 #ifndef ZEROTH_NN_TENSOR_RANKS_H_
 #define ZEROTH_NN_TENSOR_RANKS_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -21,31 +22,32 @@ namespace zeroth {
 inline constexpr char kTensorAxis[] = "tensor";
 
 struct TensorParallelOptions {
-  int size = 1;  // ranks
-  // Above 0: the depth of products that is divided among ranks is of so many equal pieces, whose
-  // products are summed in fp32 in one binary tree, so that every `size` that divides it gives the
-  // same bits. A power of two.
+  int size = 1;  // tensor ranks
+  // Above 0, a power of two: the depth of products that is divided among ranks has this many equal
+  // pieces. Their products are summed in fp32 along one binary tree, so every `size` that divides
+  // the number gives the same bits.
   int deterministic = 0;
-  // Norms and sums between layers are computed on each rank's share of the rows, and activations
-  // there are a `size`-th (Korthikanti et al., "Reducing activation recomputation in large
-  // transformer models", 2022).
+  // Sequence parallelism: each rank computes norms and sums between layers on its share of the
+  // rows, so activations there take 1 / size of the memory (Korthikanti et al., "Reducing
+  // activation recomputation in large transformer models", 2022).
   bool sequence = false;
 
-  // Whether parameters are divided, be it into one part.
+  // True if parameters are divided, even if into one part only.
   bool enabled() const { return size > 1 || deterministic > 0; }
-  // That each rank computes of the products.
+  // Deterministic pieces that each rank computes.
   int pieces() const { return deterministic > 0 ? deterministic / size : 1; }
 };
 
-// InvalidArgument names the numbers that do not fit each other.
+// InvalidArgument names the numbers that do not fit together.
 absl::Status ValidateTensorParallel(const TensorParallelOptions& options);
 
-// What these ranks tell each other, after what the compute stream has been told so far and before
-// what it is told next. All of them make the same calls in the same order. One rank's thread only.
+// The collectives of tensor ranks. Each comes after the work that the compute stream has been given
+// so far, and before the work that it is given next. All ranks make the same calls in the same
+// order. Used by one rank's thread only.
 class TensorRanks {
  public:
-  // What the compute stream does while the ranks talk. It reads no result of theirs and writes
-  // nothing that they read. nullptr: nothing.
+  // Enqueues work on the compute stream that runs beside the collective. It must not read the
+  // collective's result, nor write its input. nullptr: there is no such work.
   using Beside = std::function<absl::Status()>;
 
   TensorRanks(const TensorParallelOptions& options, int index) : options_(options), index_(index) {}
@@ -56,34 +58,34 @@ class TensorRanks {
   int index() const { return index_; }
   bool sequence() const { return options_.sequence && options_.size > 1; }
 
-  // In place, to the sum over ranks.
+  // All-reduces `tensor` in place, to the sum over ranks.
   absl::Status Sum(const Tensor& tensor, absl::string_view label, const Beside& beside = nullptr) {
-    return SumBeside(tensor, label, beside);
+    return Run(Exchange::kSum, tensor, tensor, label, beside);
   }
-  // `all` becomes every rank's `mine`, one after the other.
+  // All-gathers: `all` becomes the ranks' `mine`, one after the other.
   absl::Status Gather(const Tensor& mine, const Tensor& all, absl::string_view label,
                       const Beside& beside = nullptr) {
-    return GatherBeside(mine, all, label, beside);
+    return Run(Exchange::kGather, mine, all, label, beside);
   }
-  // `mine` becomes this rank's share of the sum of `all` over ranks.
+  // Reduce-scatters: `mine` becomes this rank's share of the sum of `all` over ranks.
   absl::Status SumShare(const Tensor& all, const Tensor& mine, absl::string_view label,
                         const Beside& beside = nullptr) {
-    return SumShareBeside(all, mine, label, beside);
+    return Run(Exchange::kSumShare, all, mine, label, beside);
   }
 
+ protected:
+  enum class Exchange : uint8_t { kSum, kGather, kSumShare };
+
  private:
-  virtual absl::Status SumBeside(const Tensor& tensor, absl::string_view label,
-                                 const Beside& beside) = 0;
-  virtual absl::Status GatherBeside(const Tensor& mine, const Tensor& all, absl::string_view label,
-                                    const Beside& beside) = 0;
-  virtual absl::Status SumShareBeside(const Tensor& all, const Tensor& mine,
-                                      absl::string_view label, const Beside& beside) = 0;
+  // One of the calls above, from `send` to `recv`, with the work beside it.
+  virtual absl::Status Run(Exchange exchange, const Tensor& send, const Tensor& recv,
+                           absl::string_view label, const Beside& beside) = 0;
 
   const TensorParallelOptions options_;
   const int index_;
 };
 
-// Whether it is divided over kTensorAxis.
+// True if the parameter is divided over kTensorAxis.
 inline bool IsDivided(const Parameter& parameter) {
   return parameter.part().has_value() && parameter.part()->axis == kTensorAxis;
 }

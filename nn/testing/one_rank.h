@@ -11,23 +11,17 @@
 
 namespace zeroth::testing {
 
-// The tensor ranks of a run with one, whose sums are of so many deterministic pieces. Rows are not
-// shared there, so nobody gathers.
+// The tensor ranks of a run with one such rank, whose sums have `pieces` deterministic pieces. Rows
+// are not shared there, so nothing is gathered.
 class OneRank : public TensorRanks {
  public:
   explicit OneRank(int pieces) : TensorRanks({.size = 1, .deterministic = pieces}, 0) {}
 
  private:
-  absl::Status SumBeside(const Tensor&, absl::string_view, const Beside& beside) override {
+  absl::Status Run(Exchange exchange, const Tensor&, const Tensor&, absl::string_view label,
+                   const Beside& beside) override {
+    if (exchange != Exchange::kSum) return absl::UnimplementedError(label);
     return beside == nullptr ? absl::OkStatus() : beside();
-  }
-  absl::Status GatherBeside(const Tensor&, const Tensor&, absl::string_view label,
-                            const Beside&) override {
-    return absl::UnimplementedError(label);
-  }
-  absl::Status SumShareBeside(const Tensor&, const Tensor&, absl::string_view label,
-                              const Beside&) override {
-    return absl::UnimplementedError(label);
   }
 };
 
