@@ -109,20 +109,15 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& 
   ZEROTH_ASSIGN_OR_RETURN(
       const CollectiveContext context,
       CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
-  std::vector<GatherBuffers> gathers;
+  std::vector<UnitGather> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mine,
                             OwnPart(unit, i, SliceOf(unit, i, full), tools, comm));
-    if (unit.is_replicated(i)) continue;
-    if (unit.has_own_collectives()) {
-      ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(mine, full, context));
-    } else {
-      gathers.push_back({mine, full});
-    }
+    if (!unit.is_replicated(i)) gathers.push_back({mine, full});
   }
-  ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, comm, unit.name()));
+  ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGatherAll(gathers, context));
   std::shared_ptr<Event> done;
   if (FullParameterBytes(unit) > 0) {
     ZEROTH_ASSIGN_OR_RETURN(done, comm.Record());
@@ -184,6 +179,7 @@ absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& strea
 absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
                                                   Stream& comm) {
   std::vector<Tensor> masters;
+  std::vector<GatherBuffers> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const StateTensor shard = unit.ShardState(i);
     if (unit.is_replicated(i) && !shard.is_offloaded()) {
@@ -202,10 +198,9 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
       mine = SliceOf(unit, i, full);
       ZEROTH_RETURN_IF_ERROR(shard.Read(0, mine, comm));
     }
-    if (!unit.is_replicated(i)) {
-      ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, full, comm, unit.name()));
-    }
+    if (!unit.is_replicated(i)) gathers.push_back({mine, full});
   }
+  ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, comm, unit.name()));
   return masters;
 }
 

@@ -58,14 +58,16 @@ absl::Status KeptParts::GatherAcross(const Unit& unit, Communicator& across,
   ZEROTH_ASSIGN_OR_RETURN(
       const CollectiveContext context,
       CollectiveContextOf(unit, across, comm, tools.kernels, tools.collective_scratch));
+  std::vector<UnitGather> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const Tensor& part = parts_[static_cast<size_t>(i)];
     if (!part.defined()) continue;
     const int64_t numel = unit.segment_layout(i).shard_numel;
     const Tensor slice = part.View(across.rank() * numel, Shape({numel}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor own, OwnPart(unit, i, slice, tools, comm));
-    ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(own, part, context));
+    gathers.push_back({own, part});
   }
+  ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGatherAll(gathers, context));
   ZEROTH_ASSIGN_OR_RETURN(last_use_, comm.Record());
   return absl::OkStatus();
 }
@@ -78,6 +80,7 @@ absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives&
   ZEROTH_ASSIGN_OR_RETURN(
       const CollectiveContext context,
       CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
+  std::vector<UnitGather> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;
@@ -88,9 +91,10 @@ absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives&
       ZEROTH_RETURN_IF_ERROR(
           unit.device().Copy(full.raw_data(), part.raw_data(), part.bytes(), comm));
     } else {
-      ZEROTH_RETURN_IF_ERROR(collectives.AllGather(part, full, context));
+      gathers.push_back({part, full});
     }
   }
+  ZEROTH_RETURN_IF_ERROR(collectives.AllGatherAll(gathers, context));
   ZEROTH_ASSIGN_OR_RETURN(last_use_, comm.Record());
   return unit.BeginGather(last_use_);
 }

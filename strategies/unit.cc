@@ -110,7 +110,7 @@ Unit::~Unit() {
 }
 
 UnitCollectives& Unit::collectives() const {
-  static UnitCollectives communicators;  // has no state
+  static CommunicatorCollectives communicators;  // has no state
   return has_own_collectives() ? *spec_.collectives : communicators;
 }
 

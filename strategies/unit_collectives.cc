@@ -2,14 +2,32 @@
 
 #include "zeroth/strategies/unit_collectives.h"
 
+#include <vector>
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/gather_group.h"
 
 namespace zeroth {
 
 absl::Status UnitCollectives::AllGather(const Tensor& mine, const Tensor& full,
                                         const CollectiveContext& context) {
   return context.group.AllGather(mine, full, context.stream, context.label);
+}
+
+absl::Status UnitCollectives::AllGatherAll(absl::Span<const UnitGather> gathers,
+                                           const CollectiveContext& context) {
+  for (const UnitGather& gather : gathers) {
+    ZEROTH_RETURN_IF_ERROR(AllGather(gather.mine, gather.full, context));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorCollectives::AllGatherAll(absl::Span<const UnitGather> gathers,
+                                                   const CollectiveContext& context) {
+  std::vector<GatherBuffers> buffers;
+  for (const UnitGather& gather : gathers) buffers.push_back({gather.mine, gather.full});
+  return zeroth::AllGatherAll(context.group, buffers, context.stream, context.label);
 }
 
 absl::Status UnitCollectives::ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,

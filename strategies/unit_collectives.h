@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -19,6 +20,12 @@
 #include "zeroth/strategies/buffer_set.h"
 
 namespace zeroth {
+
+// The buffers of one gather.
+struct UnitGather {
+  Tensor mine;
+  Tensor full;
+};
 
 // What a collective works with. It enqueues all of its work on `stream`, on which `kernels` run.
 struct CollectiveContext {
@@ -45,6 +52,9 @@ class UnitCollectives {
   // full[r * mine.numel(), ...) = rank r's `mine`, which may be this rank's slice of `full`.
   virtual absl::Status AllGather(const Tensor& mine, const Tensor& full,
                                  const CollectiveContext& context);
+  // AllGather for each of `gathers`, whose buffers do not overlap.
+  virtual absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,
+                                    const CollectiveContext& context);
   // mine (+)= this rank's piece of the reduction of `full`; fp32 or of full's type. May be in
   // place, as Communicator::ReduceScatter.
   virtual absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
@@ -52,6 +62,14 @@ class UnitCollectives {
   // For shards across groups, and for replicated parameters.
   virtual absl::Status AllReduce(const Tensor& values, ReduceOp op,
                                  const CollectiveContext& context);
+};
+
+// The collectives of units that have none of their own. A transport that can do so runs all gathers
+// of a unit as one operation (core/comm/gather_group.h).
+class CommunicatorCollectives final : public UnitCollectives {
+ public:
+  absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,
+                            const CollectiveContext& context) override;
 };
 
 // Encodes a shard before it is gathered, and decodes the gathered parts, as FSDP2's
