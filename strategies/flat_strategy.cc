@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/known_groups.h"
@@ -69,6 +70,24 @@ StrategyCapabilities FlatStrategy::capabilities() const {
   serves.needs_reduce_kernels =
       options_.gradient_divide_factor != 0 || options_.tree_micro_batches > 1;
   return serves;
+}
+
+absl::StatusOr<int> FlatStrategy::ShardSize(int world_size) const {
+  const int size = options_.shard_size;
+  if (size == 0) return world_size;
+  if (size > 0 && world_size % size == 0) return size;
+  return WrongShardSize(absl::StrCat("shard size ", size, " does not divide the ", world_size,
+                                     " ranks that have data of their own"),
+                        world_size);
+}
+
+absl::Status FlatStrategy::WrongShardSize(absl::string_view wrong, int world_size) const {
+  std::vector<int> fitting;
+  for (int divisor = 1; divisor <= world_size; ++divisor) {
+    if (world_size % divisor == 0) fitting.push_back(divisor);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name(), ": ", wrong, "; give one of ", absl::StrJoin(fitting, ", ")));
 }
 
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
@@ -135,7 +154,7 @@ absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   const MeshView& mesh = unit.mesh();
   UnitParts& parts = unit.strategy_state<UnitParts>();
   if (parts.after_forward.defined()) {
-    UnitCollectives as_is;  // the unit's own have made the values that the forward has left
+    CommunicatorCollectives as_is;  // the unit's own have made the values that the forward has left
     return parts.after_forward.Gather(unit, *PostForwardGroup(unit), as_is, tools, comm);
   }
   if (!mesh.owners_span_groups()) return GatherSegments(unit, mesh.shard_gather(), tools, comm);

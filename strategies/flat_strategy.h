@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/strategies/strategy.h"
@@ -25,8 +26,8 @@ class FlatStrategy : public ShardingStrategy {
 
   // Everything, except what only strategies that free units after their forward can support.
   StrategyCapabilities capabilities() const override;
-  // All ranks.
-  absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
+  // StrategyOptions::shard_size, which must divide `world_size`; by default all ranks.
+  absl::StatusOr<int> ShardSize(int world_size) const override;
   std::vector<Communicator*> OwnGroups() const override;
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
@@ -41,6 +42,8 @@ class FlatStrategy : public ShardingStrategy {
   virtual bool KeepsGathered(const Unit& unit, Pass pass) const;
 
   const StrategyOptions& options() const { return options_; }
+  // InvalidArgument that says what is `wrong` with the shard size, and lists those that fit.
+  absl::Status WrongShardSize(absl::string_view wrong, int world_size) const;
   // KeepsGathered for strategies that free units after their forward. True after a forward for the
   // root, which is used at both ends of a pass, and for all units without reshard_after_forward.
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;

@@ -3,6 +3,7 @@
 #include "zeroth/strategies/memory_formula.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -27,13 +28,15 @@ double MomentBytes(DType dtype) {
 }
 
 absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
-  if (options.strategy == "no_shard") return 1;
-  for (const char* over_all : {"shard_optimizer", "shard_grad_op", "full_shard"}) {
-    if (options.strategy == over_all) return options.world_size;
+  const std::string& strategy = options.strategy;
+  if (strategy == "no_shard") return 1;
+  const bool in_groups = strategy == "shard_optimizer" || strategy == "shard_grad_op";
+  if (strategy == "full_shard" || (in_groups && options.shard_size == 0)) {
+    return options.world_size;
   }
-  if (options.strategy != "hybrid_shard") {
+  if (!in_groups && strategy != "hybrid_shard") {
     return absl::UnimplementedError(
-        absl::StrCat("no memory formula for strategy '", options.strategy, "'"));
+        absl::StrCat("no memory formula for strategy '", strategy, "'"));
   }
   if (options.shard_size < 1 || options.world_size % options.shard_size != 0) {
     return absl::InvalidArgumentError(absl::StrCat(

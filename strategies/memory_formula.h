@@ -33,7 +33,7 @@ struct ModelNumel {
 struct MemoryFormulaOptions {
   std::string strategy = "full_shard";
   int world_size = 1;
-  int shard_size = 0;  // for hybrid_shard
+  int shard_size = 0;  // StrategyOptions::shard_size
   MixedPrecision precision;
   DType moment_dtype = DType::kFloat32;  // AdamWOptions::state_dtype
   bool muon = false;  // ModelNumel::matrices have an fp32 momentum in the place of two moments

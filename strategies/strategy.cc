@@ -35,7 +35,8 @@ constexpr NamedElsewhere kElsewhere[] = {
      "zero1 zero_1 stage1 stage_1 1 optim zero zero_redundancy_optimizer"},
     {"no_shard (data parallel)",
      "ddp dp zero0 zero_0 stage0 stage_0 0 none replicate data_parallel distributed_data_parallel"},
-    {"hybrid_shard", "hsdp hfsdp hybrid zero++ mics _hybrid_shard_zero2 hybrid_shard_zero2"},
+    {"hybrid_shard", "hsdp hfsdp hybrid zero++ mics"},
+    {"shard_grad_op with a shard size", "_hybrid_shard_zero2 hybrid_shard_zero2"},
 };
 
 bool Allows(const StrategyOption& option, absl::string_view value) {

@@ -62,7 +62,11 @@ TEST(StrategyOptionsTest, ShardSizesThatFit) {
   EXPECT_EQ(ShardSize("shard_optimizer", 0, 6), 6);
   EXPECT_EQ(ShardSize("no_shard", 0, 6), 1);
   EXPECT_EQ(ShardSize("no_shard", 1, 6), 1);
-  for (int size : {1, 2, 3, 6}) EXPECT_EQ(ShardSize("hybrid_shard", size, 6), size);
+  for (int size : {1, 2, 3, 6}) {
+    for (const char* name : {"hybrid_shard", "shard_optimizer", "shard_grad_op"}) {
+      EXPECT_EQ(ShardSize(name, size, 6), size);
+    }
+  }
 }
 
 TEST(StrategyOptionsTest, NothingIsSilentlyDowngraded) {
@@ -73,7 +77,8 @@ TEST(StrategyOptionsTest, NothingIsSilentlyDowngraded) {
   }
   EXPECT_THAT(Refusal("full_shard", {2}, 4),
               AllOf(HasSubstr("4 ranks"), HasSubstr("2"), HasSubstr("hybrid_shard")));
-  EXPECT_THAT(Refusal("shard_grad_op", {2}, 4), HasSubstr("hybrid_shard"));
+  EXPECT_THAT(Refusal("shard_grad_op", {3}, 4),
+              AllOf(HasSubstr("3 does not divide the 4"), HasSubstr("1, 2, 4")));
   EXPECT_THAT(Refusal("no_shard", {2}, 4), HasSubstr("hybrid_shard"));
   EXPECT_THAT(Refusal("hybrid_shard", {}, 6),
               AllOf(HasSubstr("no shard size"), HasSubstr("1, 2, 3, 6")));

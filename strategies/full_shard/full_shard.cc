@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/strategies/flat_strategy.h"
@@ -26,6 +27,9 @@ class FullShard : public FlatStrategy {
     serves.post_forward_shard_size = options().reshard_after_forward;
     return serves;
   }
+
+  // In groups it is hybrid_shard.
+  absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
  protected:
   bool KeepsGathered(const Unit& unit, Pass pass) const override {

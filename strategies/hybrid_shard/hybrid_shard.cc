@@ -6,11 +6,8 @@
 // shards the optimizer's state over all ranks.
 
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/strategies/flat_strategy.h"
@@ -33,18 +30,8 @@ class HybridShard : public FlatStrategy {
     return serves;
   }
   absl::StatusOr<int> ShardSize(int world_size) const override {
-    const int size = options().shard_size;
-    if (size > 0 && world_size % size == 0) return size;
-    std::vector<int> allowed;
-    for (int divisor = 1; divisor <= world_size; ++divisor) {
-      if (world_size % divisor == 0) allowed.push_back(divisor);
-    }
-    const std::string wrong = size == 0
-                                  ? "no shard size was given (the number of ranks in a group)"
-                                  : absl::StrCat("shard size ", size, " does not divide the ",
-                                                 world_size, " ranks that have data of their own");
-    return absl::InvalidArgumentError(
-        absl::StrCat(kName, ": ", wrong, "; give one of ", absl::StrJoin(allowed, ", ")));
+    if (options().shard_size > 0) return FlatStrategy::ShardSize(world_size);
+    return WrongShardSize("no shard size was given (the number of ranks in a group)", world_size);
   }
 
  protected:

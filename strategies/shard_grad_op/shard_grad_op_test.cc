@@ -10,5 +10,13 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(ShardGradOp, StrategySuite,
                          testing::ValuesIn(StrategyCases("shard_grad_op")), StrategyCaseName);
 
+const StrategyCase kInGroups[] = {{"shard_grad_op", 4, 1},
+                                  {"shard_grad_op", 4, 2},
+                                  {"shard_grad_op", 6, 3},
+                                  {"shard_grad_op", 8, 2}};
+
+INSTANTIATE_TEST_SUITE_P(ShardGradOpInGroups, StrategySuite, testing::ValuesIn(kInGroups),
+                         StrategyCaseName);
+
 }  // namespace
 }  // namespace zeroth

@@ -3,7 +3,8 @@
 // ZeRO stage 1 (Rajbhandari et al., 2020): the optimizer's state is sharded, while parameters and
 // gradients are full throughout a step. One all-gather and one reduce-scatter of each unit a step,
 // however many micro-batches it has: the least traffic that shards anything. Between steps, when
-// full parameters are stale and full gradients have been reduced, everything is sharded.
+// full parameters are stale and full gradients have been reduced, everything is sharded. With a
+// shard size, state is sharded inside groups of ranks and replicated across groups.
 
 #include <memory>
 

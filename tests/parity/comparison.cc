@@ -102,6 +102,11 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
     }
     setups.push_back(base);
     setups.back().strategy = strategy;
+    const bool has_groups =
+        setups.back().strategy == "shard_optimizer" || setups.back().strategy == "shard_grad_op";
+    if (world_size % 2 != 0 || !has_groups) continue;
+    setups.push_back(setups.back());
+    setups.back().shard_size = 2;
   }
   for (int shard_size : {1, 2, 4}) {
     if (world_size % shard_size != 0) continue;
