@@ -2,43 +2,46 @@
 
 #include "zeroth/nn/activation_checkpointing.h"
 
+#include <cstddef>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace zeroth {
 namespace {
 
-Module::Recomputes Recomputed(Module::Role role, ActivationCheckpointing what) {
-  using Recomputes = Module::Recomputes;
-  switch (what) {
-    case ActivationCheckpointing::kNone:
-      break;
-    case ActivationCheckpointing::kBlock:
-      return role == Module::Role::kBlock ? Recomputes::kAll : Recomputes::kNothing;
-    case ActivationCheckpointing::kSelective:
-      return role == Module::Role::kBlock ? Recomputes::kRest : Recomputes::kNothing;
-    case ActivationCheckpointing::kAttention:
-      return role == Module::Role::kAttention ? Recomputes::kAll : Recomputes::kNothing;
-    case ActivationCheckpointing::kMlp:
-      return role == Module::Role::kMlp ? Recomputes::kAll : Recomputes::kNothing;
-  }
-  return Recomputes::kNothing;
-}
+// What one choice has modules of one role recompute.
+struct Choice {
+  absl::string_view name;
+  Module::Role role;
+  Module::Recomputes recomputes;
+};
+
+// By ActivationCheckpointing.
+constexpr Choice kChoices[] = {
+    {"none", Module::Role::kOther, Module::Recomputes::kNothing},
+    {"block", Module::Role::kBlock, Module::Recomputes::kAll},
+    {"selective", Module::Role::kBlock, Module::Recomputes::kSelected},
+    {"attention", Module::Role::kAttention, Module::Recomputes::kAll},
+    {"mlp", Module::Role::kMlp, Module::Recomputes::kAll},
+    {"elementwise", Module::Role::kBlock, Module::Recomputes::kBetweenProducts},
+};
 
 }  // namespace
 
 absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name) {
-  if (name == "none") return ActivationCheckpointing::kNone;
-  if (name == "block") return ActivationCheckpointing::kBlock;
-  if (name == "selective") return ActivationCheckpointing::kSelective;
-  if (name == "attention") return ActivationCheckpointing::kAttention;
-  if (name == "mlp") return ActivationCheckpointing::kMlp;
+  for (size_t i = 0; i < std::size(kChoices); ++i) {
+    if (name == kChoices[i].name) return static_cast<ActivationCheckpointing>(i);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown activation checkpointing '", name,
-                   "', expected none, block, selective, attention or mlp"));
+                   "', expected none, block, selective, attention, mlp or elementwise"));
 }
 
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what) {
-  model.set_recomputes(Recomputed(model.role(), what));
+  const Choice& choice = kChoices[static_cast<size_t>(what)];
+  model.set_recomputes(model.role() == choice.role ? choice.recomputes
+                                                   : Module::Recomputes::kNothing);
   for (Module* child : model.children()) SetActivationCheckpointing(*child, what);
 }
 

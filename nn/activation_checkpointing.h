@@ -17,13 +17,14 @@ namespace zeroth {
 // The modules that are computed again.
 enum class ActivationCheckpointing : uint8_t {
   kNone,
-  kBlock,      // every block; memory holds the blocks' inputs, and the activations of one block
-  kSelective,  // every block, except for the outputs that KeptOutputs keeps
-  kAttention,  // the attention of every block
-  kMlp,        // the MLP of every block
+  kBlock,        // every block; memory holds the blocks' inputs, and the activations of one block
+  kSelective,    // every block, except for attention and every second product
+  kAttention,    // the attention of every block
+  kMlp,          // the MLP of every block
+  kElementwise,  // every block, except for attention and products
 };
 
-// "none", "block", "selective", "attention", "mlp". InvalidArgument lists them.
+// "none", "block", "selective", "attention", "mlp", "elementwise". InvalidArgument lists them.
 absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name);
 
 // Has exactly these modules of `model` recompute. Changes memory and time, and no bit of a result.

@@ -37,15 +37,18 @@ absl::StatusOr<Tensor> KeptOutputs::Take() {
   return output;
 }
 
-absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs,
+absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
                                absl::FunctionRef<absl::Status()> make) {
   KeptOutputs* const kept = context.kept_outputs();
-  if (kept == nullptr || !kept->KeepsNextProduct()) return make();
+  if (kept == nullptr || !kept->KeepsNextProduct(is_read, /*is_sum=*/false)) {
+    return is_read || !context.recording() ? make() : absl::OkStatus();
+  }
   if (!kept->is_second()) ZEROTH_RETURN_IF_ERROR(make());
   for (const Matrix& output : outputs) {
     if (!output.tensor.defined()) continue;
     if (kept->is_second()) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor before, kept->Take());
+      if (!is_read) continue;
       ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), {.a = before, .out = output}));
     } else {
       ZEROTH_ASSIGN_OR_RETURN(Tensor copy, CopyOf(context, output));
@@ -55,11 +58,13 @@ absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> output
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> MakeOrTakeSum(Context& context,
+absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
+                                     bool is_read,
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make) {
   KeptOutputs* const kept = context.kept_outputs();
-  if (kept == nullptr) return make();
-  kept->KeepsNextProduct();
+  if (kept == nullptr || !kept->KeepsNextProduct(is_read, /*is_sum=*/true)) {
+    return is_read || !context.recording() ? make() : context.Empty(shape, dtype);
+  }
   if (kept->is_second()) return kept->Take();
   ZEROTH_ASSIGN_OR_RETURN(Tensor sum, make());
   ZEROTH_ASSIGN_OR_RETURN(Tensor copy, CopyOf(context, sum));

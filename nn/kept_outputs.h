@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Selective activation checkpointing: a forward that will be computed again keeps some outputs of
-// its operations, and the second forward computes only the rest.
+// Selective activation checkpointing: a forward that will be computed again keeps the outputs of
+// attention and of products, and the second forward computes only the rest.
 
 #ifndef ZEROTH_NN_KEPT_OUTPUTS_H_
 #define ZEROTH_NN_KEPT_OUTPUTS_H_
@@ -25,8 +25,16 @@ namespace zeroth {
 // order.
 class KeptOutputs {
  public:
-  // True for every second product with weights, beginning with the first.
-  bool KeepsNextProduct() { return products_++ % 2 == 0; }
+  // Products with weights whose outputs are kept: all that the second forward reads, or every
+  // second product, beginning with the first (torchtitan's choice).
+  explicit KeptOutputs(bool all_products) : all_products_(all_products) {}
+
+  // Called once for each product, in order. `is_read` is false for a Context::unread_result, and
+  // `is_sum` true for a product that is summed over ranks.
+  bool KeepsNextProduct(bool is_read, bool is_sum) {
+    const bool is_odd = products_++ % 2 == 0;
+    return all_products_ ? is_read : is_odd || is_sum;
+  }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
   // The second forward begins, and takes the kept outputs, the earliest first.
@@ -41,6 +49,7 @@ class KeptOutputs {
   absl::StatusOr<Tensor> Take();
 
  private:
+  const bool all_products_;
   std::deque<Tensor> kept_;
   int64_t products_ = 0;
   bool is_second_ = false;
@@ -48,13 +57,14 @@ class KeptOutputs {
 
 // Runs `make`, which writes a product with weights to `outputs`, or takes the kept outputs in its
 // place. Undefined outputs are left out. Copies are kept, since a later operation may change an
-// output in place.
-absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs,
+// output in place. A second forward does neither if `is_read` is false (Context::unread_result).
+absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
                                absl::FunctionRef<absl::Status()> make);
 
-// The same for a product with weights whose result is a sum over ranks. It counts as a product, and
-// is always kept.
-absl::StatusOr<Tensor> MakeOrTakeSum(Context& context,
+// The same for a product with weights whose result, of this shape and type, is a sum over ranks. It
+// counts as a product, and is kept even if it is not every second one.
+absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
+                                     bool is_read,
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make);
 
 }  // namespace zeroth

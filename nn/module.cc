@@ -22,11 +22,11 @@ void Collect(const Module& module, std::vector<Parameter*>& out) {
 }
 
 // Activation checkpointing (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost"):
-// computes body(x), and records only how to compute it again in backward. Outputs in `kept`, which
-// may be null, are taken rather than computed again. `body` is kept until then: it must hold
-// nothing that a caller's stack owns, and give the same result each time.
+// computes body(x), the body of `module`, and records only how to compute it again in backward.
+// Outputs in `kept`, which may be null, are taken rather than computed again. `body` is kept until
+// then: it must hold nothing that a caller's stack owns, and give the same result each time.
 absl::StatusOr<Value> Recomputed(
-    Context& context, const Value& x, std::shared_ptr<KeptOutputs> kept,
+    Context& context, const Module& module, const Value& x, std::shared_ptr<KeptOutputs> kept,
     const std::function<absl::StatusOr<Value>(Context& context, const Value& x)>& body) {
   Tensor data;
   {
@@ -34,17 +34,19 @@ absl::StatusOr<Value> Recomputed(
     dropped.set_recording(false);
     const auto scope = context.UseTape(dropped);
     const auto keeps = context.UseKeptOutputs(kept.get());
+    const auto unread = context.UseUnreadResult(&module);
     ZEROTH_ASSIGN_OR_RETURN(const Value first, body(context, x));
     data = first.data;
   }
   Value result = context.MakeValue(std::move(data));
   if (kept != nullptr) kept->BeginSecond();
   context.tape().Record(
-      [&context, x, node = result.node, body, kept = std::move(kept)]() -> absl::Status {
+      [&context, &module, x, node = result.node, body, kept = std::move(kept)]() -> absl::Status {
         if (!node->grad.defined()) return absl::OkStatus();
         Tape again;
         const auto scope = context.UseTape(again);
         const auto takes = context.UseKeptOutputs(kept.get());
+        const auto unread = context.UseUnreadResult(&module);
         ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
         if (kept != nullptr) ZEROTH_RETURN_IF_ERROR(kept->ExpectAllTaken());
         second.node->grad = std::move(node->grad);
@@ -94,8 +96,11 @@ absl::StatusOr<Value> Module::HookedOne(Context& context, const Value& x, const 
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     const auto compute = [&]() -> absl::StatusOr<Value> {
       if (recomputes == Recomputes::kNothing) return body(context, in);
-      const bool keeps = recomputes == Recomputes::kRest;
-      return Recomputed(context, in, keeps ? std::make_shared<KeptOutputs>() : nullptr, body);
+      std::shared_ptr<KeptOutputs> kept;
+      if (recomputes != Recomputes::kAll) {
+        kept = std::make_shared<KeptOutputs>(recomputes == Recomputes::kBetweenProducts);
+      }
+      return Recomputed(context, *this, in, std::move(kept), body);
     };
     ZEROTH_ASSIGN_OR_RETURN(const Value out, compute());
     return CastOutput(context, out);

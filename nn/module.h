@@ -71,8 +71,9 @@ class Module {
   // What backward computes again, in modules whose forward is HookedOne.
   enum class Recomputes : uint8_t {
     kNothing,
-    kAll,   // everything: forward keeps only the input
-    kRest,  // everything except for the outputs that KeptOutputs keeps
+    kAll,              // everything: forward keeps only the input
+    kSelected,         // everything except for attention and every second product
+    kBetweenProducts,  // everything except for attention and products
   };
   void set_recomputes(Recomputes what) { recomputes_ = what; }
 
@@ -114,12 +115,26 @@ class Module {
   using OneToOne = std::function<absl::StatusOr<Value>(Context& context, const Value& x)>;
   absl::StatusOr<Value> HookedOne(Context& context, const Value& x, const OneToOne& body);
 
+  // Activation checkpointing leaves out a result that backward does not read, if the modules that
+  // make it have a part in that. True if this module's body may leave out its last operation: the
+  // values of its result are not read.
+  bool LeavesOutResult(const Context& context) const {
+    return context.unread_result() == this && context.recording();
+  }
+  // While the result exists, `child` makes the result of this module's body, or an operand of the
+  // sum that is the result. Call this around the child's forward.
+  ScopedValue<const Module*> MakesResult(Context& context, const Module& child) const {
+    const bool is_unread = context.unread_result() == this && !child.CastsOutput();
+    return context.UseUnreadResult(is_unread ? &child : nullptr);
+  }
+
   // For bodies that do not use HookedOne: cast an input, or an output, to the type that the hooks
   // ask for. An undefined activation stays undefined.
   absl::StatusOr<Value> CastInput(Context& context, const Value& x) const;
   absl::StatusOr<Value> CastOutput(Context& context, const Value& x) const;
 
  private:
+  bool CastsOutput() const { return hooks_ != nullptr && hooks_->output_dtype().has_value(); }
   absl::Status EnterForward(Context& context, bool recording);
   absl::Status LeaveForward(Context& context, bool recording);
 

@@ -24,6 +24,7 @@
 namespace zeroth {
 
 class KeptOutputs;
+class Module;
 class Kernels;
 class TensorRanks;
 
@@ -161,6 +162,15 @@ class Context {
     return ScopedValue<KeptOutputs*>(kept_outputs_, kept);
   }
 
+  // Activation checkpointing computes a module twice, the second time only for what backward reads.
+  // This is the module whose result backward does not read: the module that is computed twice, or
+  // one that makes its result. Set in both forwards, of which only the second one records; null
+  // otherwise.
+  const Module* unread_result() const { return unread_result_; }
+  ScopedValue<const Module*> UseUnreadResult(const Module* module) {
+    return ScopedValue<const Module*>(unread_result_, module);
+  }
+
   // Operations record on another tape while the result exists.
   ScopedValue<Tape*> UseTape(Tape& tape) { return ScopedValue<Tape*>(tape_, &tape); }
 
@@ -191,6 +201,7 @@ class Context {
   Tensor extra_loss_;
   KeyValueCache* cache_ = nullptr;
   KeptOutputs* kept_outputs_ = nullptr;
+  const Module* unread_result_ = nullptr;
   TensorRanks* tensor_ranks_ = nullptr;
   bool rows_are_shared_ = false;
 };

@@ -66,7 +66,7 @@ std::vector<Change> Strategies(const TrainOptions& options, const Machine& machi
 
 std::vector<Change> Checkpointing() {
   std::vector<Change> changes;
-  for (const char* const what : {"none", "attention", "mlp", "selective", "block"}) {
+  for (const char* const what : {"none", "elementwise", "attention", "mlp", "selective", "block"}) {
     changes.push_back({absl::StrCat("--activation_checkpointing=", what),
                        [what](TrainOptions& o) { o.activation_checkpointing = what; }});
   }

@@ -127,20 +127,22 @@ absl::StatusOr<Value> DecoderBlock::Forward(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
+  const bool is_read = !LeavesOutResult(context);
   if (norm_placement_ == DecoderConfig::NormPlacement::kBefore) {
     ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, x));
     ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, normed));
     ZEROTH_ASSIGN_OR_RETURN(const NormResult middle,
                             mlp_norm_->ForwardResidual(context, x, attended));
+    const auto makes_result = MakesResult(context, *mlp_);
     ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
-    return AddOp(context, middle.sum, out);
+    return AddOp(context, middle.sum, out, is_read);
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, x));
   ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, attended));
   ZEROTH_ASSIGN_OR_RETURN(const Value middle, AddOp(context, x, normed));
   ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle));
   ZEROTH_ASSIGN_OR_RETURN(const Value normed_out, mlp_norm_->Forward(context, out));
-  return AddOp(context, middle, normed_out);
+  return AddOp(context, middle, normed_out, is_read);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(DecoderConfig config,

@@ -49,6 +49,7 @@ absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
                           context.cache() == nullptr
                               ? AttentionOp(context, qkv, shape(), rope_)
                               : CachedAttentionOp(context, qkv, shape(), rope_, this));
+  const auto makes_result = MakesResult(context, *out_);
   return out_->Forward(context, heads);
 }
 

@@ -32,7 +32,8 @@ Linear::Linear(std::string name, const LinearOptions& options)
 absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activation activation) {
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value out, Product(context, in, activation));
+    const bool is_read = context.unread_result() != this || activation != Activation::kNone;
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, Product(context, in, activation, is_read));
     return CastOutput(context, out);
   });
 }
@@ -42,7 +43,8 @@ bool Linear::UseFp8() {
   return uses_fp8_;
 }
 
-absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activation activation) {
+absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activation activation,
+                                      bool is_read) {
   // Blocks of deterministic pieces take no fused activation.
   const TensorRanks* const ranks = context.tensor_ranks();
   const bool in_blocks = ranks != nullptr && ranks->options().deterministic > 0;
@@ -50,12 +52,12 @@ absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activati
     ZEROTH_ASSIGN_OR_RETURN(const Value y, LinearOp(context, x, parts_, layout_));
     return GeluOp(context, y);
   }
-  if (!uses_fp8_) return LinearOp(context, x, parts_, layout_, activation);
+  if (!uses_fp8_) return LinearOp(context, x, parts_, layout_, activation, is_read);
   if (activation == Activation::kSilu) {
     return absl::UnimplementedError(
         absl::StrCat("layer '", name(), "' multiplies in fp8, which takes no fused SiLU"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts_, layout_));
+  ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts_, layout_, is_read));
   return activation == Activation::kGelu ? GeluOp(context, y) : y;
 }
 

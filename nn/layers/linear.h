@@ -52,8 +52,9 @@ class Linear : public Module {
 
  protected:
   // The weights' products with x, plus the biases, and then `activation`. x has the type that the
-  // hooks ask for.
-  absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation);
+  // hooks ask for. `is_read` is that of LinearOp.
+  absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation,
+                                bool is_read = true);
 
  private:
   std::vector<LinearPart> parts_;

@@ -22,6 +22,7 @@ absl::StatusOr<Value> Mlp::Forward(Context& context, const Value& x) {
 
 absl::StatusOr<Value> Mlp::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, x));
+  const auto makes_result = MakesResult(context, *out_);
   return out_->Forward(context, hidden);
 }
 

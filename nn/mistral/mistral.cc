@@ -13,17 +13,8 @@ DecoderFamily Mistral() {
   family.base.max_positions = 131072;
   family.base.kv_heads = 8;
   family.keys.push_back({"sliding_window", &DecoderConfig::window});
-  family.presets = {{"mistral_7b",
-                     32000,
-                     32768,
-                     4096,
-                     32,
-                     32,
-                     8,
-                     14336,
-                     10000.0,
-                     1e-5,
-                     {{"sliding_window", 4096}}}};
+  const nlohmann::json more = {{"sliding_window", 4096}};
+  family.presets = {{"mistral_7b", 32000, 32768, 4096, 32, 32, 8, 14336, 10000.0, 1e-5, more}};
   return family;
 }
 

@@ -47,6 +47,11 @@ Shape ShapeOfAllRows(const Context& context, const Shape& shape) {
   return WithSeq(shape, shape.dim(1) * context.tensor_ranks()->size());
 }
 
+Shape ShapeOfOwnRows(const Context& context, const Shape& shape) {
+  if (!context.rows_are_shared()) return shape;
+  return WithSeq(shape, shape.dim(1) / context.tensor_ranks()->size());
+}
+
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
                                const TensorRanks::Beside& beside) {
   if (!context.rows_are_shared()) {
@@ -79,7 +84,7 @@ absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::str
     return x;
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor share,
-                          context.Empty(WithSeq(x.shape(), x.dim(1) / ranks.size()), x.dtype()));
+                          context.Empty(ShapeOfOwnRows(context, x.shape()), x.dtype()));
   ZEROTH_RETURN_IF_ERROR(ranks.SumShare(x, share, label, beside));
   return share;
 }

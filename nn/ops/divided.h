@@ -30,7 +30,9 @@ absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_v
 // The same, for what every rank computes in whole from them: the gradient, which is then the same
 // on every rank, is not summed.
 absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
+// The shape of all rows, from that of this rank's; and the other way.
 Shape ShapeOfAllRows(const Context& context, const Shape& shape);
+Shape ShapeOfOwnRows(const Context& context, const Shape& shape);
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,

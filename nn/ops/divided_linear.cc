@@ -71,7 +71,8 @@ absl::Status PieceInputGradient(Context& context, const LinearPart& part, Weight
 }
 
 absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
-                                           WeightLayout layout, Activation activation) {
+                                           WeightLayout layout, Activation activation,
+                                           bool is_read) {
   const std::string& name = part.weight->name();
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, *part.weight));
   if (activation != Activation::kNone) {
@@ -96,9 +97,10 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
     return kernels::Gemm(context.kernels(), gemm);
   };
   const Shape shape = x.data.shape().WithLast(OutFeatures(part, layout));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, MakeOrTakeSum(context, [&] {
-                            return SumOfProducts(context, shape, x.data.dtype(), name, product);
-                          }));
+  const DType dtype = x.data.dtype();
+  ZEROTH_ASSIGN_OR_RETURN(
+      Tensor y, MakeOrTakeSum(context, ShapeOfOwnRows(context, shape), dtype, is_read,
+                              [&] { return SumOfProducts(context, shape, dtype, name, product); }));
   Value result = context.MakeValue(std::move(y));
   RecordBackward(
       context, result,

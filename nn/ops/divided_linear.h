@@ -42,9 +42,10 @@ absl::Status PieceInputGradient(Context& context, const LinearPart& part, Weight
                                 const Matrix& dy, int piece, const Matrix& out, bool accumulate);
 
 // x [.., in of this rank] → [.., out]: the sum of all ranks' products, and the bias once. Takes no
-// activation (InvalidArgument).
+// activation (InvalidArgument). `is_read` is that of LinearOp.
 absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
-                                           WeightLayout layout, Activation activation);
+                                           WeightLayout layout, Activation activation,
+                                           bool is_read);
 
 // As LinearBackward, of a layer that is divided by outputs: the gradient of x is a sum over ranks.
 // `x` is what LinearOp was given, which may be a share of the rows.

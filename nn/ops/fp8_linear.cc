@@ -156,7 +156,8 @@ bool FitsFp8(absl::Span<const LinearPart> parts, WeightLayout layout) {
 }
 
 absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
-                                  absl::Span<const LinearPart> parts, WeightLayout layout) {
+                                  absl::Span<const LinearPart> parts, WeightLayout layout,
+                                  bool is_read) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, parts, layout));
   int64_t out = 0;
   bool trains = false;
@@ -173,7 +174,7 @@ absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
   for (const LinearPart& part : parts) {
     const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));
     column += out_part.cols;
-    const absl::Status made = MakeOrTakeProduct(context, {out_part}, [&] {
+    const absl::Status made = MakeOrTakeProduct(context, {out_part}, is_read, [&] {
       return ForwardPart(context, part, layout, x_codes.straight, out_part);
     });
     ZEROTH_RETURN_IF_ERROR_WITH(made, part.weight->name());

@@ -24,8 +24,10 @@ bool FitsFp8(absl::Span<const LinearPart> parts, WeightLayout layout);
 // gradients are summed as ever.
 //
 // x is bf16 or fp16 (InvalidArgument for fp32) with any number of rows; the parts fit (FitsFp8).
+// `is_read` is that of LinearOp.
 absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
-                                  absl::Span<const LinearPart> parts, WeightLayout layout);
+                                  absl::Span<const LinearPart> parts, WeightLayout layout,
+                                  bool is_read = true);
 
 }  // namespace zeroth
 

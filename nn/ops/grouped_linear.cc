@@ -157,7 +157,7 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
       }
       return absl::OkStatus();
     };
-    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {outputs}, multiply));
+    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {outputs}, /*is_read=*/true, multiply));
     column += OutFeatures(weights);
   }
   Value result = context.MakeValue(std::move(y));

@@ -165,7 +165,7 @@ absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> p
 }
 
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
-                               WeightLayout layout, Activation activation) {
+                               WeightLayout layout, Activation activation, bool is_read) {
   ZEROTH_RETURN_IF_ERROR(ValidateLinearInput(x.data, parts, layout));
   if (activation == Activation::kSilu && context.recording()) {
     return absl::FailedPreconditionError(
@@ -175,7 +175,7 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   for (const LinearPart& part : parts) out += OutFeatures(part, layout);
   const bool is_divided = IsDivided(*parts[0].weight);
   if (is_divided && !TakesAllInputs(*parts[0].weight, layout)) {
-    return DepthDividedLinearOp(context, x, parts[0], layout, activation);
+    return DepthDividedLinearOp(context, x, parts[0], layout, activation, is_read);
   }
   Tensor all = x.data;
   if (is_divided) {
@@ -202,7 +202,7 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   for (const LinearPart& part : parts) {
     const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));
     column += out_part.cols;
-    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {out_part, gelu_input}, [&] {
+    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {out_part, gelu_input}, is_read, [&] {
       return ForwardPart(context, part, layout, all, activation, gelu_input, out_part);
     }));
   }

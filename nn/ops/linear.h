@@ -31,9 +31,11 @@ absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> p
 // x [.., in] → [.., sum of the parts' out]: the parts' products side by side, so that projections
 // of one input that are stored apart (query, key and value; gate and up) give one packed tensor.
 // `activation` is applied in the same pass. While recording, kGelu keeps its input for backward,
-// and takes one part only (InvalidArgument); kSilu is FailedPrecondition.
+// and takes one part only (InvalidArgument); kSilu is FailedPrecondition. If `is_read` is false, a
+// forward that is computed a second time makes no product (Context::unread_result).
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
-                               WeightLayout layout, Activation activation = Activation::kNone);
+                               WeightLayout layout, Activation activation = Activation::kNone,
+                               bool is_read = true);
 
 // The functions below are for operations with the same products.
 //

@@ -19,18 +19,15 @@
 namespace zeroth {
 namespace {
 
-constexpr char kLabel[] = "experts";  // of sums over ranks
+constexpr char kLabel[] = "experts";  // the label of sums over ranks
 
-// softmax(logits) of each token, [tokens, experts] in fp32.
+// Returns softmax(logits) of each token, fp32 [tokens, experts].
 absl::StatusOr<Tensor> Probabilities(Context& context, const Tensor& logits) {
   const Shape rows({logits.numel() / logits.dim(-1), logits.dim(-1)});
   ZEROTH_ASSIGN_OR_RETURN(Tensor p, context.Empty(rows, DType::kFloat32));
   ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), logits.Reshape(rows), p));
-  BasicArgs args;
-  args.op = BasicOp::kSoftmax;
-  args.a = p;
-  args.out = p;
-  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::Basic(context.kernels(), {.op = BasicOp::kSoftmax, .a = p, .out = p}));
   return p;
 }
 
@@ -84,7 +81,7 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
   if (logits.data.numel() == 0 || (!context.extra_loss().defined() && !is_learned)) {
     return absl::OkStatus();
   }
-  // experts * f_e, times what the loss has in front.
+  // experts * f_e, times the loss's constant factor.
   CountExpertsArgs count;
   count.experts = routing.experts;
   count.sequence = length;
@@ -96,13 +93,9 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
     ZEROTH_ASSIGN_OR_RETURN(const Tensor p, Probabilities(context, logits.data));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mean,
                             context.Empty(count.counts.shape(), DType::kFloat32));
-    BasicArgs basic;
-    basic.op = BasicOp::kMean;
-    basic.a = p;
-    basic.out = mean;
-    basic.group = length;
-    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), basic));
-    // The sum of products, as one of a row and a column.
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context.kernels(), {.op = BasicOp::kMean, .a = p, .out = mean, .group = length}));
+    // The sum of products, as the product of a row and a column.
     GemmArgs product;
     product.a = mean.Reshape(Shape({1, mean.numel()}));
     product.b = count.counts.Reshape(Shape({mean.numel(), 1}));
@@ -114,19 +107,12 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
   context.tape().Record([&context, logits, counts = count.counts, length]() -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor p, Probabilities(context, logits.data));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor slope, context.Empty(p.shape(), DType::kFloat32));
-    const auto run = [&](BasicOp op, const Tensor& a, const Tensor& b, float scalar) {
-      BasicArgs args;
-      args.op = op;
-      args.a = a;
-      if (b.defined()) args.b = b;
-      args.out = slope;
-      args.scalar = scalar;
-      args.group = op == BasicOp::kMeanBackward ? length : 1;
-      return kernels::Basic(context.kernels(), args);
-    };
-    ZEROTH_RETURN_IF_ERROR(run(BasicOp::kMeanBackward, counts, Tensor(), 1));
-    ZEROTH_RETURN_IF_ERROR(run(BasicOp::kSoftmaxBackward, p, slope, 1));
-    ZEROTH_RETURN_IF_ERROR(run(BasicOp::kScale, slope, Tensor(), context.loss_scale()));
+    for (const BasicArgs& args :
+         {BasicArgs{.op = BasicOp::kMeanBackward, .a = counts, .out = slope, .group = length},
+          BasicArgs{.op = BasicOp::kSoftmaxBackward, .a = p, .b = slope, .out = slope},
+          BasicArgs{.a = slope, .out = slope, .scalar = context.loss_scale()}}) {
+      ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+    }
     ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits,
                             context.Empty(logits.data.shape(), logits.data.dtype()));
     ZEROTH_RETURN_IF_ERROR(
@@ -167,7 +153,7 @@ absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& 
 
 namespace {
 
-// One combination of experts' rows, for backward.
+// A CombineOp, as its backward needs it.
 struct Combined {
   Tensor grouped;
   Tensor rows;
@@ -175,7 +161,7 @@ struct Combined {
   TensorRanks* ranks = nullptr;
 };
 
-// Of the weights, [tokens, top_k] in fp32.
+// Returns the gradient of the weights, fp32 [tokens, top_k].
 absl::StatusOr<Tensor> GradientOfWeights(Context& context, const Combined& of, const Tensor& dy) {
   ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, context.Empty(of.weights.shape(), DType::kFloat32));
   Tensor tokens = dy;
@@ -210,10 +196,11 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
     ZEROTH_ASSIGN_OR_RETURN(tokens, context.Empty(like.shape(), grouped.data.dtype()));
     ZEROTH_RETURN_IF_ERROR(piece_of(0, tokens));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(tokens, MakeOrTakeSum(context, [&] {
-                              return SumOfProducts(context, like.shape(), like.dtype(), kLabel,
-                                                   piece_of);
-                            }));
+    ZEROTH_ASSIGN_OR_RETURN(
+        tokens,
+        MakeOrTakeSum(
+            context, ShapeOfOwnRows(context, like.shape()), like.dtype(), /*is_read=*/true,
+            [&] { return SumOfProducts(context, like.shape(), like.dtype(), kLabel, piece_of); }));
   }
   Value result = context.MakeValue(std::move(tokens));
   RecordBackward(

@@ -30,13 +30,16 @@ absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype) {
   return result;
 }
 
-absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
+absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b, bool is_read) {
   if (a.data.shape() != b.data.shape()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "add: shapes differ: ", a.data.shape().ToString(), " and ", b.data.shape().ToString()));
   }
-  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(a.data.shape(), a.data.dtype()));
-  ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), a.data, b.data, out));
+  Tensor out = a.data;
+  if (is_read) {
+    ZEROTH_ASSIGN_OR_RETURN(out, context.Empty(a.data.shape(), a.data.dtype()));
+    ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), a.data, b.data, out));
+  }
   Value result = context.MakeValue(std::move(out));
   RecordBackward(
       context, result,

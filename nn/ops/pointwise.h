@@ -13,8 +13,9 @@ namespace zeroth {
 // Casts x to another type, rounded to nearest even, and its gradient back. Returns x if it has that
 // type.
 absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype);
-// a + b, same shapes.
-absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b);
+// a + b, same shapes. If `is_read` is false, only backward uses the result: its values are those
+// of a.
+absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b, bool is_read = true);
 // Gaussian error linear unit, tanh approximation.
 absl::StatusOr<Value> GeluOp(Context& context, const Value& x);
 // silu(gate) * up of [.., gate | up], [.., 2 * hidden] → [.., hidden] (Shazeer, "GLU variants

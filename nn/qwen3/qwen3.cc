@@ -18,17 +18,8 @@ DecoderFamily Qwen3() {
                                          {"attention_bias", &DecoderConfig::attention_out_bias}});
   // "sliding_window" and "max_window_layers" stand in every file and mean nothing without this.
   family.fixed.push_back({"use_sliding_window", false});
-  family.presets = {{"qwen3_0_6b",
-                     151936,
-                     40960,
-                     1024,
-                     28,
-                     16,
-                     8,
-                     3072,
-                     1e6,
-                     1e-6,
-                     {{"tie_word_embeddings", true}}}};
+  const nlohmann::json more = {{"tie_word_embeddings", true}};
+  family.presets = {{"qwen3_0_6b", 151936, 40960, 1024, 28, 16, 8, 3072, 1e6, 1e-6, more}};
   return family;
 }
 

@@ -36,17 +36,8 @@ DecoderFamily Qwen3Moe() {
                       {"decoder_sparse_step", &DecoderConfig::sparse_step},
                       {"mlp_only_layers", &DecoderConfig::dense_layers}});
   family.fixed.push_back({"use_sliding_window", false});
-  family.presets = {{"qwen3_30b_a3b",
-                     151936,
-                     40960,
-                     2048,
-                     48,
-                     32,
-                     4,
-                     6144,
-                     1e6,
-                     1e-6,
-                     {{"head_dim", 128}, {"norm_topk_prob", true}}}};
+  const nlohmann::json more = {{"head_dim", 128}, {"norm_topk_prob", true}};
+  family.presets = {{"qwen3_30b_a3b", 151936, 40960, 2048, 48, 32, 4, 6144, 1e6, 1e-6, more}};
   return family;
 }
 

@@ -60,6 +60,7 @@ TEST_F(BalanceRunTest, NoBitDependsOnTheLayout) {
            {"hybrid", {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}},
            {"block", {"--world_size=2", "--activation_checkpointing=block"}},
            {"selective", {"--world_size=2", "--activation_checkpointing=selective"}},
+           {"elementwise", {"--world_size=2", "--activation_checkpointing=elementwise"}},
            {"mlp", {"--world_size=1", "--activation_checkpointing=mlp"}}}) {
     EXPECT_EQ(Train(name, 0.1, With(run, more)), alone) << name;
     EXPECT_TRUE(Weights(name) == Weights("alone")) << name;

@@ -300,8 +300,8 @@ TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
         EXPECT_NEAR(kept->losses[step], trained->losses[step], 1e-4f) << step;
         EXPECT_NEAR(kept->norms[step], trained->norms[step], 1e-3 * trained->norms[step]) << step;
       }
-      for (const auto what :
-           {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+      for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+                              ActivationCheckpointing::kElementwise}) {
         divided.trainer.activation_checkpointing = what;
         const absl::StatusOr<Trained> again = TrainAdapters(divided);
         ASSERT_TRUE(again.ok()) << again.status();
@@ -332,7 +332,8 @@ TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
   TinySetup setup = Adapted(model());
   setup.ranks = {"full_shard", 2, 0};
   const absl::StatusOr<Trained> kept = TrainAdapters(setup);
-  for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+  for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+                          ActivationCheckpointing::kElementwise}) {
     setup.trainer.activation_checkpointing = what;
     const absl::StatusOr<Trained> again = TrainAdapters(setup);
     ASSERT_TRUE(kept.ok() && again.ok()) << kept.status() << again.status();

@@ -258,7 +258,8 @@ TEST_P(Fp8TrainingTest, WhatIsComputedAgainHasTheSameBits) {
   const Record kept = Train(run_);
   for (const ActivationCheckpointing recompute :
        {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
-        ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp}) {
+        ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp,
+        ActivationCheckpointing::kElementwise}) {
     run_.recompute = recompute;
     ExpectSameBits(kept, Train(run_));
   }

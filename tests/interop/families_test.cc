@@ -61,7 +61,7 @@ TEST_P(FamilyTest, RecomputedAndResumedRunsHaveTheSameBits) {
     const fs::path out = Scratch() / (adapters.empty() ? "full" : "lora");
     const std::string plain = Train(out / "plain", adapters);
     EXPECT_NE(plain, Read(Recorded() + "/model.safetensors"));
-    for (const std::string what : {"block", "selective"}) {
+    for (const std::string what : {"block", "selective", "elementwise"}) {
       const Flags recomputes = With(adapters, {"--activation_checkpointing=" + what});
       EXPECT_TRUE(Train(out / what, recomputes) == plain) << what;
     }

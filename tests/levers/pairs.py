@@ -31,6 +31,8 @@ EXACT = {
     "no_shard": "--strategy=no_shard",
     "shard_optimizer": "--strategy=shard_optimizer",
     "shard_grad_op": "--strategy=shard_grad_op",
+    "shard_optimizer_2": "--strategy=shard_optimizer --shard_size=2",
+    "shard_grad_op_2": "--strategy=shard_grad_op --shard_size=2",
     "hybrid_1": "--strategy=hybrid_shard --shard_size=1",
     "hybrid_2": "--strategy=hybrid_shard --shard_size=2",
     "hybrid_4": "--strategy=hybrid_shard --shard_size=4",
@@ -54,6 +56,7 @@ EXACT = {
     "recompute_selective": "--activation_checkpointing=selective",
     "recompute_attention": "--activation_checkpointing=attention",
     "recompute_mlp": "--activation_checkpointing=mlp",
+    "recompute_elementwise": "--activation_checkpointing=elementwise",
     "one_unit": "--min_wrap_numel=1000000000",
     "small_units": "--min_wrap_numel=1",
     "memory_limit": "--memory_limit=256MiB",
@@ -94,8 +97,8 @@ ROUNDS = {
 }
 # Under these, gradients that are reduced after every micro-batch meet those of other ranks and
 # those of other micro-batches in another order.
-ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "hybrid_1", "hybrid_2", "over_world_1",
-                     "over_world_2"}
+ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "shard_optimizer_2", "shard_grad_op_2", "hybrid_1",
+                     "hybrid_2", "over_world_1", "over_world_2"}
 # Half as many ranks have data of their own, with twice the sequences each: gradients are divided by
 # another factor than the one that is set.
 TWO_DATA_RANKS = {"tensor", "sequence", "fixed_pieces_of_2"}

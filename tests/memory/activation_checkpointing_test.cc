@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What activation checkpointing saves, by the allocator's account.
+// What activation checkpointing saves, by the allocator's account, and what it computes twice.
 
 #include <cstdint>
 #include <memory>
@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -15,6 +17,8 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/kernels/call_watch.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/trainer.h"
 
@@ -24,10 +28,23 @@ namespace {
 constexpr int64_t kBatch = 2;
 constexpr int64_t kSeq = 64;
 
-// The peak of activations in a step of the preset with `layers` blocks.
-int64_t PeakActivations(int layers, ActivationCheckpointing what,
-                        const std::string& preset = "gpt2_nano") {
-  int64_t peak = 0;
+class CountsProducts : public CallWatch {
+ public:
+  absl::Status AfterCall(const char* operation, absl::Span<const CallField>) override {
+    if (absl::string_view(operation) == "Gemm") ++count;
+    return absl::OkStatus();
+  }
+  int64_t count = 0;
+};
+
+struct Cost {
+  int64_t peak_activations = 0;  // bytes
+  int64_t products = 0;
+};
+
+// The cost of a step of the preset with `layers` blocks.
+Cost CostOf(int layers, ActivationCheckpointing what, const std::string& preset) {
+  Cost cost;
   const auto run = [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cpu", DeviceOptions()));
@@ -44,14 +61,23 @@ int64_t PeakActivations(int layers, ActivationCheckpointing what,
     batch.seq = kSeq;
     batch.inputs.assign(kBatch * kSeq, 7);
     batch.targets.assign(kBatch * kSeq, 9);
+    CountsProducts products;
+    trainer->kernels().set_watch(&products);
     device->allocator().ResetPeaks();
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
-    peak = device->allocator().stats()[MemoryCategory::kActivations].peak_bytes;
+    trainer->kernels().set_watch(nullptr);
+    cost.peak_activations = device->allocator().stats()[MemoryCategory::kActivations].peak_bytes;
+    cost.products = products.count;
     return absl::OkStatus();
   };
   const absl::Status status = RunLocalRanks(1, run);
   EXPECT_TRUE(status.ok()) << status;
-  return peak;
+  return cost;
+}
+
+int64_t PeakActivations(int layers, ActivationCheckpointing what,
+                        const std::string& preset = "gpt2_nano") {
+  return CostOf(layers, what, preset).peak_activations;
 }
 
 int64_t InputBytes() {
@@ -84,9 +110,9 @@ TEST(ActivationCheckpointingMemoryTest, HalvesOfBlocksSaveTheirPart) {
 }
 
 // Floats of a token that a block more keeps.
-int64_t SelectivelyKept(const std::string& preset) {
-  const int64_t few = PeakActivations(3, ActivationCheckpointing::kSelective, preset);
-  const int64_t many = PeakActivations(9, ActivationCheckpointing::kSelective, preset);
+int64_t Kept(ActivationCheckpointing what, const std::string& preset) {
+  const int64_t few = PeakActivations(3, what, preset);
+  const int64_t many = PeakActivations(9, what, preset);
   return (many - few) / (6 * kBatch * kSeq * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -96,7 +122,7 @@ int64_t SelectivelyKept(const std::string& preset) {
 TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAttention) {
   const nlohmann::json gpt2 = *PresetConfig("gpt2_nano");
   const auto dim = gpt2.at("n_embd").get<int64_t>();
-  EXPECT_EQ(SelectivelyKept("gpt2_nano"),
+  EXPECT_EQ(Kept(ActivationCheckpointing::kSelective, "gpt2_nano"),
             dim + 3 * dim + dim + gpt2.at("n_head").get<int64_t>() + 2 * 4 * dim);
 }
 
@@ -106,8 +132,39 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSide
   const auto dim = llama.at("hidden_size").get<int64_t>();
   const auto heads = llama.at("num_attention_heads").get<int64_t>();
   const int64_t values = dim / heads * llama.at("num_key_value_heads").get<int64_t>();
-  EXPECT_EQ(SelectivelyKept("llama_tiny"),
-            dim + dim + values + dim + heads + llama.at("intermediate_size").get<int64_t>() + dim);
+  const auto hidden = llama.at("intermediate_size").get<int64_t>();
+  EXPECT_EQ(Kept(ActivationCheckpointing::kSelective, "llama_tiny"),
+            dim + dim + values + dim + heads + hidden + dim);
+  // All but the last, which only the block's result needs: queries, keys and values, what attention
+  // adds to the block's input, the gate and what it is multiplied with.
+  EXPECT_EQ(Kept(ActivationCheckpointing::kElementwise, "llama_tiny"),
+            dim + dim + 2 * values + dim + heads + dim + 2 * hidden);
+}
+
+// A block has a product in forward for each of its weights, and two in backward. Computed again
+// are only those that backward reads, which the last one of what is computed again is not.
+TEST(ActivationCheckpointingMemoryTest, NoProductIsMadeTwiceThatBackwardDoesNotRead) {
+  const auto again = [](ActivationCheckpointing what, const std::string& preset) {
+    const auto of_a_block = [&](ActivationCheckpointing checkpointing) {
+      return (CostOf(5, checkpointing, preset).products -
+              CostOf(3, checkpointing, preset).products) /
+             2;
+    };
+    const int64_t once = of_a_block(ActivationCheckpointing::kNone);
+    EXPECT_EQ(once, 3 * (preset == "llama_tiny" ? 7 : 4));
+    return of_a_block(what) - once;
+  };
+  EXPECT_EQ(again(ActivationCheckpointing::kBlock, "gpt2_nano"), 3);
+  EXPECT_EQ(again(ActivationCheckpointing::kBlock, "llama_tiny"), 6);
+  // Attention's output; keys, attention's output and the MLP's other half.
+  EXPECT_EQ(again(ActivationCheckpointing::kSelective, "gpt2_nano"), 1);
+  EXPECT_EQ(again(ActivationCheckpointing::kSelective, "llama_tiny"), 3);
+  EXPECT_EQ(again(ActivationCheckpointing::kAttention, "gpt2_nano"), 1);
+  EXPECT_EQ(again(ActivationCheckpointing::kAttention, "llama_tiny"), 3);
+  EXPECT_EQ(again(ActivationCheckpointing::kMlp, "gpt2_nano"), 1);
+  EXPECT_EQ(again(ActivationCheckpointing::kMlp, "llama_tiny"), 2);
+  EXPECT_EQ(again(ActivationCheckpointing::kElementwise, "gpt2_nano"), 0);
+  EXPECT_EQ(again(ActivationCheckpointing::kElementwise, "llama_tiny"), 0);
 }
 
 }  // namespace

@@ -156,7 +156,8 @@ TEST_F(SettingsTest, ActivationCheckpointingChangesNothing) {
       plain.sync_every_micro_batch = false;
       plain.steps = RunsAreShort() ? 1 : 4;
       for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
-                              ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp}) {
+                              ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp,
+                              ActivationCheckpointing::kElementwise}) {
         for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
           RunSetup setup = plain;
           setup.strategy = strategy;

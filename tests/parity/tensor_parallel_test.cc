@@ -116,13 +116,16 @@ TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
     recomputed.activation_checkpointing = ActivationCheckpointing::kBlock;
     RunSetup selective = plain;
     selective.activation_checkpointing = ActivationCheckpointing::kSelective;
-    for (const RunSetup& variant : {offloaded, rows, recomputed, selective}) {
+    RunSetup elementwise = plain;
+    elementwise.activation_checkpointing = ActivationCheckpointing::kElementwise;
+    for (const RunSetup& variant : {offloaded, rows, recomputed, selective, elementwise}) {
       SCOPED_TRACE(variant.ToString());
       ExpectSameBits(Record(plain), Record(variant));
     }
     RunSetup sequence = plain;
     sequence.tensor.sequence = true;
-    for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+    for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+                            ActivationCheckpointing::kElementwise}) {
       RunSetup recomputed_sequence = sequence;
       recomputed_sequence.activation_checkpointing = what;
       ExpectSameBits(Record(sequence), Record(recomputed_sequence));

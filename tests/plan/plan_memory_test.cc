@@ -162,7 +162,7 @@ TEST(PlanMemoryOfLeversTest, MicroBatches) {
 
 TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
   for (const char* const model : {"gpt2_nano", "llama_tiny"}) {
-    for (const char* const what : {"block", "selective", "attention", "mlp"}) {
+    for (const char* const what : {"block", "selective", "attention", "mlp", "elementwise"}) {
       TrainOptions options = OptionsOf(model, 2);
       options.activation_checkpointing = what;
       ExpectAsMeasured(options);
@@ -171,7 +171,7 @@ TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
 }
 
 TEST(PlanMemoryOfLeversTest, BalancedExperts) {
-  for (const char* const what : {"none", "block", "selective"}) {
+  for (const char* const what : {"none", "block", "selective", "elementwise"}) {
     TrainOptions options = OptionsOf(kBalancedMoe, 2);
     options.activation_checkpointing = what;
     ExpectAsMeasured(options);
@@ -201,7 +201,7 @@ TEST(PlanMemoryOfLeversTest, TensorRanks) {
   TrainOptions options = OptionsOf("gpt2_nano", 4);
   options.tensor_parallel = 4;
   options.sequence_parallel = true;
-  for (const char* const what : {"block", "selective"}) {
+  for (const char* const what : {"block", "selective", "elementwise"}) {
     options.activation_checkpointing = what;
     ExpectAsMeasured(options);
   }
