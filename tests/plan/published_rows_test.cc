@@ -229,6 +229,8 @@ Group KempnerForge() {
 TEST(PublishedRowsTest, Llama3OnH200) { Check(KempnerForge()); }
 
 void InFp8(TrainOptions& options) { options.fp8 = "tensorwise"; }
+// A compiler of graphs keeps all products that backward reads (torchtitan's pull request 3060).
+void BetweenProducts(TrainOptions& options) { options.activation_checkpointing = "elementwise"; }
 void Fully(TrainOptions& options) { options.activation_checkpointing = "block"; }
 
 // torchtitan: Llama 3 on 8 H100, 8192 tokens, selective checkpointing by operation. Each table is
@@ -271,7 +273,7 @@ TEST(PublishedRowsTest, Llama3OnH100InFp8) {
 
 // Pull request 3429.
 TEST(PublishedRowsTest, Llama3OnH100RecomputedInFull) {
-  Check(Torchtitan({TorchtitanRow("llama3-8b, selective", 1, 7890),
+  Check(Torchtitan({With(TorchtitanRow("llama3-8b, elementwise", 1, 7890), BetweenProducts),
                     With(TorchtitanRow("llama3-8b, blocks", 1, 7006), Fully)}));
 }
 
@@ -318,7 +320,7 @@ TEST(PublishedMemoryTest, Llama3OnH100) {
                {With(one, InFp8), 47.32},
                {one, 47.65},
                {With(one, InFp8), 47.77},
-               {one, 52.44, /*missed=*/true},
+               {With(one, BetweenProducts), 52.44},
                {With(one, Fully), 32.07}});
 }
 
@@ -365,7 +367,7 @@ TEST(PublishedRowsTest, InternLmOnA100) {
 }
 
 // InternEvo's table says that state sharded over 8 GPUs makes steps on 1,024 GPUs 1.60 times as
-// fast as state sharded over all. The nearest that there is here is hybrid_shard.
+// fast as state sharded over all.
 TEST(PublishedRowsTest, OnManyGpusSmallGroupsAreFaster) {
   const nlohmann::json model = Llama(4096, 32, 32, 11008, 103168);
   const absl::StatusOr<Machine> machine = OpenMachine("A100-80");
@@ -383,8 +385,11 @@ TEST(PublishedRowsTest, OnManyGpusSmallGroupsAreFaster) {
                          /*bar=*/0};
     return PlanOf(group, {"internlm-7b", model, 1024, 2048, 2, 4, 0}, *machine).step_seconds;
   };
-  const double groups = seconds("hybrid_shard", 8);
-  EXPECT_LT(groups, seconds("shard_optimizer", 0));
+  const double groups = seconds("shard_optimizer", 8);
+  const double over_all = seconds("shard_optimizer", 0);
+  std::printf("over all %.3g s, in groups of 8 %.3g s: %.2f times\n", over_all, groups,
+              over_all / groups);
+  EXPECT_LT(groups, over_all);
   EXPECT_LT(groups, seconds("full_shard", 0));
 }
 
