@@ -121,8 +121,9 @@ class Module {
   bool LeavesOutResult(const Context& context) const {
     return context.unread_result() == this && context.recording();
   }
-  // While the result exists, `child` makes the result of this module's body, or an operand of the
-  // sum that is the result. Call this around the child's forward.
+  // While the returned object exists, `child` makes the result of this module's body. Call this
+  // around the child's forward, only if nothing reads the child's result but the caller, or an
+  // AddOp that makes the result and gets !LeavesOutResult(context) as `is_read`.
   ScopedValue<const Module*> MakesResult(Context& context, const Module& child) const {
     const bool is_unread = context.unread_result() == this && !child.CastsOutput();
     return context.UseUnreadResult(is_unread ? &child : nullptr);

@@ -52,7 +52,7 @@ class UnitCollectives {
   // full[r * mine.numel(), ...) = rank r's `mine`, which may be this rank's slice of `full`.
   virtual absl::Status AllGather(const Tensor& mine, const Tensor& full,
                                  const CollectiveContext& context);
-  // AllGather for each of `gathers`, whose buffers do not overlap.
+  // AllGather for each of `gathers`. Buffers of different gathers do not overlap.
   virtual absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,
                                     const CollectiveContext& context);
   // mine (+)= this rank's piece of the reduction of `full`; fp32 or of full's type. May be in

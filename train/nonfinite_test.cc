@@ -2,6 +2,7 @@
 //
 // Steps in which a known value overflows: Trainer::FindNonFinite has to name the operation.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -14,6 +15,9 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -33,7 +37,23 @@ struct Case {
   std::string strategy = "full_shard";
   std::vector<Change> changes = {};
   double loss_scale = 0;  // a fixed one
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
 };
+
+// Fills the memory that the next activations get with NaNs.
+absl::Status SpoilFreeMemory(Device& device) {
+  std::vector<Tensor> tensors;
+  for (const int64_t numel : {96, 288, 384}) {  // batch * seq times 16, 48 and 64
+    for (int i = 0; i < 50; ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(
+          const Tensor tensor,
+          Tensor::Empty(device, Shape({numel}), DType::kFloat32, MemoryCategory::kActivations));
+      std::fill_n(tensor.data<float>(), numel, std::numeric_limits<float>::quiet_NaN());
+      tensors.push_back(tensor);
+    }
+  }
+  return absl::OkStatus();
+}
 
 // Token 12 is in the second micro-batch of rank 1 alone.
 std::vector<Batch> MicroBatches(int rank) {
@@ -63,6 +83,7 @@ absl::Status Find(Communicator& world, const Case& setup, std::string& found) {
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.strategy == "hybrid_shard" ? 1 : 0;
+  options.activation_checkpointing = setup.checkpointing;
   if (setup.loss_scale > 0) {
     options.loss_scaler = LossScalerOptions();
     options.loss_scaler->dynamic = false;
@@ -90,6 +111,7 @@ absl::Status Find(Communicator& world, const Case& setup, std::string& found) {
   const std::vector<Batch> batches = MicroBatches(world.rank());
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 1e-2));
   EXPECT_EQ(result.skipped, !setup.changes.empty());
+  ZEROTH_RETURN_IF_ERROR(SpoilFreeMemory(*device));
   ZEROTH_ASSIGN_OR_RETURN(found, trainer->FindNonFinite(batches));
   // The trainer is as it was.
   ZEROTH_ASSIGN_OR_RETURN(const StepResult again, trainer->Step(batches, 1e-2));
@@ -151,6 +173,14 @@ TEST(NonFiniteTest, AGradientThatOverflows) {
 
 TEST(NonFiniteTest, AStepThatIsFiniteTheSecondTime) {
   EXPECT_THAT(Find(Case()), StartsWith("in a repetition, every value of the step is finite"));
+  // Nor does an operation see the results that a second forward leaves out.
+  for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+                          ActivationCheckpointing::kElementwise, ActivationCheckpointing::kMlp}) {
+    Case computed_again;
+    computed_again.checkpointing = what;
+    EXPECT_THAT(Find(computed_again),
+                StartsWith("in a repetition, every value of the step is finite"));
+  }
 }
 
 }  // namespace

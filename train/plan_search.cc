@@ -43,23 +43,29 @@ std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
 
 std::vector<Change> Strategies(const TrainOptions& options, const Machine& machine) {
   std::vector<Change> changes;
+  // What a user adds to the flags of these options must also undo those of the groups.
+  const std::string undo =
+      absl::StrCat(options.shard_size > 0 ? " --shard_size=0" : "",
+                   options.shard_optimizer_over_world ? " --shard_optimizer_over_world=false" : "");
   for (const char* const name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
-    changes.push_back({absl::StrCat("--strategy=", name), [name](TrainOptions& o) {
+    changes.push_back({absl::StrCat("--strategy=", name, undo), [name](TrainOptions& o) {
                          o.strategy = name;
                          o.shard_size = 0;
                          o.shard_optimizer_over_world = false;
                        }});
   }
-  // Groups that stay inside a node.
-  const int group = options.strategy == "hybrid_shard" && options.shard_size > 0
-                        ? options.shard_size
-                        : machine.devices_per_node;
+  // The groups that were asked for, or groups that stay inside a node.
+  const int group = options.shard_size > 0 ? options.shard_size : machine.devices_per_node;
   if (group > 1 && group < options.world_size && options.world_size % group == 0) {
-    changes.push_back(
-        {absl::StrCat("--strategy=hybrid_shard --shard_size=", group), [group](TrainOptions& o) {
-           o.strategy = "hybrid_shard";
-           o.shard_size = group;
-         }});
+    std::vector<std::string> names = {"hybrid_shard"};
+    if (options.shard_size > 0 && options.strategy != names[0]) names.push_back(options.strategy);
+    for (const std::string& name : names) {
+      changes.push_back({absl::StrCat("--strategy=", name, " --shard_size=", group),
+                         [name, group](TrainOptions& o) {
+                           o.strategy = name;
+                           o.shard_size = group;
+                         }});
+    }
   }
   return changes;
 }

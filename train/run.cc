@@ -222,9 +222,15 @@ absl::Status RunTraining(const TrainOptions& options) {
   std::string remedies;
   const absl::Status status =
       LauncherRegistry::Launch(resolved.comm, launch, [&](Communicator& world) {
-        absl::Status result = RankRun(*job, world).Run();
-        // Rank 0 looks for them before it returns, because the other ranks wait for that, and a
-        // launcher may kill it once another rank has exited.
+        absl::Status result;
+        {
+          RankRun run(*job, world);
+          result = run.Run();
+          // All ranks learn of this error, and not of the communicators that `run` destroys.
+          if (LacksMemory(result)) world.Abort(result);
+        }
+        // Rank 0 looks for them before it returns: the other ranks wait half a minute for that, and
+        // a launcher may kill it once another rank has exited.
         if (world.rank() == 0 && LacksMemory(result)) remedies = Remedies(*job);
         return result;
       });

@@ -44,7 +44,9 @@ inline std::vector<Layout> AllLayouts() {
       layouts.push_back({strategy, world_size, 0, 0});
     }
     layouts.push_back({"full_shard", world_size, 0, 8});
-    if (world_size % 2 == 0) layouts.push_back({"hybrid_shard", world_size, 2, 0});
+    for (const char* strategy : {"hybrid_shard", "shard_optimizer"}) {
+      if (world_size % 2 == 0) layouts.push_back({strategy, world_size, 2, 0});
+    }
     for (const int shard_size : {1, 2}) {
       if (world_size <= shard_size || world_size % shard_size != 0) continue;
       layouts.push_back({"hybrid_shard", world_size, shard_size, shard_size == 1 ? 8 : 0});

@@ -97,8 +97,8 @@ ROUNDS = {
 }
 # Under these, gradients that are reduced after every micro-batch meet those of other ranks and
 # those of other micro-batches in another order.
-ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "shard_optimizer_2", "shard_grad_op_2", "hybrid_1",
-                     "hybrid_2", "over_world_1", "over_world_2"}
+ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "shard_optimizer_2", "shard_grad_op_2",
+                     "hybrid_1", "hybrid_2", "over_world_1", "over_world_2"}
 # Half as many ranks have data of their own, with twice the sequences each: gradients are divided by
 # another factor than the one that is set.
 TWO_DATA_RANKS = {"tensor", "sequence", "fixed_pieces_of_2"}
@@ -107,8 +107,8 @@ TWO_DATA_RANKS = {"tensor", "sequence", "fixed_pieces_of_2"}
 OWN_REFERENCE = ("lora", "lora_plus", "muon")
 # Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
 INT8 = {"int8_weights", "int8_gradients"}
-CUTS_ELSEWHERE = {"no_shard", "hybrid_1", "hybrid_2", "over_world_1", "over_world_2", "rows",
-                  "one_unit", "small_units"}
+CUTS_ELSEWHERE = {"no_shard", "shard_optimizer_2", "shard_grad_op_2", "hybrid_1", "hybrid_2",
+                  "over_world_1", "over_world_2", "rows", "one_unit", "small_units"}
 # How far, relative to the plain run's, the last loss may be from it.
 TOLERANCE = 0.02
 

@@ -154,6 +154,11 @@ Case Of(const std::string& strategy, int world_size, const MixedPrecision& preci
   return test_case;
 }
 
+Case InGroupsOf(int shard_size, Case test_case) {
+  test_case.shard_size = shard_size;
+  return test_case;
+}
+
 constexpr const char* kStrategies[] = {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard",
                                        "hybrid_shard"};
 
@@ -238,6 +243,11 @@ std::vector<Case> Cases() {
       low.precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
       cases.push_back(low);
     }
+  }
+  for (const char* strategy : {"shard_optimizer", "shard_grad_op"}) {
+    cases.push_back(InGroupsOf(2, Of(strategy, 4, {DType::kBFloat16, DType::kBFloat16})));
+    cases.back().micro_batches = 2;
+    cases.push_back(InGroupsOf(1, Offloading(cases.back(), "pgo")));
   }
   Case kept = Of("full_shard", 4);
   kept.reshard_after_forward = false;

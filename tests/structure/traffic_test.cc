@@ -33,14 +33,16 @@ struct TrafficCase {
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
   LayoutKind layout = LayoutKind::kFlat;
   bool optimizer_over_world = false;
+  bool asks_for_groups = false;
 
+  bool has_groups() const { return strategy == "hybrid_shard" || asks_for_groups; }
   int shard_size() const {
     if (strategy == "no_shard") return 1;
-    return strategy == "hybrid_shard" ? kHybridGroup : kWorld;
+    return has_groups() ? kHybridGroup : kWorld;
   }
   bool frees() const { return strategy == "full_shard" || strategy == "hybrid_shard"; }
   TrainerOptions options() const {
-    TrainerOptions trainer = OptionsOf(strategy, strategy == "hybrid_shard" ? kHybridGroup : 0);
+    TrainerOptions trainer = OptionsOf(strategy, has_groups() ? kHybridGroup : 0);
     trainer.sync_every_micro_batch = sync_every;
     trainer.sharding.strategy_options.reshard_after_forward = reshard_after_forward;
     trainer.sharding.strategy_options.post_forward_shard_size = post_forward_group;
@@ -60,6 +62,7 @@ struct TrafficCase {
     if (backward_prefetch == BackwardPrefetch::kNone) absl::StrAppend(&text, "_none");
     if (layout == LayoutKind::kRows) absl::StrAppend(&text, "_rows");
     if (optimizer_over_world) absl::StrAppend(&text, "_owners_over_world");
+    if (asks_for_groups) absl::StrAppend(&text, "_in_groups");
     return absl::StrCat(text, "_", DTypeName(wire));
   }
 };
@@ -77,6 +80,10 @@ std::vector<TrafficCase> AllCases() {
         TrafficCase kept = plain;
         kept.reshard_after_forward = false;
         cases.push_back(kept);
+        if (plain.strategy == "shard_optimizer" || plain.strategy == "shard_grad_op") {
+          cases.push_back(plain);
+          cases.back().asks_for_groups = true;
+        }
         for (const int group : {1, 2}) {
           if (!plain.frees()) continue;
           TrafficCase grouped = plain;
@@ -158,7 +165,7 @@ Totals Predicted(const TrafficCase& c) {
   }
   const int64_t reductions = c.sync_every && c.strategy != "shard_optimizer" ? micro : 1;
   totals["reduce"] = {reductions * of_all, reductions * sent(of_gradient * kNumel, shards)};
-  if (c.strategy == "hybrid_shard") {
+  if (c.has_groups()) {
     // In fp32 whatever the wire: rounding in between would depend on how ranks are grouped.
     const Total sums = {of_all, sent(4 * kNumel / shards, kWorld / shards)};
     if (c.optimizer_over_world) {

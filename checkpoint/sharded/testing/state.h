@@ -66,14 +66,15 @@ inline Spread OverWorld(int world_size, int shard_size, int64_t min_shard_numel 
 
 // Every strategy and world size, with small parameters replicated and in bf16 now and then.
 inline std::vector<Spread> AllSpreads() {
-  return {{"no_shard", 1},        {"no_shard", 3},
-          {"no_shard", 4},        {"shard_optimizer", 2},
-          {"shard_optimizer", 8}, {"shard_grad_op", 3},
-          {"shard_grad_op", 4},   {"full_shard", 1},
-          {"full_shard", 2},      {"full_shard", 3, 0, 8},
-          {"full_shard", 4},      {"full_shard", 8, 0, 40, DType::kBFloat16},
-          {"hybrid_shard", 4, 2}, {"hybrid_shard", 8, 4, 8},
-          OverWorld(4, 2),        OverWorld(6, 3, 8)};
+  return {{"no_shard", 1},         {"no_shard", 3},
+          {"no_shard", 4},         {"shard_optimizer", 2},
+          {"shard_optimizer", 8},  {"shard_grad_op", 3},
+          {"shard_grad_op", 4},    {"full_shard", 1},
+          {"full_shard", 2},       {"full_shard", 3, 0, 8},
+          {"full_shard", 4},       {"full_shard", 8, 0, 40, DType::kBFloat16},
+          {"hybrid_shard", 4, 2},  {"hybrid_shard", 8, 4, 8},
+          {"shard_grad_op", 6, 3}, {"shard_optimizer", 4, 2, 8},
+          OverWorld(4, 2),         OverWorld(6, 3, 8)};
 }
 
 // Units of random shapes, some parameters empty or scalars, most smaller than a world.
