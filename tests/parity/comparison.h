@@ -31,7 +31,8 @@ bool RunsAreShort();
 std::vector<const char*> Families();
 
 // Every strategy, shard_optimizer and shard_grad_op also in groups of 2, hybrid_shard in groups of
-// 1, 2 and 4 and, in two groups, with optimizer state over all ranks, on the test's device. Where runs are short: no_shard, full_shard and the last.
+// 1, 2 and 4 and, in two groups, with optimizer state over all ranks, on the test's device. Where
+// runs are short: no_shard, full_shard and the last.
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
                                 const MixedPrecision& precision = {});
 // The record of a run; every run is made once and looked at by several tests. A failed run fails
