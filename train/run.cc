@@ -150,12 +150,6 @@ absl::Status RankRun::SetUp() {
 
 namespace {
 
-// True in one process of the run, which prints for all.
-absl::StatusOr<bool> SpeaksForAll(const Job& job) {
-  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
-  return job.ranks_are_threads || ranks.rank == 0;
-}
-
 absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
   if (machine.is_gpu == (options.device != TrainOptions().device)) return machine;
@@ -166,8 +160,8 @@ absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
 }
 
 absl::Status SayPlan(const Job& job) {
-  ZEROTH_ASSIGN_OR_RETURN(const bool speaks, SpeaksForAll(job));
-  if (!speaks) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
+  if (!job.ranks_are_threads && ranks.rank != 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job.source.Build());
   ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(job.options, machine, std::move(model)));
@@ -175,27 +169,21 @@ absl::Status SayPlan(const Job& job) {
   return absl::OkStatus();
 }
 
-// Returns the changes with which a run that lacked memory would fit, as //tools/plan finds them.
-absl::StatusOr<std::string> Remedies(const Job& job) {
-  ZEROTH_ASSIGN_OR_RETURN(const bool speaks, SpeaksForAll(job));
-  if (!speaks) return std::string();
-  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
-  return TextOfChanges(job.options, machine, [&job] { return job.source.Build(); });
+bool LacksMemory(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && absl::StrContains(status.message(), kCannotAllocate);
 }
 
-absl::Status WithRemedies(const absl::Status& status, const Job& job) {
-  if (!absl::IsResourceExhausted(status) || !absl::StrContains(status.message(), kCannotAllocate)) {
-    return status;
-  }
-  const absl::StatusOr<std::string> remedies = Remedies(job);
-  if (remedies.ok() && remedies->empty()) return status;
-  return absl::Status(
-      status.code(),
-      absl::StrCat(status.message(), "\n",
-                   remedies.ok()
-                       ? *remedies
-                       : absl::StrCat("  no changes with which the run would fit are known: ",
-                                      remedies.status().message())));
+// Returns the lines that name the changes with which a run that lacked memory would fit, as
+// //tools/plan finds them. Empty if there are none.
+std::string Remedies(const Job& job) {
+  const auto changes = [&job]() -> absl::StatusOr<std::string> {
+    ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
+    return TextOfChanges(job.options, machine, [&job] { return job.source.Build(); });
+  };
+  const absl::StatusOr<std::string> found = changes();
+  if (found.ok()) return *found;
+  return absl::StrCat("  no changes with which the run would fit are known: ",
+                      found.status().message());
 }
 
 }  // namespace
@@ -231,10 +219,23 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
   launch.reduction = resolved.reduction;
   launch.nccl_copy_engine = resolved.nccl_copy_engine;
-  return WithRemedies(
-      LauncherRegistry::Launch(resolved.comm, launch,
-                               [&](Communicator& world) { return RankRun(*job, world).Run(); }),
-      *job);
+  std::string remedies;
+  const absl::Status status =
+      LauncherRegistry::Launch(resolved.comm, launch, [&](Communicator& world) {
+        absl::Status result;
+        {
+          RankRun run(*job, world);
+          result = run.Run();
+          // All ranks learn of this error, and not of the communicators that `run` destroys.
+          if (LacksMemory(result)) world.Abort(result);
+        }
+        // Rank 0 looks for them before it returns: the other ranks wait half a minute for that, and
+        // a launcher may kill it once another rank has exited.
+        if (world.rank() == 0 && LacksMemory(result)) remedies = Remedies(*job);
+        return result;
+      });
+  if (!LacksMemory(status) || remedies.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "\n", remedies));
 }
 
 }  // namespace zeroth

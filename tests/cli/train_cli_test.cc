@@ -408,7 +408,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"full_shard: unknown option 'depth'", "none of its own"}},
         Refusal{"memory_limit",
                 {kText, kOut, "--memory_limit=1MiB"},
-                {"bytes above the memory limit of 1048576", "failed"}},
+                {"bytes above the memory limit of 1048576", "aborted"}},
         Refusal{"offload",
                 {kText, kOut, "--offload=weights"},
                 {"--offload=weights", "parameters, gradients and optimizer"}},

@@ -38,8 +38,9 @@ std::string Limit(const fs::path& out) {
 }
 
 void ExpectReasonAndRemedies(const std::string& output) {
-  EXPECT_THAT(output, ContainsRegex("rank [0-9] failed: .*cannot allocate [0-9]+ bytes for "
-                                    "[a-z_]+ in (forward|backward|gradients of|optimizer) "));
+  EXPECT_THAT(output,
+              ContainsRegex("rank [0-9] (failed|aborted): .*cannot allocate [0-9]+ bytes for "
+                            "[a-z_]+ in (forward|backward|gradients of|optimizer) "));
   EXPECT_THAT(output, HasSubstr("above the memory limit of"));
   EXPECT_THAT(output, ContainsRegex("in use: parameters [0-9.]+ MiB, "));
   EXPECT_THAT(output, HasSubstr("most of it from:"));
@@ -79,6 +80,28 @@ TEST(OutOfMemoryTest, ProcessesSayWhyAndWhatFits) {
   const MpirunOutcome failed = RunMpirun(run);
   EXPECT_EQ(failed.exit_code, 1);
   ExpectReasonAndRemedies(failed.output);
+}
+
+// Rank 0 has memory, and plans for the rank that lacks it.
+TEST(OutOfMemoryTest, RankZeroSaysWhatAnotherRankLacks) {
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
+  const fs::path out = Scratch() / "out";
+  const std::string limit = Limit(out);
+  Mpirun run;
+  run.ranks = kRanks;
+  run.program = {"/bin/sh",
+                 "-c",
+                 R"(if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then set -- "$@" "$0"; fi; exec "$@")",
+                 limit,
+                 fs::absolute("train/train").string(),
+                 "--comm=mpi",
+                 "--overwrite"};
+  const Flags flags = With(Training(out), {"--strategy=full_shard"});
+  run.program.insert(run.program.end(), flags.begin(), flags.end());
+  const MpirunOutcome failed = RunMpirun(run);
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(failed.output, ContainsRegex("rank 1 aborted: cannot allocate [0-9]+ bytes"));
+  EXPECT_THAT(failed.output, HasSubstr("to fit    "));
 }
 
 }  // namespace

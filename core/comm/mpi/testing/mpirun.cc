@@ -74,16 +74,17 @@ std::vector<std::string> FlagsToKeepOthers(const std::string& mpirun) {
   return {"--rtos", "recoverable"};
 }
 
-// The directory for Open MPI's sockets. Their names must be short, so it is not inside the test's
-// own directory. Each test program has another one, because mpiruns that create the same directory
-// at once may fail.
-class SocketDirectory {
+// The directory for Open MPI's sockets and shared memory. Their names must be short, so it is not
+// inside the test's own directory. Each test program has another one: names hold the number of
+// mpirun's process, which is the same in several of Bazel's sandboxes, and a run that opens another
+// one's shared memory crashes.
+class OpenMpiDirectory {
  public:
-  SocketDirectory() {
+  OpenMpiDirectory() {
     const char* const made = mkdtemp(path_);
     ZEROTH_CHECK(made != nullptr);
   }
-  ~SocketDirectory() {
+  ~OpenMpiDirectory() {
     std::error_code error;
     std::filesystem::remove_all(path_, error);
   }
@@ -93,8 +94,8 @@ class SocketDirectory {
   char path_[32] = "/tmp/zeroth-mpi-XXXXXX";
 };
 
-const SocketDirectory& Sockets() {
-  static const SocketDirectory directory;
+const OpenMpiDirectory& Directory() {
+  static const OpenMpiDirectory directory;
   return directory;
 }
 
@@ -103,9 +104,12 @@ void SetEnvironment(const Mpirun& run) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("GTEST_COLOR", "no", 1);
-  setenv("TMPDIR", Sockets().path(), 1);
+  setenv("TMPDIR", Directory().path(), 1);
+  // Open MPI 4's name for its shared memory, and Open MPI 5's.
+  setenv("OMPI_MCA_btl_vader_backing_directory", Directory().path(), 1);
+  setenv("OMPI_MCA_btl_sm_backing_directory", Directory().path(), 1);
   // Open MPI 5 does not start without one, and Bazel gives tests none.
-  setenv("HOME", Sockets().path(), 0);
+  setenv("HOME", Directory().path(), 0);
   // UCX, which MPICH uses, patches the calls that map memory, for networks that tests do not have.
   // The thread sanitizer crashes with those patches.
   setenv("UCX_MEM_EVENTS", "n", 1);
@@ -144,7 +148,7 @@ pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  Sockets();  // created by this process, not by the child
+  Directory();  // created by this process, not by the child
   const pid_t child = fork();
   if (child != 0) return child;
   const int out = open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
