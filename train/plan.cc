@@ -124,6 +124,23 @@ bool AddsUpInFull(const TrainOptions& options) {
   return options.grad_accum > 1 && options.grad_sync == "last";
 }
 
+// Replaces the peak of a step that adds up gradients one by one, in fp32.
+void CountBackwardInOne(const TrainOptions& options, const Sharding& sharding, int64_t vocab,
+                        Plan& plan) {
+  constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
+  const MemoryByCategory end = EndOfBackwardInOne(options, sharding, vocab, plan.memory);
+  // At the loss there are the gradients of earlier micro-batches.
+  plan.memory[kGradients] = options.grad_accum > 1 ? end[kGradients] / 2 : 0;
+  const auto sum = [](const MemoryByCategory& memory) {
+    return std::accumulate(memory.begin(), memory.end(), int64_t{0});
+  };
+  if (sum(end) > sum(plan.memory)) {
+    plan.memory = end;
+    plan.moment = "the end of the backward, at the gradient of the embedding";
+  }
+  plan.memory_peak_bytes = sum(plan.memory);
+}
+
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
 
 // Fills in times and traffic from the entries of the last step.
@@ -176,6 +193,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);
+  const int64_t vocab = model->vocab_size();
 
   Plan plan;
   Timeline timeline;
@@ -224,6 +242,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
       }
     }
   }
+  if (system.backward_in_one) CountBackwardInOne(options, sharding, vocab, plan);
   ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
   // Where micro-batches add up in the shards, the peak has them already.
   const bool beside = options.grad_accum == 1 || AddsUpInFull(options);

@@ -95,6 +95,8 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
   system.late_gradient_shards = options.like == "fsdp2";
+  system.backward_in_one = options.like == "fsdp2" && options.world_size == 1 &&
+                           options.param_dtype == options.master_dtype;
   if (options.like != "fsdp2") MakeDeepSpeed(options, system);
   return system;
 }
@@ -137,6 +139,34 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
     }
   }
   return bytes;
+}
+
+MemoryByCategory EndOfBackwardInOne(const TrainOptions& options, const Sharding& sharding,
+                                    int64_t vocab, const MemoryByCategory& at_peak) {
+  constexpr int64_t kFloat = sizeof(float);
+  const int64_t type = options.master_dtype == "fp32" ? kFloat : kFloat / 2;
+  int64_t elements = 0;
+  int64_t embedding = 0;
+  for (const Unit* unit : sharding.units()) {
+    for (const Parameter* parameter : unit->parameters()) {
+      const Shape& shape = parameter->shape();
+      elements += shape.numel();
+      if (shape.rank() == 2 && shape.dim(0) == vocab) embedding = shape.numel();
+    }
+  }
+  MemoryByCategory memory{};
+  const auto of = [&memory](MemoryCategory category) -> int64_t& {
+    return memory[static_cast<size_t>(category)];
+  };
+  for (const MemoryCategory state : {MemoryCategory::kParameters, MemoryCategory::kOptimizer}) {
+    of(state) = at_peak[static_cast<size_t>(state)];
+  }
+  of(MemoryCategory::kGradients) = elements * type * (options.grad_accum > 1 ? 2 : 1);
+  // The caller has the logits, and autograd has their gradient, which the piece was called with.
+  of(MemoryCategory::kActivations) = 2 * options.batch_size * options.seq_len * vocab * type;
+  // The last gradient is that of the embedding. It is summed up in fp32.
+  of(MemoryCategory::kWorkspace) = embedding * kFloat;
+  return memory;
 }
 
 void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,

@@ -5,6 +5,7 @@
 #ifndef ZEROTH_TRAIN_PLAN_SYSTEM_H_
 #define ZEROTH_TRAIN_PLAN_SYSTEM_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "zeroth/core/comm/planned/planned_communicator.h"
+#include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/train/options.h"
@@ -27,6 +29,9 @@ struct PlannedSystem {
   bool unfused_loss = false;
   // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
   bool late_gradient_shards = false;
+  // One GPU has no FSDP. The whole backward is compiled into one piece, which makes all gradients
+  // of a micro-batch, in the weights' type, before they are added to those of earlier ones.
+  bool backward_in_one = false;
   // Each parameter is moved by itself: ByParameter in plan_system.cc says how.
   bool moves_parameters = false;
   // Elements of the parameters of each unit, by its name, for `comm.parts`. LearnUnits fills it in.
@@ -47,6 +52,12 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
 // reductions make them; otherwise 0. `in_full`: micro-batches add up in full gradients.
 int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
                                bool in_full, const Sharding& sharding);
+
+using MemoryByCategory = std::array<int64_t, kMemoryCategoryCount>;
+
+// What a system whose backward is one piece holds at its end. `vocab`: of the embedding.
+MemoryByCategory EndOfBackwardInOne(const TrainOptions& options, const Sharding& sharding,
+                                    int64_t vocab, const MemoryByCategory& at_peak);
 
 // Enqueues what the system does once the optimizer has updated its shards.
 void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,

@@ -276,7 +276,7 @@ const Planned<NormBackwardCall> norm_backward("a norm's backward");
 const Planned<RmsSumsCall> rms_sums("the sums of a divided norm");
 const Planned<AttentionCall> attention("attention");
 const Planned<AttentionBackwardCall> attention_backward("attention's backward");
-const Planned<LinearCrossEntropyCall> loss("the fused loss");
+const Planned<LinearCrossEntropyCall> loss("the loss");
 const Planned<EmbeddingCall> embedding("the embedding");
 const Planned<EmbeddingBackwardCall> embedding_backward("the embedding's backward");
 const Planned<PositionBackwardCall> position_backward("the positions' backward");
