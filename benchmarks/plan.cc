@@ -38,7 +38,6 @@ namespace zeroth {
 namespace {
 
 constexpr int kRanks = 2;
-constexpr int kRounds = 5;
 
 struct Round {
   double planned = 0;  // seconds
@@ -49,7 +48,8 @@ struct Round {
 struct Work {
   std::function<absl::Status()> run;                              // on each rank
   std::function<absl::StatusOr<double>(const Machine&)> planned;  // its seconds
-  int times = 1;                                                  // in a round
+  int rounds = 5;
+  int times = 1;  // in a round
 };
 using WorkMaker = std::function<absl::StatusOr<Work>(Communicator& world, Device& device)>;
 
@@ -61,7 +61,7 @@ absl::Status RunRank(const WorkMaker& make, Communicator& world, RankStopwatch& 
   ZEROTH_ASSIGN_OR_RETURN(const Work work, make(world, *device));
   // Touches all memory for the first time, and learns the order of units.
   for (int i = 0; i < 2; ++i) ZEROTH_RETURN_IF_ERROR(work.run());
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < work.rounds; ++i) {
     Machine machine = CpuAtHand();
     ZEROTH_RETURN_IF_ERROR(MeasureRanks(world, *device, kRanks, machine));
     Round round;
@@ -169,6 +169,7 @@ void CompareCollective(benchmark::State& state, const Collective& call) {
   Compare(state, [&](Communicator& world, Device& device) -> absl::StatusOr<Work> {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor full, FullBuffer(device, mebibytes));
     Work work;
+    work.rounds = 15;
     work.times = 30;
     work.run = [&world, &device, &call, full] { return Call(call, world, device, full); };
     work.planned = [&call, mebibytes](Machine machine) -> absl::StatusOr<double> {

@@ -28,6 +28,8 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
+constexpr double kMost = 1e30;
+constexpr char kLinkRates[] = "link_rates";
 
 // The CUDA context of a process, and NCCL's buffers, which exist from its first call on.
 constexpr double kReserved = 2.05 * kGiB;
@@ -101,7 +103,6 @@ struct Field {
   int Machine::*count = nullptr;
   bool Machine::*flag = nullptr;
   bool may_be_zero = false;
-  double most = 1e30;
 };
 
 constexpr Field kFields[] = {
@@ -122,7 +123,6 @@ constexpr Field kFields[] = {
     {.name = "launch_seconds", .number = &Machine::launch_seconds, .may_be_zero = true},
     {"link_bandwidth", &Machine::link_bandwidth},
     {.name = "link_latency", .number = &Machine::link_latency, .may_be_zero = true},
-    {.name = "all_reduce_share", .number = &Machine::all_reduce_share, .most = 1},
     {"network_bandwidth", &Machine::network_bandwidth},
     {.name = "network_latency", .number = &Machine::network_latency, .may_be_zero = true},
     {"host_bandwidth", &Machine::host_bandwidth},
@@ -137,12 +137,35 @@ absl::StatusOr<Machine> PresetNamed(absl::string_view name) {
                    "; or a file that describes one, whose name ends in .toml"));
 }
 
+absl::Status SetLinkRates(const toml::node& node, Machine& machine) {
+  machine.link_rates.clear();
+  const toml::array* const rows = node.as_array();
+  for (size_t i = 0; rows != nullptr && i < rows->size(); ++i) {
+    const toml::array* const row = (*rows)[i].as_array();
+    std::vector<double> numbers;
+    for (size_t j = 0; row != nullptr && j < row->size(); ++j) {
+      numbers.push_back((*row)[j].value<double>().value_or(0));
+    }
+    const bool in_range = std::all_of(numbers.begin(), numbers.end(),
+                                      [](double number) { return number > 0 && number < kMost; });
+    const double last = machine.link_rates.empty() ? 0 : machine.link_rates.back().bytes;
+    if (numbers.size() != 4 || !in_range || numbers[0] <= last) break;
+    machine.link_rates.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
+  }
+  if (rows != nullptr && machine.link_rates.size() == rows->size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      kLinkRates,
+      ": expected rows of four numbers above 0, as [[1048576, 4e10, 3e10, 5e10]]: the bytes, which "
+      "grow, and the rates of all-gather, reduce-scatter and all-reduce"));
+}
+
 absl::Status SetField(const std::string& key, const toml::node& node, Machine& machine) {
+  if (key == kLinkRates) return SetLinkRates(node, machine);
   const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
                                          [&](const Field& known) { return key == known.name; });
   if (field == std::end(kFields)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("there is no field ", key, "; there are like, name, ",
+        absl::StrCat("there is no field ", key, "; there are like, name, ", kLinkRates, ", ",
                      absl::StrJoin(kFields, ", ", [](std::string* out, const Field& known) {
                        absl::StrAppend(out, known.name);
                      })));
@@ -156,11 +179,10 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   }
   const std::optional<double> value = node.value<double>();
   const double least = field->count != nullptr ? 1 : 1e-12;
-  if (!node.is_number() || !value.has_value() || *value < 0 || *value > field->most ||
+  if (!node.is_number() || !value.has_value() || *value < 0 || *value > kMost ||
       (*value < least && !(field->may_be_zero && *value == 0))) {
-    return absl::InvalidArgumentError(absl::StrCat(key, ": expected a number above 0",
-                                                   field->may_be_zero ? ", or 0" : "",
-                                                   field->most == 1 ? ", at most 1" : ""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": expected a number above 0", field->may_be_zero ? ", or 0" : ""));
   }
   if (field->count != nullptr) {
     machine.*field->count = static_cast<int>(std::min(*value, 1e6));
@@ -234,6 +256,14 @@ std::string MachineText(const Machine& machine) {
     }
     absl::StrAppend(&text, "\n");
   }
+  if (machine.link_rates.empty()) return text;
+  const auto row = [](std::string* out, const LinkRate& rate) {
+    absl::StrAppendFormat(out, "  [%.6g, %.6g, %.6g, %.6g]", rate.bytes, rate.all_gather,
+                          rate.reduce_scatter, rate.all_reduce);
+  };
+  absl::StrAppend(&text, "# instead of link_bandwidth: bytes, all-gather, reduce-scatter, ",
+                  "all-reduce\n", kLinkRates, " = [\n",
+                  absl::StrJoin(machine.link_rates, ",\n", row), "\n]\n");
   return text;
 }
 

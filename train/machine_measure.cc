@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -89,39 +90,45 @@ absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kerne
   return std::min(1.0, rate / products);
 }
 
-struct ExchangeTime {
-  double latency = 0;
-  double seconds = 0;  // beyond it
-  double bytes = 0;    // that a rank sends
-};
-
-// Of an all-gather and a reduce-scatter in a row, or of an all-reduce: both send the same.
-// `floats` are those of all pieces of the large one.
-absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, int64_t floats,
-                                          bool in_a_row) {
-  constexpr int64_t kSmall = 16;
-  constexpr int kSmallCalls = 50;
-  const auto seconds = [&](int64_t piece, int times) -> absl::StatusOr<double> {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, Zeros(device, Shape({piece}), DType::kFloat32));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
-                            Zeros(device, Shape({piece * world.size()}), DType::kFloat32));
-    Stream& stream = device.compute_stream();
-    const auto exchange = [&]() -> absl::Status {
-      if (!in_a_row) return world.AllReduce(all, ReduceOp::kSum, stream, kLabel);
-      ZEROTH_RETURN_IF_ERROR(world.AllGather(mine, all, stream, kLabel));
-      return world.ReduceScatter(all, mine, ReduceOp::kSum, stream, kLabel);
-    };
-    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, exchange, 1, 1).status());
-    return MedianSeconds(world, device, exchange, kRounds, times);
-  };
-  ExchangeTime time;
-  ZEROTH_ASSIGN_OR_RETURN(time.latency, seconds(kSmall, kSmallCalls));
+// Seconds of a collective in place in a buffer of `floats`. A step has other work before and after
+// each, so no two follow each other here. On a GPU some do, because the host's part of a call hides
+// behind the work before it.
+absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, CollectiveOp op,
+                                         int64_t floats) {
+  constexpr int kCalls = 25;
+  const int in_a_row = device.type() == "cpu" ? 1 : 20;
   const int64_t piece = std::max<int64_t>(1, floats / world.size());
-  ZEROTH_ASSIGN_OR_RETURN(time.seconds, seconds(piece, 1));
-  time.seconds = std::max(time.seconds - time.latency, 0.1 * time.seconds);
-  const int64_t full = piece * world.size() * static_cast<int64_t>(sizeof(float));
-  time.bytes = static_cast<double>(CollectiveBytes(CollectiveOp::kAllReduce, full, world.size()));
-  return time;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
+                          Zeros(device, Shape({piece * world.size()}), DType::kFloat32));
+  const Tensor mine = all.View(world.rank() * piece, Shape({piece}));
+  Stream& stream = device.compute_stream();
+  const auto call = [&]() -> absl::Status {
+    return op == CollectiveOp::kAllGather ? world.AllGather(mine, all, stream, kLabel)
+           : op == CollectiveOp::kReduceScatter
+               ? world.ReduceScatter(all, mine, ReduceOp::kMean, stream, kLabel)
+               : world.AllReduce(all, ReduceOp::kMean, stream, kLabel);
+  };
+  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, call, 1, 1).status());
+  return MedianSeconds(world, device, call, kCalls, in_a_row);
+}
+
+// Seconds of an all-gather or a reduce-scatter of next to nothing: the mean of the two.
+absl::StatusOr<double> LatencyOf(Communicator& world, Device& device) {
+  double sum = 0;
+  for (const CollectiveOp op : {CollectiveOp::kAllGather, CollectiveOp::kReduceScatter}) {
+    ZEROTH_ASSIGN_OR_RETURN(const double seconds,
+                            CollectiveSeconds(world, device, op, world.size()));
+    sum += seconds;
+  }
+  return sum / 2;
+}
+
+// Bytes a second that a rank sends, beside the latency.
+absl::StatusOr<double> CollectiveRate(Communicator& world, Device& device, CollectiveOp op,
+                                      int64_t floats, double latency) {
+  ZEROTH_ASSIGN_OR_RETURN(const double seconds, CollectiveSeconds(world, device, op, floats));
+  const int64_t bytes = CollectiveBytes(op, floats * int64_t{sizeof(float)}, world.size());
+  return static_cast<double>(bytes) / std::max(seconds - latency, 0.1 * seconds);
 }
 
 // The inverse of what a planned communicator takes for a call: a step of a ring for each other
@@ -129,23 +136,45 @@ absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, i
 absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
   const int nodes = (world.size() + ranks_per_node - 1) / ranks_per_node;
-  // As a unit of a model has, of those that are trained there.
-  const int64_t floats = int64_t{machine.is_gpu ? 64 : 4} << 20;
+  const auto both = [](double gather, double scatter) { return 2 / (1 / gather + 1 / scatter); };
   if (ranks_per_node > 1) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> node,
                             world.Split(world.rank() / ranks_per_node, world.rank()));
-    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime ring, TimeExchange(*node, device, floats, true));
-    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime reduction,
-                            TimeExchange(*node, device, floats, false));
-    machine.link_latency = ring.latency / (2.0 * (ranks_per_node - 1));
-    machine.link_bandwidth = ring.bytes / ring.seconds;
-    machine.all_reduce_share = std::min(1.0, reduction.seconds / ring.seconds);
+    ZEROTH_ASSIGN_OR_RETURN(const double latency, LatencyOf(*node, device));
+    machine.link_latency = latency / (ranks_per_node - 1);
+    const double tree = std::ceil(std::log2(ranks_per_node)) * machine.link_latency;
+    const int64_t largest = machine.is_gpu ? 256 : 64;
+    machine.link_rates.clear();
+    for (int64_t mebibytes = 1; mebibytes <= largest; mebibytes *= 4) {
+      const int64_t floats = (mebibytes << 20) / int64_t{sizeof(float)};
+      LinkRate rate;
+      rate.bytes = static_cast<double>(mebibytes << 20);
+      ZEROTH_ASSIGN_OR_RETURN(
+          rate.all_gather,
+          CollectiveRate(*node, device, CollectiveOp::kAllGather, floats, latency));
+      ZEROTH_ASSIGN_OR_RETURN(
+          rate.reduce_scatter,
+          CollectiveRate(*node, device, CollectiveOp::kReduceScatter, floats, latency));
+      ZEROTH_ASSIGN_OR_RETURN(rate.all_reduce,
+                              CollectiveRate(*node, device, CollectiveOp::kAllReduce, floats,
+                                             2 * std::min(latency, tree)));
+      machine.link_rates.push_back(rate);
+    }
+    const LinkRate& last = machine.link_rates.back();
+    machine.link_bandwidth = both(last.all_gather, last.reduce_scatter);
   }
   if (nodes == 1) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime across, TimeExchange(world, device, floats, true));
-  const double between = across.latency / 2 - (world.size() - nodes) * machine.link_latency;
+  // As a unit of a model has, of those that are trained there.
+  const int64_t floats = int64_t{machine.is_gpu ? 64 : 4} << 20;
+  ZEROTH_ASSIGN_OR_RETURN(const double latency, LatencyOf(world, device));
+  ZEROTH_ASSIGN_OR_RETURN(const double gather,
+                          CollectiveRate(world, device, CollectiveOp::kAllGather, floats, latency));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const double scatter,
+      CollectiveRate(world, device, CollectiveOp::kReduceScatter, floats, latency));
+  const double between = latency - (world.size() - nodes) * machine.link_latency;
   machine.network_latency = std::max(between / (nodes - 1), machine.link_latency);
-  machine.network_bandwidth = across.bytes / ranks_per_node / across.seconds;
+  machine.network_bandwidth = both(gather, scatter) / ranks_per_node;
   return absl::OkStatus();
 }
 

@@ -47,6 +47,7 @@ Machine ForRanks(Machine machine, const TrainOptions& options) {
   machine.devices_per_node = options.world_size;
   machine.link_bandwidth = machine.memory_bandwidth / 2;
   machine.link_latency = machine.launch_seconds;
+  machine.link_rates.clear();
   for (double* const shared :
        {&machine.memory_bytes, &machine.reserved_bytes, &machine.fp32_flops, &machine.tf32_flops,
         &machine.bf16_flops, &machine.fp8_flops, &machine.memory_bandwidth, &machine.link_bandwidth,

@@ -532,6 +532,7 @@ TEST_F(MachineFileTest, ThisCpuIsMeasuredAndReadBack) {
   EXPECT_GT(cpu->fp32_flops, cpu->memory_bandwidth / 8) << MachineText(*cpu);
   // A step is no longer than it takes to send 64 MiB.
   EXPECT_LT(cpu->link_latency, (64 << 20) / cpu->link_bandwidth) << MachineText(*cpu);
+  EXPECT_GT(cpu->link_rates.size(), 1u) << MachineText(*cpu);
   const absl::StatusOr<Machine> read = Open(MachineText(*cpu));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(MachineText(*read), MachineText(*cpu));
@@ -552,7 +553,11 @@ TEST_F(MachineFileTest, ErrorsNameTheField) {
   };
   refused("like = \"H100\"\nlinks = 3\n", "machine.toml:2: there is no field links");
   refused("like = \"H100\"\nlink_bandwidth = -1\n", "expected a number above 0");
-  refused("like = \"H100\"\nall_reduce_share = 50\n", "above 0, at most 1");
+  for (const char* const rates : {"3", "[[1e6, 1e9, 1e9]]", "[[1e6, 1e9, 1e9, 0]]",
+                                  "[[1e6, 1e9, 1e9, 1e9], [1e6, 1e9, 1e9, 1e9]]", "[1e6]"}) {
+    refused(absl::StrCat("like = \"H100\"\nlink_rates = ", rates, "\n"),
+            "machine.toml:2: link_rates: expected rows of four numbers");
+  }
   refused("like = \"H100\"\nis_gpu = 1\n", "expected true or false");
   refused("like = \"H1000\"\n", "unknown machine 'H1000'");
   refused("like = \"H100\"\ncollective_multiprocessors = 132\n",

@@ -33,6 +33,28 @@ void Pass(const char* label, size_t bytes, const Machine& machine, Stream& strea
                machine.launch_seconds});
 }
 
+double RateOf(const LinkRate& rate, CollectiveOp op) {
+  return op == CollectiveOp::kAllGather       ? rate.all_gather
+         : op == CollectiveOp::kReduceScatter ? rate.reduce_scatter
+                                              : rate.all_reduce;
+}
+
+// The rate of a call of `bytes`, between those of the sizes around it.
+double RateAt(const std::vector<LinkRate>& rates, double bytes, CollectiveOp op) {
+  const auto above = std::find_if(rates.begin(), rates.end(),
+                                  [&](const LinkRate& rate) { return rate.bytes >= bytes; });
+  if (above == rates.begin()) return RateOf(rates.front(), op);
+  if (above == rates.end()) return RateOf(rates.back(), op);
+  const LinkRate& below = *(above - 1);
+  const double part = std::log(bytes / below.bytes) / std::log(above->bytes / below.bytes);
+  return std::lerp(RateOf(below, op), RateOf(*above, op), part);
+}
+
+bool HasRates(CollectiveOp op) {
+  return op == CollectiveOp::kAllGather || op == CollectiveOp::kReduceScatter ||
+         op == CollectiveOp::kAllReduce;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PlannedCommunicator>> PlannedCommunicator::CreateWorld(
@@ -92,6 +114,20 @@ absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffe
   return status;
 }
 
+double PlannedCommunicator::LinkBandwidth(const Collective& collective) const {
+  if (machine_.link_rates.empty() || nodes_ > 1 || !HasRates(collective.op)) {
+    return machine_.link_bandwidth;
+  }
+  const BufferView& full =
+      collective.op == CollectiveOp::kAllGather ? collective.recv : collective.send;
+  const double rate =
+      RateAt(machine_.link_rates, static_cast<double>(ByteSize(full)), collective.op);
+  // A rank on CPUs copies its own piece as well, unless that is there.
+  const bool copies_own = !machine_.is_gpu && collective.op == CollectiveOp::kAllGather &&
+                          collective.send.data != Piece(full, rank_, collective.send.count).data;
+  return copies_own ? rate * (size() - 1) / size() : rate;
+}
+
 PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collective) const {
   Time time;
   const int ranks = size();
@@ -105,10 +141,9 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
     inside = bytes * (local_ - 1) / (ranks - 1);
     outside = bytes - inside;
   }
-  const double by_link = local_ == 1 ? 0 : inside / machine_.link_bandwidth;
+  const double by_link = local_ == 1 ? 0 : inside / LinkBandwidth(collective);
   const double by_network = nodes_ == 1 ? 0 : outside / machine_.network_bandwidth;
   time.seconds = std::max(by_link, by_network);
-  if (twice && nodes_ == 1) time.seconds *= machine_.all_reduce_share;
   time.crosses_nodes = by_network > by_link;
   const double steps = twice ? 2 : 1;
   const double ring = steps * ((ranks - nodes_) * machine_.link_latency +

@@ -92,6 +92,7 @@ class PlannedCommunicator final : public CheckedCommunicator,
                       const Options& options);
 
   absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
+  double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
   // Memory and passes over it that the options add, before and after the collective itself.

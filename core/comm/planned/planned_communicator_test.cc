@@ -58,13 +58,26 @@ TEST(PlannedCommunicatorTest, InsideANodeTheLinkCounts) {
   EXPECT_FALSE(time.crosses_nodes);
 }
 
-TEST(PlannedCommunicatorTest, AnAllReduceInsideANodeTakesItsShareOfARing) {
+TEST(PlannedCommunicatorTest, RatesInsideANodeAreThoseOfTheSize) {
   Machine machine = TwoSpeeds();
-  machine.all_reduce_share = 0.75;
-  const Collective call = Call(CollectiveOp::kAllReduce, 8'000'000, 8'000'000);
+  machine.is_gpu = false;
+  machine.link_rates = {{4e6, 10e9, 20e9, 30e9}, {64e6, 50e9, 60e9, 70e9}};
   const auto node = *PlannedCommunicator::CreateWorld(machine, 8, 0, {});
-  EXPECT_DOUBLE_EQ(node->TimeOf(call).seconds, 0.75 * 2 * 7 * 4e6 / 100e9);
+  const auto seconds = [&](CollectiveOp op, int64_t sent, int64_t received) {
+    return node->TimeOf(Call(op, sent, received)).seconds;
+  };
+  // In the middle between the sizes, below both and above both.
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kReduceScatter, 4'000'000, 500'000), 7 * 2e6 / 40e9);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllReduce, 400'000, 400'000), 2 * 7 * 2e5 / 30e9);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllReduce, 80'000'000, 80'000'000), 14 * 4e7 / 70e9);
+  // Both buffers of Call are nowhere, so that rank 0 gathers in place.
+  Collective gather = Call(CollectiveOp::kAllGather, 2'000'000, 16'000'000);
+  EXPECT_DOUBLE_EQ(node->TimeOf(gather).seconds, 7 * 8e6 / 50e9);
+  float elsewhere = 0;
+  gather.send.data = &elsewhere;
+  EXPECT_DOUBLE_EQ(node->TimeOf(gather).seconds, 8 * 8e6 / 50e9);
   const auto nodes = *PlannedCommunicator::CreateWorld(machine, 16, 0, {});
+  const Collective call = Call(CollectiveOp::kAllReduce, 8'000'000, 8'000'000);
   EXPECT_DOUBLE_EQ(nodes->TimeOf(call).seconds, World(16)->TimeOf(call).seconds);
 }
 

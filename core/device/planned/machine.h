@@ -4,8 +4,18 @@
 #define ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_
 
 #include <string>
+#include <vector>
 
 namespace zeroth {
+
+// What collectives among the devices of a node reach at one size: the bytes that each device sends
+// in a ring, a second. Gathers and scatters are in place.
+struct LinkRate {
+  double bytes = 0;  // of the full buffer
+  double all_gather = 0;
+  double reduce_scatter = 0;
+  double all_reduce = 0;
+};
 
 // What a plan knows of the machines that a run is planned for. A device is a GPU, or a core of a
 // CPU. Rates are those that are reached, per second and device; bandwidths are one way.
@@ -29,9 +39,8 @@ struct Machine {
   double launch_seconds = 0;    // added to each kernel
   double link_bandwidth = 0;    // to devices of the node
   double link_latency = 0;      // of one step of a ring
-  // Inside a node, an all-reduce takes this part of the time of a reduce-scatter and an all-gather
-  // in a row. It is below 1 where ranks read each other's memory, and where switches add.
-  double all_reduce_share = 1;
+  // The same by size and operation, from small to large. Empty: link_bandwidth for all.
+  std::vector<LinkRate> link_rates;
   double network_bandwidth = 0;  // to other nodes: a device's share of the node's network cards
   double network_latency = 0;
   double host_bandwidth = 0;  // to the memory that holds offloaded state
