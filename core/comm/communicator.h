@@ -65,13 +65,11 @@ class MemoryRegistration {
 // stream is synchronised:
 // - InvalidArgument: the arguments of one rank are wrong by themselves. Names the rank, both values
 //   and the label.
-// - FailedPrecondition: the ranks' calls differ. Names two ranks, and each one's call and label. Or
-// a
-//   rank returned, or destroyed its communicator, while others wait for it. Names the rank and its
-//   last call.
+// - FailedPrecondition: the ranks' calls differ. Names two ranks, and each one's call and label. It
+//   is also the error when a rank returned, or destroyed its communicator, while others wait for
+//   it. Names the rank and its last call.
 // - DeadlineExceeded: a rank did not call in time (LaunchOptions::timeout). Names the missing
-// ranks,
-//   and the last call of each rank.
+//   ranks, and the last call of each rank.
 // - Other codes: a rank failed or aborted. The error of that rank, with its number.
 //
 // After an error the communicator is broken, and so is its whole world: every further call returns
