@@ -1,9 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The trainer's command line. Each option of options.inc is a flag: --name=VALUE or --name VALUE,
-// and
-// --name or --noname for an option that is true or false. If a flag is given twice, the last one
-// counts. Further flags:
+// and --name or --noname for an option that is true or false. If a flag is given twice, the last
+// one counts. Further flags:
 //
 //   --config=FILE    reads options from a file (config_file.h); flags override it
 //   --flagfile=FILE  reads further words of the command line, one a line; # begins a comment
