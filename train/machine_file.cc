@@ -261,8 +261,9 @@ std::string MachineText(const Machine& machine) {
     absl::StrAppendFormat(out, "  [%.6g, %.6g, %.6g, %.6g]", rate.bytes, rate.all_gather,
                           rate.reduce_scatter, rate.all_reduce);
   };
-  absl::StrAppend(&text, "# instead of link_bandwidth: bytes, all-gather, reduce-scatter, ",
-                  "all-reduce\n", kLinkRates, " = [\n",
+  absl::StrAppend(&text,
+                  "# inside a node, for link_bandwidth: bytes, and the rates of all-gather, ",
+                  "reduce-scatter and all-reduce\n", kLinkRates, " = [\n",
                   absl::StrJoin(machine.link_rates, ",\n", row), "\n]\n");
   return text;
 }

@@ -90,13 +90,14 @@ absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kerne
   return std::min(1.0, rate / products);
 }
 
-// Seconds of a collective in place in a buffer of `floats`. A step has other work before and after
-// each, so no two follow each other here. On a GPU some do, because the host's part of a call hides
-// behind the work before it.
+// Seconds of a collective in place in a buffer of `floats`. On a CPU each call is timed by itself,
+// since a step has other work around it. On a GPU calls are timed in a row, because the host's part
+// of a call hides behind earlier work.
 absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, CollectiveOp op,
                                          int64_t floats) {
-  constexpr int kCalls = 25;
-  const int in_a_row = device.type() == "cpu" ? 1 : 20;
+  constexpr double kMostSeconds = 1;
+  constexpr int kMostRounds = 25;
+  constexpr int kMostInARow = 20;
   const int64_t piece = std::max<int64_t>(1, floats / world.size());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
                           Zeros(device, Shape({piece * world.size()}), DType::kFloat32));
@@ -108,8 +109,13 @@ absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, Co
                ? world.ReduceScatter(all, mine, ReduceOp::kMean, stream, kLabel)
                : world.AllReduce(all, ReduceOp::kMean, stream, kLabel);
   };
+  // The first call makes one-time allocations. All ranks have the same seconds.
   ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, call, 1, 1).status());
-  return MedianSeconds(world, device, call, kCalls, in_a_row);
+  ZEROTH_ASSIGN_OR_RETURN(const double once, MedianSeconds(world, device, call, 1, 1));
+  const double calls = std::clamp(kMostSeconds / once, 3.0, double{kMostRounds} * kMostInARow);
+  const int rounds = std::min(kMostRounds, static_cast<int>(calls));
+  const int in_a_row = device.type() == "cpu" ? 1 : static_cast<int>(calls) / rounds;
+  return MedianSeconds(world, device, call, rounds, in_a_row);
 }
 
 // Seconds of an all-gather or a reduce-scatter of next to nothing: the mean of the two.

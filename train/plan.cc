@@ -125,21 +125,8 @@ bool AddsUpInFull(const TrainOptions& options) {
   return options.grad_accum > 1 && options.grad_sync == "last";
 }
 
-// Replaces the peak of a step that adds up gradients one by one, in fp32.
-void CountBackwardInOne(const TrainOptions& options, const Sharding& sharding, int64_t vocab,
-                        Plan& plan) {
-  constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
-  const MemoryByCategory end = EndOfBackwardInOne(options, sharding, vocab, plan.memory);
-  // At the loss there are the gradients of earlier micro-batches.
-  plan.memory[kGradients] = options.grad_accum > 1 ? end[kGradients] / 2 : 0;
-  const auto sum = [](const MemoryByCategory& memory) {
-    return std::accumulate(memory.begin(), memory.end(), int64_t{0});
-  };
-  if (sum(end) > sum(plan.memory)) {
-    plan.memory = end;
-    plan.moment = "the end of the backward, at the gradient of the embedding";
-  }
-  plan.memory_peak_bytes = sum(plan.memory);
+bool HasLess(const PlannedAllocator::Moment& a, const PlannedAllocator::Moment& b) {
+  return a.bytes < b.bytes;
 }
 
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
@@ -214,23 +201,33 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   device.set_unfused_loss(UnfusedLossOf(system, options, sharding));
   const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), EmptyBatch(options));
   WorkLedger& ledger = device.ledger();
+  PlannedAllocator::Moment peak;
   for (int step = 0; step < kSteps; ++step) {
+    const bool is_last = step == kSteps - 1;
     ledger.Clear();
-    if (shown != nullptr && step == kSteps - 1) device.allocator().RecordMoments();
+    if (is_last && (shown != nullptr || system.backward_in_one)) device.allocator().RecordMoments();
     timeline.set_recording(true);
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.lr).status());
     AddEndOfStep(system, *world, device);
     timeline.set_recording(false);
     ledger.Run();
     ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
-    const PlannedAllocator::Moment& peak = device.allocator().peak();
+    peak = device.allocator().peak();
+    std::vector<PlannedAllocator::Moment> moments = device.allocator().moments();
     if (peak.epoch == ledger.epoch()) plan.moment = MomentOf(ledger, peak.entry, spans);
-    if (shown == nullptr || step < kSteps - 1) continue;
-    shown->memory = MemoryOverTime(ledger, device.allocator().moments());
+    if (is_last && system.backward_in_one) {
+      const auto* const end = MakeBackwardOnePiece(options, sharding, vocab, moments);
+      const auto highest = std::max_element(moments.begin(), moments.end(), HasLess);
+      peak = *highest;
+      plan.moment =
+          &*highest == end ? "the end of the backward" : MomentOf(ledger, peak.entry, spans);
+    }
+    if (shown == nullptr || !is_last) continue;
+    shown->memory = MemoryOverTime(ledger, moments);
     shown->spans = std::move(spans);
   }
-  plan.memory_peak_bytes = device.allocator().peak().bytes;
-  plan.memory = device.allocator().peak().categories;
+  plan.memory_peak_bytes = peak.bytes;
+  plan.memory = peak.categories;
   if (AddsUpInFull(options)) {
     // The shards replace the larger sums in full, so they are not there at the peak.
     constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
@@ -243,7 +240,6 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
       }
     }
   }
-  if (system.backward_in_one) CountBackwardInOne(options, sharding, vocab, plan);
   ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
   // Where micro-batches add up in the shards, the peak has them already.
   const bool beside = options.grad_accum == 1 || AddsUpInFull(options);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 #include "zeroth/core/device/planned/machine.h"
 #include "zeroth/nn/language_model.h"
@@ -35,18 +36,20 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
                                                     const ModelBuilder& build);
 
 // Returns at most `most` changes that make the run fit, the fastest first. Tries pairs of changes
-// only if no single change is enough. Empty if nothing makes it fit.
-absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
-                                                        const Machine& machine,
-                                                        const ModelBuilder& build, size_t most);
+// only if no single change is enough. Empty if nothing makes it fit. Begins no plan after
+// `deadline`, and returns what has been found by then.
+absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(
+    const TrainOptions& options, const Machine& machine, const ModelBuilder& build, size_t most,
+    absl::Time deadline = absl::InfiniteFuture());
 
 std::string SearchText(const std::vector<PlannedRun>& runs, size_t most);
 std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked);
 
 // Says what to change in a run that ran out of memory: the three cheapest changes that make it fit,
-// and the memory that each saves.
+// and the memory that each saves. Says so if the search ended at `deadline`.
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
-                                          const ModelBuilder& build);
+                                          const ModelBuilder& build,
+                                          absl::Time deadline = absl::InfiniteFuture());
 
 }  // namespace zeroth
 

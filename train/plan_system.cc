@@ -3,6 +3,7 @@
 #include "zeroth/train/plan_system.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "zeroth/core/base/dtype.h"
@@ -96,7 +97,7 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   system.unfused_loss = true;
   system.late_gradient_shards = options.like == "fsdp2";
   system.backward_in_one = options.like == "fsdp2" && options.world_size == 1 &&
-                           options.param_dtype == options.master_dtype;
+                           options.param_dtype == options.master_dtype && options.offload == "none";
   if (options.like != "fsdp2") MakeDeepSpeed(options, system);
   return system;
 }
@@ -118,6 +119,7 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
   // Only strategies that free units after their forward share buffers.
   loss.frees_gathered =
       options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
+  loss.gradient_begins_later = !system.backward_in_one;  // MakeBackwardOnePiece leaves it out
   return loss;
 }
 
@@ -141,32 +143,47 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
   return bytes;
 }
 
-MemoryByCategory EndOfBackwardInOne(const TrainOptions& options, const Sharding& sharding,
-                                    int64_t vocab, const MemoryByCategory& at_peak) {
+const PlannedAllocator::Moment* MakeBackwardOnePiece(
+    const TrainOptions& options, const Sharding& sharding, int64_t vocab,
+    std::vector<PlannedAllocator::Moment>& moments) {
+  using Moment = PlannedAllocator::Moment;
+  constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
   constexpr int64_t kFloat = sizeof(float);
   const int64_t type = options.master_dtype == "fp32" ? kFloat : kFloat / 2;
   int64_t elements = 0;
   int64_t embedding = 0;
   for (const Unit* unit : sharding.units()) {
     for (const Parameter* parameter : unit->parameters()) {
+      if (!parameter->requires_grad()) continue;
       const Shape& shape = parameter->shape();
       elements += shape.numel();
       if (shape.rank() == 2 && shape.dim(0) == vocab) embedding = shape.numel();
     }
   }
-  MemoryByCategory memory{};
-  const auto of = [&memory](MemoryCategory category) -> int64_t& {
-    return memory[static_cast<size_t>(category)];
+  // The last moment of the plan's own step with all gradients and with an activation.
+  const auto is_later = [](const Moment& a, const Moment& b) {
+    const auto key = [](const Moment& moment) {
+      const int64_t activations =
+          moment.categories[static_cast<size_t>(MemoryCategory::kActivations)];
+      return std::make_pair(moment.categories[kGradients], activations > 0);
+    };
+    return key(a) < key(b);
   };
-  for (const MemoryCategory state : {MemoryCategory::kParameters, MemoryCategory::kOptimizer}) {
-    of(state) = at_peak[static_cast<size_t>(state)];
-  }
-  of(MemoryCategory::kGradients) = elements * type * (options.grad_accum > 1 ? 2 : 1);
+  const auto end = std::max_element(moments.rbegin(), moments.rend(), is_later);
+  const int64_t earlier = options.grad_accum > 1 ? elements * type : 0;
+  for (Moment& moment : moments) moment.categories[kGradients] = earlier;
+  const auto of = [&end](MemoryCategory category) -> int64_t& {
+    return end->categories[static_cast<size_t>(category)];
+  };
+  of(MemoryCategory::kGradients) += elements * type;
   // The caller has the logits, and autograd has their gradient, which the piece was called with.
   of(MemoryCategory::kActivations) = 2 * options.batch_size * options.seq_len * vocab * type;
   // The last gradient is that of the embedding. It is summed up in fp32.
   of(MemoryCategory::kWorkspace) = embedding * kFloat;
-  return memory;
+  for (Moment& moment : moments) {
+    moment.bytes = std::accumulate(moment.categories.begin(), moment.categories.end(), int64_t{0});
+  }
+  return &*end;
 }
 
 void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,

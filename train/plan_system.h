@@ -5,7 +5,6 @@
 #ifndef ZEROTH_TRAIN_PLAN_SYSTEM_H_
 #define ZEROTH_TRAIN_PLAN_SYSTEM_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "zeroth/core/comm/planned/planned_communicator.h"
-#include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/train/options.h"
@@ -53,11 +51,12 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
 int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
                                bool in_full, const Sharding& sharding);
 
-using MemoryByCategory = std::array<int64_t, kMemoryCategoryCount>;
-
-// What a system whose backward is one piece holds at its end. `vocab`: of the embedding.
-MemoryByCategory EndOfBackwardInOne(const TrainOptions& options, const Sharding& sharding,
-                                    int64_t vocab, const MemoryByCategory& at_peak);
+// Makes the moments of a step, which adds up gradients one by one, those of a system whose backward
+// is one piece: gradients are there from the backward's end on. Returns that end, one of `moments`,
+// of which there are some. `vocab`: of the embedding.
+const PlannedAllocator::Moment* MakeBackwardOnePiece(
+    const TrainOptions& options, const Sharding& sharding, int64_t vocab,
+    std::vector<PlannedAllocator::Moment>& moments);
 
 // Enqueues what the system does once the optimizer has updated its shards.
 void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "zeroth/api/rank.h"
@@ -151,8 +152,12 @@ absl::Status RankRun::SetUp() {
 namespace {
 
 absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
-  if (machine.is_gpu == (options.device != TrainOptions().device)) return machine;
+  const bool on_gpu = options.device != TrainOptions().device;
+  // No name stands for this CPU, which is measured.
+  if (!on_gpu || !options.machine.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
+    if (machine.is_gpu == on_gpu) return machine;
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "a plan with --device=", options.device, " and --machine=", options.machine,
       ": one is a GPU and the other is not; make them agree, or ask //tools/plan about a run on "
@@ -176,9 +181,13 @@ bool LacksMemory(const absl::Status& status) {
 // Returns the lines that name the changes with which a run that lacked memory would fit, as
 // //tools/plan finds them. Empty if there are none.
 std::string Remedies(const Job& job) {
-  const auto changes = [&job]() -> absl::StatusOr<std::string> {
+  // The processes of other ranks wait for half a minute.
+  const absl::Time deadline =
+      job.ranks_are_threads ? absl::InfiniteFuture() : absl::Now() + absl::Seconds(15);
+  const auto changes = [&job, deadline]() -> absl::StatusOr<std::string> {
     ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
-    return TextOfChanges(job.options, machine, [&job] { return job.source.Build(); });
+    return TextOfChanges(
+        job.options, machine, [&job] { return job.source.Build(); }, deadline);
   };
   const absl::StatusOr<std::string> found = changes();
   if (found.ok()) return *found;
@@ -229,12 +238,16 @@ absl::Status RunTraining(const TrainOptions& options) {
           // All ranks learn of this error, and not of the communicators that `run` destroys.
           if (LacksMemory(result)) world.Abort(result);
         }
-        // Rank 0 looks for them before it returns: the other ranks wait half a minute for that, and
-        // a launcher may kill it once another rank has exited.
-        if (world.rank() == 0 && LacksMemory(result)) remedies = Remedies(*job);
+        // A launcher may kill the process of rank 0 once another rank has exited, so it looks for
+        // them before it returns. Threads end first, and free their memory.
+        if (!job->ranks_are_threads && world.rank() == 0 && LacksMemory(result)) {
+          remedies = Remedies(*job);
+        }
         return result;
       });
-  if (!LacksMemory(status) || remedies.empty()) return status;
+  if (!LacksMemory(status)) return status;
+  if (job->ranks_are_threads) remedies = Remedies(*job);
+  if (remedies.empty()) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(), "\n", remedies));
 }
 

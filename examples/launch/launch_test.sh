@@ -10,7 +10,7 @@ work="$(mktemp -d "${TEST_TMPDIR:-/tmp}/launch.XXXXXX")"
 export TRAINER work
 # Open MPI 5 does not start without a home directory, and Bazel gives tests none.
 export HOME="${HOME:-$work}"
-# Its shared memory is named after mpirun's process, whose number may be the same in another sandbox.
+# Its shared memory is named after mpirun's process, which may have the same number in another sandbox.
 export OMPI_MCA_btl_vader_backing_directory="$work" OMPI_MCA_btl_sm_backing_directory="$work"
 TRAINER="$(realpath -- "$2")"
 mkdir "$work/bin" "$work/tokenizer"

@@ -168,9 +168,10 @@ int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
   const MemoryStats now = kernels.planned_device().allocator().stats();
   int64_t bytes = now[MemoryCategory::kCommunication].current_bytes;
   if (loss.frees_gathered) bytes += now[MemoryCategory::kGatheredParameters].current_bytes;
+  const bool begins = call.dweight != nullptr && !call.accumulate_dweight;
+  if (!begins || !loss.gradient_begins_later) return bytes;
   for (const Tensor* tensor : tensors) {
-    const bool begins = call.dweight != nullptr && !call.accumulate_dweight;
-    if (!begins || tensor->raw_data() != call.dweight) continue;
+    if (tensor->raw_data() != call.dweight) continue;
     bytes += static_cast<int64_t>(tensor->buffer()->bytes());
     break;
   }

@@ -72,6 +72,7 @@ TEST_F(TrainMpiTest, ThePlannerMeasuresProcesses) {
     ASSERT_NE(at, std::string::npos) << text;
     EXPECT_GT(std::atof(text.c_str() + text.find('=', at) + 1), 0) << text;
   }
+  EXPECT_TRUE(absl::StrContains(text, "\nlink_rates = [\n  [1.04858e+06, ")) << text;
 }
 
 // Not two runs beside each other.

@@ -500,6 +500,54 @@ TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {
   EXPECT_TRUE(absl::StrContains(CheapestText(*none, asked), "take more ranks"));
 }
 
+TEST(PlanSearchTest, ASearchEndsAtItsDeadline) {
+  TrainOptions options = OptionsOf("gpt2_124m", 8, "no_shard");
+  options.memory_limit = "1MiB";
+  const absl::StatusOr<std::string> text =
+      TextOfChanges(options, Named("A100-40"), Builder("gpt2_124m"), absl::InfinitePast());
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_TRUE(absl::StrContains(*text, "nothing has been found so far")) << *text;
+  EXPECT_TRUE(absl::StrContains(*text, "//tools/plan")) << *text;
+}
+
+// One GPU like FSDP2: gradients are there from the end of the backward on.
+TEST(PlanTest, ABackwardInOnePiecePeaksAtTheLossOrAtItsEnd) {
+  TrainOptions options = OptionsOf("gpt2_124m", 1, "full_shard");
+  options.like = "fsdp2";
+  options.param_dtype = options.master_dtype = options.optimizer_state_dtype = "bf16";
+  options.seq_len = 1024;
+  options.activation_checkpointing = "none";
+  options.batch_size = 8;
+  const Machine machine = Named("H200");
+  constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
+  PlanTimeline timeline;
+  const absl::StatusOr<Plan> loss = PlanRun(options, machine, *Builder("gpt2_124m")(), &timeline);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(loss->moment, "forward root, at the loss");
+  EXPECT_EQ(loss->memory[kGradients], 0);
+  EXPECT_EQ(PeakOf(timeline), loss->memory_peak_bytes);
+  options.grad_accum = 2;
+  const Plan second = PlanOf(options, machine);
+  const int64_t one_set = second.memory[kGradients];
+  EXPECT_NEAR(static_cast<double>(second.memory_peak_bytes),
+              static_cast<double>(loss->memory_peak_bytes + one_set), 1e6);
+  options.batch_size = 1;
+  options.activation_checkpointing = "block";
+  const absl::StatusOr<Plan> end = PlanRun(options, machine, *Builder("gpt2_124m")(), &timeline);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->moment, "the end of the backward");
+  EXPECT_EQ(end->memory[kGradients], 2 * one_set);
+  EXPECT_EQ(PeakOf(timeline), end->memory_peak_bytes);
+  // Frozen weights have no gradients.
+  std::unique_ptr<LanguageModel> frozen = *Builder("gpt2_124m")();
+  for (Parameter* parameter : frozen->Parameters()) {
+    parameter->set_requires_grad(parameter == frozen->Parameters().back());
+  }
+  const absl::StatusOr<Plan> small = PlanRun(options, machine, std::move(frozen));
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_LT(small->memory[kGradients], one_set / 20);
+}
+
 class MachineFileTest : public testing::Test {
  protected:
   absl::StatusOr<Machine> Open(const std::string& text) {
@@ -543,6 +591,18 @@ TEST_F(MachineFileTest, LikeAnotherButForAFewFields) {
   ASSERT_TRUE(machine.ok()) << machine.status();
   EXPECT_EQ(machine->bf16_flops, 7.15e14);
   EXPECT_EQ(machine->link_bandwidth, OpenMachine("H100")->link_bandwidth);
+}
+
+TEST_F(MachineFileTest, LinkRatesAreReadInTheOrderOfTheColumns) {
+  const absl::StatusOr<Machine> machine =
+      Open("like = \"H100\"\nlink_rates = [[1e6, 1e9, 2e9, 3e9], [4e6, 5e9, 6e9, 7e9]]\n");
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  ASSERT_EQ(machine->link_rates.size(), 2u);
+  const LinkRate& last = machine->link_rates[1];
+  EXPECT_EQ(last.bytes, 4e6);
+  EXPECT_EQ(last.all_gather, 5e9);
+  EXPECT_EQ(last.reduce_scatter, 6e9);
+  EXPECT_EQ(last.all_reduce, 7e9);
 }
 
 TEST_F(MachineFileTest, ErrorsNameTheField) {

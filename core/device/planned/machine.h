@@ -39,7 +39,8 @@ struct Machine {
   double launch_seconds = 0;    // added to each kernel
   double link_bandwidth = 0;    // to devices of the node
   double link_latency = 0;      // of one step of a ring
-  // The same by size and operation, from small to large. Empty: link_bandwidth for all.
+  // Links' bandwidth by size and operation, from small to large, for groups inside one node. Empty:
+  // link_bandwidth for all.
   std::vector<LinkRate> link_rates;
   double network_bandwidth = 0;  // to other nodes: a device's share of the node's network cards
   double network_latency = 0;

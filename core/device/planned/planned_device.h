@@ -64,6 +64,8 @@ struct UnfusedLoss {
   DType softmax_dtype = DType::kFloat32;
   // True if all gathered parameters have been freed before; otherwise all are there.
   bool frees_gathered = true;
+  // True if the head's gradient, which begins with the loss here, begins later.
+  bool gradient_begins_later = true;
 };
 
 // Not thread-safe: one thread uses the device and all that is on it.
