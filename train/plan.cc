@@ -125,10 +125,6 @@ bool AddsUpInFull(const TrainOptions& options) {
   return options.grad_accum > 1 && options.grad_sync == "last";
 }
 
-bool HasLess(const PlannedAllocator::Moment& a, const PlannedAllocator::Moment& b) {
-  return a.bytes < b.bytes;
-}
-
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
 
 // Fills in times and traffic from the entries of the last step.
@@ -213,16 +209,19 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     ledger.Run();
     ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
     peak = device.allocator().peak();
-    std::vector<PlannedAllocator::Moment> moments = device.allocator().moments();
     if (peak.epoch == ledger.epoch()) plan.moment = MomentOf(ledger, peak.entry, spans);
-    if (is_last && system.backward_in_one) {
+    if (!is_last) continue;
+    std::vector<PlannedAllocator::Moment> moments = device.allocator().moments();
+    if (system.backward_in_one) {
       const auto* const end = MakeBackwardOnePiece(options, sharding, vocab, moments);
-      const auto highest = std::max_element(moments.begin(), moments.end(), HasLess);
+      const auto highest =
+          std::max_element(moments.begin(), moments.end(),
+                           [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
       peak = *highest;
       plan.moment =
           &*highest == end ? "the end of the backward" : MomentOf(ledger, peak.entry, spans);
     }
-    if (shown == nullptr || !is_last) continue;
+    if (shown == nullptr) continue;
     shown->memory = MemoryOverTime(ledger, moments);
     shown->spans = std::move(spans);
   }

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/memory.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/shape.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -115,7 +117,7 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
                                          const Sharding& sharding) {
   if (!system.unfused_loss) return std::nullopt;
   UnfusedLoss loss;
-  loss.softmax_dtype = options.master_dtype == "fp32" ? DType::kFloat32 : DType::kBFloat16;
+  loss.softmax_dtype = options.mixed_precision().master_dtype;
   // Only strategies that free units after their forward share buffers.
   loss.frees_gathered =
       options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
@@ -148,8 +150,8 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
     std::vector<PlannedAllocator::Moment>& moments) {
   using Moment = PlannedAllocator::Moment;
   constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
-  constexpr int64_t kFloat = sizeof(float);
-  const int64_t type = options.master_dtype == "fp32" ? kFloat : kFloat / 2;
+  constexpr auto kActivations = static_cast<size_t>(MemoryCategory::kActivations);
+  const auto type = static_cast<int64_t>(SizeOf(options.mixed_precision().master_dtype));
   int64_t elements = 0;
   int64_t embedding = 0;
   for (const Unit* unit : sharding.units()) {
@@ -161,25 +163,20 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
     }
   }
   // The last moment of the plan's own step with all gradients and with an activation.
-  const auto is_later = [](const Moment& a, const Moment& b) {
-    const auto key = [](const Moment& moment) {
-      const int64_t activations =
-          moment.categories[static_cast<size_t>(MemoryCategory::kActivations)];
-      return std::make_pair(moment.categories[kGradients], activations > 0);
-    };
-    return key(a) < key(b);
+  const auto key = [](const Moment& moment) {
+    return std::make_pair(moment.categories[kGradients], moment.categories[kActivations] > 0);
   };
-  const auto end = std::max_element(moments.rbegin(), moments.rend(), is_later);
+  const auto end =
+      std::max_element(moments.rbegin(), moments.rend(),
+                       [&](const Moment& a, const Moment& b) { return key(a) < key(b); });
   const int64_t earlier = options.grad_accum > 1 ? elements * type : 0;
   for (Moment& moment : moments) moment.categories[kGradients] = earlier;
-  const auto of = [&end](MemoryCategory category) -> int64_t& {
-    return end->categories[static_cast<size_t>(category)];
-  };
-  of(MemoryCategory::kGradients) += elements * type;
+  end->categories[kGradients] += elements * type;
   // The caller has the logits, and autograd has their gradient, which the piece was called with.
-  of(MemoryCategory::kActivations) = 2 * options.batch_size * options.seq_len * vocab * type;
+  end->categories[kActivations] = 2 * options.batch_size * options.seq_len * vocab * type;
   // The last gradient is that of the embedding. It is summed up in fp32.
-  of(MemoryCategory::kWorkspace) = embedding * kFloat;
+  end->categories[static_cast<size_t>(MemoryCategory::kWorkspace)] =
+      embedding * static_cast<int64_t>(sizeof(float));
   for (Moment& moment : moments) {
     moment.bytes = std::accumulate(moment.categories.begin(), moment.categories.end(), int64_t{0});
   }

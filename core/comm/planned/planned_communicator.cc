@@ -33,26 +33,29 @@ void Pass(const char* label, size_t bytes, const Machine& machine, Stream& strea
                machine.launch_seconds});
 }
 
-double RateOf(const LinkRate& rate, CollectiveOp op) {
-  return op == CollectiveOp::kAllGather       ? rate.all_gather
-         : op == CollectiveOp::kReduceScatter ? rate.reduce_scatter
-                                              : rate.all_reduce;
+// The operation's field of a LinkRate; nullptr if it has none.
+double LinkRate::*RateOf(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllGather:
+      return &LinkRate::all_gather;
+    case CollectiveOp::kReduceScatter:
+      return &LinkRate::reduce_scatter;
+    case CollectiveOp::kAllReduce:
+      return &LinkRate::all_reduce;
+    default:
+      return nullptr;
+  }
 }
 
 // The rate of a call of `bytes`, between those of the sizes around it.
-double RateAt(const std::vector<LinkRate>& rates, double bytes, CollectiveOp op) {
+double RateAt(const std::vector<LinkRate>& rates, double bytes, double LinkRate::*field) {
   const auto above = std::find_if(rates.begin(), rates.end(),
                                   [&](const LinkRate& rate) { return rate.bytes >= bytes; });
-  if (above == rates.begin()) return RateOf(rates.front(), op);
-  if (above == rates.end()) return RateOf(rates.back(), op);
+  if (above == rates.begin()) return rates.front().*field;
+  if (above == rates.end()) return rates.back().*field;
   const LinkRate& below = *(above - 1);
   const double part = std::log(bytes / below.bytes) / std::log(above->bytes / below.bytes);
-  return std::lerp(RateOf(below, op), RateOf(*above, op), part);
-}
-
-bool HasRates(CollectiveOp op) {
-  return op == CollectiveOp::kAllGather || op == CollectiveOp::kReduceScatter ||
-         op == CollectiveOp::kAllReduce;
+  return std::lerp(below.*field, (*above).*field, part);
 }
 
 }  // namespace
@@ -115,13 +118,11 @@ absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffe
 }
 
 double PlannedCommunicator::LinkBandwidth(const Collective& collective) const {
-  if (machine_.link_rates.empty() || nodes_ > 1 || !HasRates(collective.op)) {
-    return machine_.link_bandwidth;
-  }
+  double LinkRate::*const field = RateOf(collective.op);
+  if (machine_.link_rates.empty() || nodes_ > 1 || field == nullptr) return machine_.link_bandwidth;
   const BufferView& full =
       collective.op == CollectiveOp::kAllGather ? collective.recv : collective.send;
-  const double rate =
-      RateAt(machine_.link_rates, static_cast<double>(ByteSize(full)), collective.op);
+  const double rate = RateAt(machine_.link_rates, static_cast<double>(ByteSize(full)), field);
   // A rank on CPUs copies its own piece as well, unless that is there.
   const bool copies_own = !machine_.is_gpu && collective.op == CollectiveOp::kAllGather &&
                           collective.send.data != Piece(full, rank_, collective.send.count).data;
