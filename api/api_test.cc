@@ -124,6 +124,7 @@ Weights Train(int world_size, const ShardingOptions& options,
   Weights weights;
   RunOptions run;
   run.launch.world_size = world_size;
+  run.rank.threads = 1;  // the thread sanitizer does not see what OpenMP's threads wait for
   const absl::Status status = RunRanks(run, [&](Rank& rank) -> absl::Status {
     Training training{rank, {}, nullptr, nullptr};
     ZEROTH_RETURN_IF_ERROR(training.Open(options, axes));

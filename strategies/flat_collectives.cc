@@ -11,7 +11,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/gather_group.h"
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {

@@ -6,7 +6,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/gather_group.h"
+#include "zeroth/core/comm/call_group.h"
 
 namespace zeroth {
 
@@ -33,6 +33,24 @@ absl::Status CommunicatorCollectives::AllGatherAll(absl::Span<const UnitGather> 
 absl::Status UnitCollectives::ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
                                             bool accumulate, const CollectiveContext& context) {
   return context.group.ReduceScatter(full, mine, op, context.stream, context.label, accumulate);
+}
+
+absl::Status UnitCollectives::ReduceScatterAll(absl::Span<const UnitReduction> reductions,
+                                               ReduceOp op, const CollectiveContext& context) {
+  for (const auto& [full, mine, accumulate] : reductions) {
+    ZEROTH_RETURN_IF_ERROR(ReduceScatter(full, mine, op, accumulate, context));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorCollectives::ReduceScatterAll(absl::Span<const UnitReduction> reductions,
+                                                       ReduceOp op,
+                                                       const CollectiveContext& context) {
+  std::vector<ReductionBuffers> buffers;
+  for (const auto& [full, mine, accumulate] : reductions) {
+    buffers.push_back({full, mine, accumulate});
+  }
+  return zeroth::ReduceScatterAll(context.group, buffers, op, context.stream, context.label);
 }
 
 absl::Status UnitCollectives::AllReduce(const Tensor& values, ReduceOp op,

@@ -27,6 +27,13 @@ struct UnitGather {
   Tensor full;
 };
 
+// The buffers of one reduction. With `accumulate`, the reduction is added to `mine`.
+struct UnitReduction {
+  Tensor full;
+  Tensor mine;
+  bool accumulate = false;
+};
+
 // What a collective works with. It enqueues all of its work on `stream`, on which `kernels` run.
 struct CollectiveContext {
   Communicator& group;
@@ -59,17 +66,22 @@ class UnitCollectives {
   // place, as Communicator::ReduceScatter.
   virtual absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
                                      bool accumulate, const CollectiveContext& context);
+  // ReduceScatter for each of `reductions`. Buffers of different reductions do not overlap.
+  virtual absl::Status ReduceScatterAll(absl::Span<const UnitReduction> reductions, ReduceOp op,
+                                        const CollectiveContext& context);
   // For shards across groups, and for replicated parameters.
   virtual absl::Status AllReduce(const Tensor& values, ReduceOp op,
                                  const CollectiveContext& context);
 };
 
 // The collectives of units that have none of their own. A transport that can do so runs all gathers
-// of a unit as one operation (core/comm/gather_group.h).
+// of a unit as one operation, and all its reductions (core/comm/call_group.h).
 class CommunicatorCollectives final : public UnitCollectives {
  public:
   absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,
                             const CollectiveContext& context) override;
+  absl::Status ReduceScatterAll(absl::Span<const UnitReduction> reductions, ReduceOp op,
+                                const CollectiveContext& context) override;
 };
 
 // Encodes a shard before it is gathered, and decodes the gathered parts, as FSDP2's

@@ -173,7 +173,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   const bool by_nccl = on.is_gpu && options.comm != "local";
   system.comm.gathers_by_copy_engine = by_nccl && options.nccl_copy_engine != "off" &&
                                        !options.quantized_weights && options.like == "zeroth";
-  system.comm.gathers_together = by_nccl && !system.comm.parts;
+  system.comm.calls_together = by_nccl && !system.comm.parts;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);

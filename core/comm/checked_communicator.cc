@@ -38,13 +38,19 @@ absl::Status CheckedCommunicator::AllGather(BufferView send, BufferView recv, St
   return Submit(AllGatherOf(send, recv, label), CheckAllGather(send, recv, rank(), size()), stream);
 }
 
-absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
-                                                Stream& stream, absl::string_view label,
+Collective CheckedCommunicator::ReduceScatterOf(const BufferView& send, const BufferView& recv,
+                                                ReduceOp op, absl::string_view label,
                                                 bool accumulate) {
   Collective collective = Make(CollectiveOp::kReduceScatter, recv.count, send, recv, label);
   collective.call.reduce = op;
   collective.accumulate = accumulate;
-  return Submit(std::move(collective),
+  return collective;
+}
+
+absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
+                                                Stream& stream, absl::string_view label,
+                                                bool accumulate) {
+  return Submit(ReduceScatterOf(send, recv, op, label, accumulate),
                 CheckReduceScatter(send, recv, op, accumulate, rank(), size()), stream);
 }
 

@@ -46,9 +46,11 @@ class CheckedCommunicator : public Communicator {
   // name of `call`. They send `bytes`.
   absl::Status Mark(const CollectiveCall& call, int64_t bytes, Stream& stream,
                     absl::FunctionRef<absl::Status()> enqueue);
-  // The collective of AllGather.
+  // The collectives of AllGather and ReduceScatter.
   static Collective AllGatherOf(const BufferView& send, const BufferView& recv,
                                 absl::string_view label);
+  static Collective ReduceScatterOf(const BufferView& send, const BufferView& recv, ReduceOp op,
+                                    absl::string_view label, bool accumulate);
   // This rank's number in the world.
   virtual int world_rank() const = 0;
   // Breaks the world with this rank's error, unless it is broken already.

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/gather_group.h"
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 namespace zeroth::testing {
@@ -76,6 +76,23 @@ TEST_P(CommunicatorTest, AnotherCountOfOneOfSeveralGathersIsAMismatch) {
     };
     return CheckMismatch(rank, gather(4), gather(3),
                          {"'h.8' (call 2, 4 x fp32)", "'h.8' (call 2, 3 x fp32)"});
+  });
+}
+
+TEST_P(CommunicatorTest, AnotherCountOfOneOfSeveralReductionsIsAMismatch) {
+  if (size() == 1) GTEST_SKIP() << "one rank cannot differ";
+  ExpectAllOk([](TestRank& rank) {
+    const auto reduce = [](int64_t count) {
+      return [count](TestRank& r, const Tensor& buffer) {
+        const Tensor full = buffer.View(0, Shape({count * r.size()}));
+        const ReductionBuffers one = {full, full.View(count * r.rank(), Shape({count}))};
+        const Tensor other = buffer.View(4 * r.size(), Shape({4 * r.size()}));
+        return ReduceScatterAll(r.world, {one, {other, other.View(4 * r.rank(), Shape({4}))}},
+                                ReduceOp::kSum, r.stream, "h.8");
+      };
+    };
+    return CheckMismatch(rank, reduce(4), reduce(3),
+                         {"'h.8' (call 2, 4 x fp32, sum)", "'h.8' (call 2, 3 x fp32, sum)"});
   });
 }
 

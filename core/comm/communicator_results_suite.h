@@ -12,7 +12,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/gather_group.h"
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
 
@@ -214,6 +214,46 @@ TEST_P(CommunicatorTest, AllGatherAllPlacesTheElementsOfEachGather) {
       for (size_t i = 0; i < counts.size(); ++i) {
         ZEROTH_ASSIGN_OR_RETURN(const auto gathered, Fetch<float>(fulls[i], rank.stream));
         ExpectSameBits(gathered, expected[i]);
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Reductions that are made together: in place, apart, added to what is there, and empty.
+TEST_P(CommunicatorTest, ReduceScatterAllReducesEachBuffer) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    for (const std::vector<int64_t>& counts :
+         std::vector<std::vector<int64_t>>{{}, {13}, {0, 257}, {7, 0, 1, 20011}}) {
+      std::vector<Tensor> fulls;
+      std::vector<Tensor> recvs;
+      std::vector<std::vector<float>> expected;
+      std::vector<ReductionBuffers> reductions;
+      for (size_t i = 0; i < counts.size(); ++i) {
+        const int64_t count = counts[i];
+        const auto sends =
+            TestValuesOfAll<float>(static_cast<int>(i), rank.size(), count * rank.size());
+        expected.push_back(ExpectedReduction(ReduceOp::kMean, sends, rank.rank() * count, count));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
+                                ToDevice(rank.device, sends[static_cast<size_t>(rank.rank())]));
+        fulls.push_back(full);
+        const bool in_place = i % 3 == 1;
+        const bool adds = i % 3 == 0;
+        ZEROTH_ASSIGN_OR_RETURN(
+            const Tensor apart,
+            ToDevice(rank.device, std::vector<float>(static_cast<size_t>(count), 0.5f)));
+        for (float& value : expected.back()) value += adds ? 0.5f : 0;
+        recvs.push_back(in_place ? full.View(rank.rank() * count, Shape({count})) : apart);
+        reductions.push_back({full, recvs.back(), adds});
+      }
+      const CommStats::Counter before = rank.world.stats()[CollectiveOp::kReduceScatter];
+      ZEROTH_RETURN_IF_ERROR(
+          ReduceScatterAll(rank.world, reductions, ReduceOp::kMean, rank.stream, "h.5"));
+      const CommStats::Counter after = rank.world.stats()[CollectiveOp::kReduceScatter];
+      EXPECT_EQ(after.calls - before.calls, static_cast<int64_t>(counts.size()));
+      for (size_t i = 0; i < counts.size(); ++i) {
+        ZEROTH_ASSIGN_OR_RETURN(const auto reduced, Fetch<float>(recvs[i], rank.stream));
+        ExpectSameBits(reduced, expected[i]);
       }
     }
     return absl::OkStatus();

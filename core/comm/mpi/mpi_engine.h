@@ -80,6 +80,8 @@ class Engine {
   // The MPI call that the thread has not returned from, for messages; empty if there is none. Never
   // blocks.
   std::string Unfinished() const;
+  // True while the thread is inside a call of the library. May be called by a signal's handler.
+  bool in_library() const { return in_library_; }
   // Says whether the ranks' last run ended without an error, or whether they communicate by other
   // means. Then MPI may wait for all ranks without a limit when a successful program ends.
   void SetInOrder(bool in_order);

@@ -179,7 +179,9 @@ absl::Status NcclCommunicator::EnqueueAll(absl::Span<Collective> collectives,
   const absl::StatusOr<std::shared_ptr<Event>> begin = stream.Record();
   if (!begin.ok()) return fail(begin.status());
   absl::Status moved = collectives.size() == 1 ? Move(collectives[0], cuda_stream)
-                                               : GatherTogether(collectives, cuda_stream);
+                       : collectives[0].op == CollectiveOp::kAllGather
+                           ? GatherTogether(collectives, cuda_stream)
+                           : ScatterTogether(collectives, cuda_stream);
   if (!moved.ok()) return fail(moved);
   cuda_stream.Require(agreement_, number);
   absl::StatusOr<std::shared_ptr<Event>> end = stream.Record();
@@ -188,6 +190,16 @@ absl::Status NcclCommunicator::EnqueueAll(absl::Span<Collective> collectives,
   // Recorded calls run when the recording is played, and each play is watched as a whole.
   if (playback == nullptr) traffic_->Add(call, number, *begin, *std::move(end));
   return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::SubmitAll(std::vector<Collective> collectives,
+                                         const absl::Status& checked, Stream& stream) {
+  const absl::Span<Collective> all = absl::MakeSpan(collectives);
+  if (!checked.ok()) return EnqueueAll(all, checked, stream);
+  int64_t bytes = 0;
+  for (const Collective& collective : all) bytes += TrafficOf(collective);
+  return Mark(all.front().call, bytes, stream,
+              [&] { return EnqueueAll(all, absl::OkStatus(), stream); });
 }
 
 absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStream& stream) {
@@ -199,13 +211,18 @@ absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStre
     case CollectiveOp::kAllGather:
       return Gather(collective, stream);
     case CollectiveOp::kReduceScatter:
+      return ScatterTogether({&collective, 1}, stream);
     case CollectiveOp::kAllReduce:
-      return Reduce(collective, stream);
-    case CollectiveOp::kAllToAll:
-      return Exchange(
-          [&](int peer) { return PieceOf(collective.send, collective.counts.send, peer, size()); },
-          [&](int peer) { return PieceOf(collective.recv, collective.counts.recv, peer, size()); },
-          /*except=*/-1, stream);
+      return LibraryReduces(collective) ? LibraryReduce({&collective, 1}, stream)
+                                        : AllReduceInTree(collective, stream);
+    case CollectiveOp::kAllToAll: {
+      std::vector<Messages> messages;
+      for (int peer = 0; peer < size(); ++peer) {
+        messages.push_back({peer, PieceOf(collective.send, collective.counts.send, peer, size()),
+                            PieceOf(collective.recv, collective.counts.recv, peer, size())});
+      }
+      return Exchange(messages, stream);
+    }
     case CollectiveOp::kBroadcast:
       return handle_->Call("ncclBroadcast", [&](ncclComm_t communicator) {
         return ncclBroadcast(recv.data, recv.data, static_cast<size_t>(recv.count),
@@ -248,7 +265,7 @@ absl::Status NcclCommunicator::InGroup(absl::string_view name, GroupedCalls call
   });
 }
 
-absl::Status NcclCommunicator::Exchange(MessageOf sent, MessageOf received, int except,
+absl::Status NcclCommunicator::Exchange(absl::Span<const Messages> messages,
                                         cuda::CudaStream& stream) {
   return InGroup("all-to-all", [&](ncclComm_t communicator, auto note) {
     const auto move = [&](const auto& call, const BufferView& message, int peer) {
@@ -256,10 +273,9 @@ absl::Status NcclCommunicator::Exchange(MessageOf sent, MessageOf received, int 
       note(call(message.data, static_cast<size_t>(message.count), TypeOf(message.dtype), peer,
                 communicator, stream.handle()));
     };
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == except) continue;
-      move(ncclSend, sent(peer), peer);
-      move(ncclRecv, received(peer), peer);
+    for (const auto& [peer, sent, received] : messages) {
+      move(ncclSend, sent, peer);
+      move(ncclRecv, received, peer);
     }
   });
 }

@@ -12,9 +12,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/collective_checks.h"
-#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
@@ -71,8 +71,8 @@ class RecordedCalls final : public cuda::PlayObserver {
 // Reductions add in the fixed tree: ranks exchange the pieces all-to-all, with as many bytes on the
 // wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything
 // instead. The other ranks' pieces need memory of kCommunication, (n-1)/n of the largest reduced
-// buffer.
-class NcclCommunicator final : public CheckedCommunicator, public GathersTogether {
+// buffer, or of the buffers that are reduced together.
+class NcclCommunicator final : public CheckedCommunicator, public CallsTogether {
  public:
   // The group of all ranks; collective.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(
@@ -94,6 +94,8 @@ class NcclCommunicator final : public CheckedCommunicator, public GathersTogethe
   // One group of NCCL's, which starts fewer kernels. Copy engines take the gathers one by one.
   absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
                                  absl::string_view label) override;
+  absl::Status ReduceScatterTogether(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
+                                     Stream& stream, absl::string_view label) override;
 
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override;
@@ -109,13 +111,17 @@ class NcclCommunicator final : public CheckedCommunicator, public GathersTogethe
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
   // Posts the calls, and enqueues their data movement as one operation. An error on this rank
-  // alone, such as wrong arguments, breaks the world. Several calls are gathers with one label.
+  // alone, such as wrong arguments, breaks the world. Several calls are gathers, or
+  // reduce-scatters, with one label.
   absl::Status EnqueueAll(absl::Span<Collective> collectives, const absl::Status& checked,
                           Stream& stream);
   absl::Status Enqueue(Collective collective, const absl::Status& checked,
                        Stream& stream) override {
     return EnqueueAll(absl::MakeSpan(&collective, 1), checked, stream);
   }
+  // As EnqueueAll, and marks the calls.
+  absl::Status SubmitAll(std::vector<Collective> collectives, const absl::Status& checked,
+                         Stream& stream);
   int world_rank() const override { return world_->processes().rank(); }
   void Break(const absl::Status& reason) override { world_->processes().Break(reason); }
   absl::Status Move(const Collective& collective, cuda::CudaStream& stream);
@@ -128,10 +134,13 @@ class NcclCommunicator final : public CheckedCommunicator, public GathersTogethe
   using GroupedCalls =
       absl::FunctionRef<void(ncclComm_t communicator, absl::FunctionRef<void(ncclResult_t)> note)>;
   absl::Status InGroup(absl::string_view name, GroupedCalls calls);
-  // Sends sent(peer) to each rank and receives received(peer) from it, as one call of NCCL. Leaves
-  // out the rank `except` (-1: none), and empty messages.
-  using MessageOf = absl::FunctionRef<BufferView(int peer)>;
-  absl::Status Exchange(MessageOf sent, MessageOf received, int except, cuda::CudaStream& stream);
+  // Sends `sent` to `peer` and receives `received` from it, but no empty messages. In a group.
+  struct Messages {
+    int peer;
+    BufferView sent;
+    BufferView received;
+  };
+  absl::Status Exchange(absl::Span<const Messages> messages, cuda::CudaStream& stream);
   // The functions below are in nccl_gathers.cc.
   absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
   absl::Status GatherTogether(absl::Span<const Collective> gathers, cuda::CudaStream& stream);
@@ -139,12 +148,20 @@ class NcclCommunicator final : public CheckedCommunicator, public GathersTogethe
   absl::Status GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
                           cuda::CudaStream& stream);
   // The functions below are in nccl_reductions.cc.
-  absl::Status Reduce(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status AllReduceInTree(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status ScatterTogether(absl::Span<const Collective> scatters, cuda::CudaStream& stream);
   // Reduces this rank's piece of every rank's send into `to`, in the fixed tree.
-  absl::Status ReducePiece(const Collective& collective, const Pieces& pieces, const BufferView& to,
-                           cuda::CudaStream& stream);
+  struct PieceReduction {
+    const Collective& collective;
+    Pieces pieces;
+    BufferView to;
+  };
+  absl::Status ReducePieces(absl::Span<const PieceReduction> reductions, cuda::CudaStream& stream);
   absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);
-  absl::Status LibraryReduce(const Collective& collective, cuda::CudaStream& stream);
+  // True if NCCL's own reduction makes this one.
+  bool LibraryReduces(const Collective& collective) const;
+  // `collectives` are of one operation.
+  absl::Status LibraryReduce(absl::Span<const Collective> collectives, cuda::CudaStream& stream);
 
   const std::shared_ptr<World> world_;
   const ProcessWorld::Seat seat_;

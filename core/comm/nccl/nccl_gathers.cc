@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
@@ -17,15 +18,11 @@ absl::Status NcclCommunicator::AllGatherTogether(absl::Span<const GatherBuffers>
                                                  Stream& stream, absl::string_view label) {
   absl::Status checked;
   std::vector<Collective> collectives;
-  int64_t bytes = 0;
   for (const auto& [send, recv] : gathers) {
     checked.Update(CheckAllGather(send, recv, rank(), size()));
     collectives.push_back(AllGatherOf(send, recv, label));
-    bytes += TrafficOf(collectives.back());
   }
-  if (!checked.ok()) return EnqueueAll(absl::MakeSpan(collectives), checked, stream);
-  return Mark(collectives.front().call, bytes, stream,
-              [&] { return EnqueueAll(absl::MakeSpan(collectives), absl::OkStatus(), stream); });
+  return SubmitAll(std::move(collectives), checked, stream);
 }
 
 absl::Status NcclCommunicator::GatherTogether(absl::Span<const Collective> gathers,

@@ -5,6 +5,8 @@
 #include <nccl.h>
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/cuda/tree_reduce.h"
@@ -30,6 +32,14 @@ cuda::StridedReduction ReductionOf(const Collective& collective) {
   return reduction;
 }
 
+// Adds `bytes` to memory of `total` bytes, and returns where they begin: where vectors may.
+int64_t Append(int64_t bytes, int64_t& total) {
+  constexpr int64_t kAlignment = 256;
+  const int64_t begin = (total + kAlignment - 1) / kAlignment * kAlignment;
+  total = begin + bytes;
+  return begin;
+}
+
 absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& stream) {
   const int multiprocessors = cuda::CudaDevice::From(stream.device()).properties().multiprocessors;
   return stream.Update(cuda::TreeReduce(reduction, multiprocessors, stream.handle()));
@@ -37,49 +47,91 @@ absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& s
 
 }  // namespace
 
-absl::Status NcclCommunicator::Reduce(const Collective& collective, cuda::CudaStream& stream) {
+absl::Status NcclCommunicator::ReduceScatterTogether(absl::Span<const ReductionBuffers> reductions,
+                                                     ReduceOp op, Stream& stream,
+                                                     absl::string_view label) {
+  absl::Status checked;
+  std::vector<Collective> collectives;
+  for (const auto& [send, recv, accumulate] : reductions) {
+    checked.Update(CheckReduceScatter(send, recv, op, accumulate, rank(), size()));
+    collectives.push_back(ReduceScatterOf(send, recv, op, label, accumulate));
+  }
+  return SubmitAll(std::move(collectives), checked, stream);
+}
+
+bool NcclCommunicator::LibraryReduces(const Collective& collective) const {
+  return world_->library_reduces() && IsFloatingPoint(collective.send.dtype) &&
+         collective.call.reduce != ReduceOp::kMax;
+}
+
+absl::Status NcclCommunicator::ScatterTogether(absl::Span<const Collective> scatters,
+                                               cuda::CudaStream& stream) {
+  std::vector<Collective> by_library;
+  std::vector<PieceReduction> in_tree;
+  for (const Collective& scatter : scatters) {
+    if (scatter.recv.count == 0) continue;
+    if (LibraryReduces(scatter)) {
+      by_library.push_back(scatter);
+    } else {
+      in_tree.push_back({scatter, {scatter.recv.count, scatter.send.count}, scatter.recv});
+    }
+  }
+  if (!in_tree.empty()) ZEROTH_RETURN_IF_ERROR(ReducePieces(in_tree, stream));
+  return by_library.empty() ? absl::OkStatus() : LibraryReduce(by_library, stream);
+}
+
+absl::Status NcclCommunicator::AllReduceInTree(const Collective& collective,
+                                               cuda::CudaStream& stream) {
   const BufferView& recv = collective.recv;
-  if (world_->library_reduces() && IsFloatingPoint(collective.send.dtype) &&
-      collective.call.reduce != ReduceOp::kMax) {
-    return LibraryReduce(collective, stream);
-  }
-  if (collective.op == CollectiveOp::kReduceScatter) {
-    return ReducePiece(collective, {recv.count, collective.send.count}, recv, stream);
-  }
   if (ByteSize(recv) * size() <= kSmallAllReduceBytes) return SmallAllReduce(collective, stream);
   // A reduce-scatter, whose last pieces may be shorter, and an all-gather of the results.
   const Pieces pieces = {(recv.count + size() - 1) / size(), recv.count};
   const BufferView own = pieces.Of(recv, rank());
-  ZEROTH_RETURN_IF_ERROR(ReducePiece(collective, pieces, own, stream));
-  return Exchange([&](int) { return own; }, [&](int peer) { return pieces.Of(recv, peer); },
-                  /*except=*/rank(), stream);
+  ZEROTH_RETURN_IF_ERROR(ReducePieces({{collective, pieces, own}}, stream));
+  std::vector<Messages> results;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) results.push_back({peer, own, pieces.Of(recv, peer)});
+  }
+  return Exchange(results, stream);
 }
 
-absl::Status NcclCommunicator::ReducePiece(const Collective& collective, const Pieces& pieces,
-                                           const BufferView& to, cuda::CudaStream& stream) {
-  const BufferView& from = collective.send;
-  const BufferView own = pieces.Of(from, rank());
-  const int64_t bytes = ByteSize(own);
-  ZEROTH_ASSIGN_OR_RETURN(char* const others,
-                          Scratch(static_cast<size_t>(bytes * (size() - 1)), stream));
-  if (size() > 1) {
-    ZEROTH_RETURN_IF_ERROR(Exchange([&](int peer) { return pieces.Of(from, peer); },
-                                    [&](int peer) {
-                                      const int place = peer < rank() ? peer : peer - 1;
-                                      return BufferView(others + place * bytes, own.count,
-                                                        from.dtype);
-                                    },
-                                    /*except=*/rank(), stream));
+absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> reductions,
+                                            cuda::CudaStream& stream) {
+  std::vector<cuda::StridedReduction> launches;
+  std::vector<int64_t> places;
+  int64_t staging = 0;  // bytes of what the other ranks send
+  for (const auto& [collective, pieces, to] : reductions) {
+    const BufferView own = pieces.Of(collective.send, rank());
+    cuda::StridedReduction reduction = ReductionOf(collective);
+    reduction.bytes_per_rank = ByteSize(own);
+    reduction.ranks = size();
+    reduction.own = rank();
+    reduction.own_elements = own.data;
+    reduction.destination = to.data;
+    reduction.count = own.count;
+    launches.push_back(reduction);
+    places.push_back(Append(reduction.bytes_per_rank * (size() - 1), staging));
   }
-  cuda::StridedReduction reduction = ReductionOf(collective);
-  reduction.others = others;
-  reduction.bytes_per_rank = bytes;
-  reduction.ranks = size();
-  reduction.own = rank();
-  reduction.own_elements = own.data;
-  reduction.destination = to.data;
-  reduction.count = own.count;
-  return Launch(reduction, stream);
+  ZEROTH_ASSIGN_OR_RETURN(char* const scratch, Scratch(static_cast<size_t>(staging), stream));
+  std::vector<Messages> messages;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    cuda::StridedReduction& reduction = launches[i];
+    const auto& [collective, pieces, to] = reductions[i];
+    char* const others = scratch + places[i];
+    reduction.others = others;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const int place = peer < rank() ? peer : peer - 1;
+      messages.push_back({peer, pieces.Of(collective.send, peer),
+                          BufferView(others + place * reduction.bytes_per_rank, reduction.count,
+                                     collective.send.dtype)});
+    }
+  }
+  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Exchange(messages, stream));
+  for (const cuda::StridedReduction& reduction : launches) {
+    ZEROTH_RETURN_IF_ERROR(Launch(reduction, stream));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NcclCommunicator::SmallAllReduce(const Collective& collective,
@@ -97,27 +149,41 @@ absl::Status NcclCommunicator::SmallAllReduce(const Collective& collective,
 
 // NCCL adds in the dtype on the wire. The mean is computed here, in float32, because ncclAvg
 // multiplies by 1/n rounded to the dtype, which for bf16 is off by 0.2 % at 3 or 7 ranks.
-absl::Status NcclCommunicator::LibraryReduce(const Collective& collective,
+absl::Status NcclCommunicator::LibraryReduce(absl::Span<const Collective> collectives,
                                              cuda::CudaStream& stream) {
-  const BufferView& send = collective.send;
-  const BufferView& recv = collective.recv;
-  const size_t count = static_cast<size_t>(recv.count);
-  void* sum = recv.data;
-  if (collective.accumulate || recv.dtype != send.dtype) {
-    ZEROTH_ASSIGN_OR_RETURN(sum, Scratch(count * SizeOf(send.dtype), stream));
+  const auto in_place = [](const Collective& collective) {
+    return !collective.accumulate && collective.recv.dtype == collective.send.dtype;
+  };
+  std::vector<int64_t> places;
+  int64_t bytes = 0;
+  for (const Collective& collective : collectives) {
+    const auto size = static_cast<int64_t>(SizeOf(collective.send.dtype));
+    places.push_back(in_place(collective) ? 0 : Append(collective.recv.count * size, bytes));
   }
-  const bool scatters = collective.op == CollectiveOp::kReduceScatter;
-  ZEROTH_RETURN_IF_ERROR(
-      handle_->Call(scatters ? "ncclReduceScatter" : "ncclAllReduce", [&](ncclComm_t communicator) {
+  ZEROTH_ASSIGN_OR_RETURN(char* const scratch, Scratch(static_cast<size_t>(bytes), stream));
+  std::vector<void*> sums;
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    sums.push_back(in_place(collectives[i]) ? collectives[i].recv.data : scratch + places[i]);
+  }
+  const bool scatters = collectives[0].op == CollectiveOp::kReduceScatter;
+  ZEROTH_RETURN_IF_ERROR(InGroup(
+      scatters ? "ncclReduceScatter" : "ncclAllReduce", [&](ncclComm_t communicator, auto note) {
         const auto reduce = scatters ? ncclReduceScatter : ncclAllReduce;
-        return reduce(send.data, sum, count, TypeOf(send.dtype), ncclSum, communicator,
-                      stream.handle());
+        for (size_t i = 0; i < sums.size(); ++i) {
+          const BufferView& send = collectives[i].send;
+          note(reduce(send.data, sums[i], static_cast<size_t>(collectives[i].recv.count),
+                      TypeOf(send.dtype), ncclSum, communicator, stream.handle()));
+        }
       }));
-  if (sum == recv.data && collective.call.reduce == ReduceOp::kSum) return absl::OkStatus();
-  cuda::StridedReduction finish = ReductionOf(collective);
-  finish.others = sum;
-  finish.mean_of = size();
-  return Launch(finish, stream);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const Collective& collective = collectives[i];
+    if (in_place(collective) && collective.call.reduce == ReduceOp::kSum) continue;
+    cuda::StridedReduction finish = ReductionOf(collective);
+    finish.others = sums[i];
+    finish.mean_of = size();
+    ZEROTH_RETURN_IF_ERROR(Launch(finish, stream));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth::nccl

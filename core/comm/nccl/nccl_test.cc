@@ -22,8 +22,8 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/communicator.h"
-#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
@@ -207,7 +207,7 @@ TEST(NcclTest, GathersTogetherAreOneGroup) {
     ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, rank.stream, "h.0"));
     return rank.stream.Synchronize();
   };
-  const int64_t before = nccl::emulation::GroupsOfGathers();
+  const int64_t before = nccl::emulation::Groups();
   const absl::Status status = RunRanks(2, [&](TestRank& rank) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(gather(rank, rank.world));
     ZEROTH_ASSIGN_OR_RETURN(const auto group, rank.world.SplitForGathers(0, rank.rank()));
@@ -215,7 +215,32 @@ TEST(NcclTest, GathersTogetherAreOneGroup) {
   });
   EXPECT_TRUE(status.ok()) << status;
   // One of each rank: copy engines serve the second communicator.
-  EXPECT_EQ(nccl::emulation::GroupsOfGathers() - before, 2);
+  EXPECT_EQ(nccl::emulation::Groups() - before, 2);
+}
+
+TEST(NcclTest, ReductionsTogetherAreOneGroup) {
+  for (const char* const reduction : {"tree", "nccl"}) {
+    LaunchOptions options;
+    options.reduction = reduction;
+    const int64_t before = nccl::emulation::Groups();
+    const absl::Status status = RunRanks(
+        2,
+        [](TestRank& rank) -> absl::Status {
+          ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
+                                  ToDevice(rank.device, std::vector<float>(60, 1.0f)));
+          std::vector<ReductionBuffers> reductions;
+          for (int i = 0; i < 3; ++i) {
+            const Tensor part = full.View(20 * i, Shape({20}));
+            reductions.push_back({part, part.View(10 * rank.rank(), Shape({10}))});
+          }
+          ZEROTH_RETURN_IF_ERROR(
+              ReduceScatterAll(rank.world, reductions, ReduceOp::kSum, rank.stream, "h.0"));
+          return rank.stream.Synchronize();
+        },
+        options);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(nccl::emulation::Groups() - before, 2) << reduction;  // one of each rank
+  }
 }
 
 // Groups that reduce are made for kernels, and what is not registered is gathered by them.

@@ -117,6 +117,18 @@ absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffe
   return status;
 }
 
+absl::Status PlannedCommunicator::ReduceScatterTogether(
+    absl::Span<const ReductionBuffers> reductions, ReduceOp op, Stream& stream,
+    absl::string_view label) {
+  absl::Status status;
+  for (const ReductionBuffers& one : reductions) {
+    status.Update(ReduceScatter(one.send, one.recv, op, stream, label, one.accumulate));
+    continues_ = true;
+  }
+  continues_ = false;
+  return status;
+}
+
 double PlannedCommunicator::LinkBandwidth(const Collective& collective) const {
   double LinkRate::*const field = RateOf(collective.op);
   if (machine_.link_rates.empty() || nodes_ > 1 || field == nullptr) return machine_.link_bandwidth;
@@ -186,10 +198,10 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, const Par
   // As NcclCommunicator has it: what the others send of this rank's piece.
   const int64_t count =
       scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
-  return Grow(
-      staging_,
-      static_cast<size_t>(count) * SizeOf(collective.send.dtype) * static_cast<size_t>(size() - 1),
-      stream.device());
+  if (!continues_ || !options_.calls_together) staged_bytes_ = 0;
+  staged_bytes_ +=
+      static_cast<size_t>(count) * SizeOf(collective.send.dtype) * static_cast<size_t>(size() - 1);
+  return Grow(staging_, staged_bytes_, stream.device());
 }
 
 void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
@@ -229,7 +241,7 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
   work.bytes = TrafficOf(collective);
   work.by_copy_engine =
       options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
-  const bool starts = !continues_ || !options_.gathers_together || work.by_copy_engine;
+  const bool starts = !continues_ || !options_.calls_together || work.by_copy_engine;
   work.latency = (starts ? parts.collectives * time.latency : 0) + parts.host_seconds;
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);

@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/checked_communicator.h"
-#include "zeroth/core/comm/gather_group.h"
 #include "zeroth/core/comm/known_groups.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/machine.h"
@@ -33,7 +33,7 @@ namespace zeroth {
 // each other's memory, and a call occupies the rank's cores.
 class PlannedCommunicator final : public CheckedCommunicator,
                                   public KnowsGroups,
-                                  public GathersTogether {
+                                  public CallsTogether {
  public:
   // What another system makes of one collective of this one, over the same bytes.
   struct Parts {
@@ -47,9 +47,9 @@ class PlannedCommunicator final : public CheckedCommunicator,
     bool tree_reduction = false;
     // All-gathers inside a node take no multiprocessors (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
-    // AllGatherAll makes one operation of its gathers, which takes the latency of one. Not with
-    // copy engines.
-    bool gathers_together = false;
+    // AllGatherAll and ReduceScatterAll make one operation of their calls, which takes the latency
+    // of one, and staging for all. Not with copy engines.
+    bool calls_together = false;
     // All-gathers and reduce-scatters have buffers of their own, which gathered parameters are
     // copied out of and gradients into.
     bool copies_in_and_out = false;
@@ -75,6 +75,8 @@ class PlannedCommunicator final : public CheckedCommunicator,
   absl::StatusOr<std::unique_ptr<Communicator>> SplitKnown(absl::Span<const int> members) override;
   absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
                                  absl::string_view label) override;
+  absl::Status ReduceScatterTogether(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
+                                     Stream& stream, absl::string_view label) override;
   absl::Status status() const override { return status_; }
   // The group's, in its order.
   const std::vector<int>& world_ranks() const { return members_; }
@@ -106,6 +108,7 @@ class PlannedCommunicator final : public CheckedCommunicator,
   int local_ = 0;  // of them, on this rank's node
   int nodes_ = 1;
   std::shared_ptr<Buffer> staging_;        // of the sum over ranks
+  size_t staged_bytes_ = 0;                // of it, that the calls so far of one operation need
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;

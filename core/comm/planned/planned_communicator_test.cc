@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/gather_group.h"
+#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
@@ -130,10 +130,10 @@ TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   EXPECT_FALSE(world->status().ok());
 }
 
-TEST(PlannedCommunicatorTest, GathersTogetherTakeOneLatency) {
+TEST(PlannedCommunicatorTest, CallsTogetherTakeOneLatency) {
   for (const bool together : {true, false}) {
     PlannedCommunicator::Options options;
-    options.gathers_together = together;
+    options.calls_together = together;
     const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
     PlannedDevice device(TwoSpeeds(), {});
     const GatherBuffers one = {Floats(device, 1000), Floats(device, 64 * 1000)};
@@ -146,6 +146,31 @@ TEST(PlannedCommunicatorTest, GathersTogetherTakeOneLatency) {
     EXPECT_EQ(entries[1].work.latency, together ? 0 : latency);
     EXPECT_EQ(entries[2].work.latency, latency);
     EXPECT_EQ(entries[1].work.seconds, entries[0].work.seconds);
+    const ReductionBuffers sum = {one.recv, one.send};
+    ASSERT_TRUE(
+        ReduceScatterAll(*world, {sum, sum}, ReduceOp::kSum, device.compute_stream(), "h.0").ok());
+    ASSERT_EQ(entries.size(), 5u);
+    EXPECT_GT(entries[3].work.latency, 0);
+    EXPECT_EQ(entries[4].work.latency, together ? 0 : entries[3].work.latency);
+  }
+}
+
+// What other ranks send of all buffers that are reduced together is in memory at once.
+TEST(PlannedCommunicatorTest, ReductionsTogetherAreStagedTogether) {
+  for (const bool together : {true, false}) {
+    PlannedCommunicator::Options options;
+    options.tree_reduction = true;
+    options.calls_together = together;
+    const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
+    PlannedDevice device(TwoSpeeds(), {});
+    const auto reduction = [&](int64_t numel) {
+      return ReductionBuffers{Floats(device, 4 * numel), Floats(device, numel)};
+    };
+    ASSERT_TRUE(ReduceScatterAll(*world, {reduction(1 << 18), reduction(1 << 16)}, ReduceOp::kSum,
+                                 device.compute_stream(), "h.0")
+                    .ok());
+    const int64_t staged = 3 * 4 * ((1 << 18) + (together ? 1 << 16 : 0));
+    EXPECT_EQ(device.allocator().stats()[MemoryCategory::kCommunication].current_bytes, staged);
   }
 }
 

@@ -177,7 +177,7 @@ TEST(MpiRanks, OneIsStopped) {
 void HangTheThreadOfMpi() {
   signal(SIGUSR1, [](int) {
     // Between calls it is asked again.
-    while (!(*mpi::Engine::Get())->Unfinished().empty()) pause();
+    while ((*mpi::Engine::Get())->in_library()) pause();
   });
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name;

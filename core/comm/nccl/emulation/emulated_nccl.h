@@ -20,8 +20,8 @@ void FailNextRegistration(ncclResult_t result);
 // The number of gathers of this process by copy engines: with memory registered on both sides, on
 // communicators that use no multiprocessors.
 int64_t CopyEngineGathers();
-// The number of groups of this process that have held at least two gathers.
-int64_t GroupsOfGathers();
+// The number of groups of this process that have held a call.
+int64_t Groups();
 // From now on gathers by copy engines in this process do not end when their communicator is
 // aborted.
 void LeaveCopyEnginesWaiting();

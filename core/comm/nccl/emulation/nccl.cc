@@ -72,7 +72,7 @@ std::shared_ptr<const void> CountedIn(std::atomic<int64_t>& count,
 std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
 std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
 std::atomic<int64_t> copy_engine_gathers{0};
-std::atomic<int64_t> groups_of_gathers{0};
+std::atomic<int64_t> groups{0};
 std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
 
@@ -93,7 +93,6 @@ struct Operation {
 
 thread_local int group_depth = 0;
 thread_local std::vector<Operation> group;
-thread_local int gathers_in_group = 0;
 
 void Run(const Operation& operation, uint64_t number) {
   const absl::Status done = operation.shared->mesh->Run(number, operation.transfers);
@@ -395,7 +394,7 @@ void FailNextTransfer(ncclResult_t result) {
 void FailNextRegistration(ncclResult_t result) { fail_next_registration = result; }
 void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
 int64_t CopyEngineGathers() { return copy_engine_gathers; }
-int64_t GroupsOfGathers() { return groups_of_gathers; }
+int64_t Groups() { return groups; }
 void StallTransfers(bool on) { stall_transfers = on; }
 
 }  // namespace zeroth::nccl::emulation
@@ -544,7 +543,7 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (group_depth == 0) return ncclInvalidUsage;
   if (--group_depth > 0) return ncclSuccess;
-  if (std::exchange(gathers_in_group, 0) > 1) ++groups_of_gathers;
+  if (!group.empty()) ++groups;
   ncclResult_t result = ncclSuccess;
   for (Operation& operation : std::exchange(group, {})) {
     if (result == ncclSuccess) result = Enqueue(std::move(operation));
@@ -578,7 +577,6 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
     if (own != send) std::memcpy(own, send, bytes);
     if (!places->Match()) shared->state = ncclInvalidUsage;
   };
-  if (group_depth > 0) ++gathers_in_group;
   return Submit(std::move(operation), /*may_merge=*/false);
 }
 
