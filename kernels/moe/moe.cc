@@ -40,7 +40,8 @@ bool CheckRouted(Operation& op, const Args& args, const char* field, const Tenso
 
 // Checks the fields that Scatter, Combine and RowDots share.
 bool CheckRows(Operation& op, const Tensor& tokens, const Tensor& rows, const Tensor& weights,
-               const Tensor& grouped, SharedType& type, RowsCall& call) {
+               const Tensor& grouped, RowsCall& call) {
+  SharedType type;
   if (!op.MinRank("tokens", tokens, 2) || !op.MinRank("rows", rows, 2)) return false;
   call.dim = tokens.dim(-1);
   call.tokens = call.dim == 0 ? 0 : tokens.numel() / call.dim;
@@ -141,9 +142,8 @@ absl::Status CountExperts(Kernels& kernels, const CountExpertsArgs& args) {
 
 absl::Status Scatter(Kernels& kernels, const ScatterArgs& args) {
   Operation op("Scatter", kernels);
-  SharedType type;
   ScatterCall call;
-  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, type, call)) {
+  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, call)) {
     return op.status();
   }
   call.from = args.tokens.raw_data();
@@ -154,9 +154,8 @@ absl::Status Scatter(Kernels& kernels, const ScatterArgs& args) {
 
 absl::Status Combine(Kernels& kernels, const CombineArgs& args) {
   Operation op("Combine", kernels);
-  SharedType type;
   CombineCall call;
-  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, type, call)) {
+  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, call)) {
     return op.status();
   }
   call.grouped = args.grouped.raw_data();
@@ -168,10 +167,9 @@ absl::Status Combine(Kernels& kernels, const CombineArgs& args) {
 
 absl::Status RowDots(Kernels& kernels, const RowDotsArgs& args) {
   Operation op("RowDots", kernels);
-  SharedType type;
   RowDotsCall call;
   if (!op.Place("dweights", args.dweights) ||
-      !CheckRows(op, args.tokens, args.rows, args.dweights, args.grouped, type, call)) {
+      !CheckRows(op, args.tokens, args.rows, args.dweights, args.grouped, call)) {
     return op.status();
   }
   call.from = args.tokens.raw_data();
