@@ -24,6 +24,9 @@
 namespace zeroth {
 namespace {
 
+constexpr char kPrefix[] = "base_model.model.";
+constexpr char kWeight[] = ".weight";
+
 bool IsNumber(absl::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit);
 }
@@ -108,18 +111,17 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
 }
 
 std::string PeftNameOfA(absl::string_view layer) {
-  return absl::StrCat("base_model.model.", layer, ".lora_A.weight");
+  return absl::StrCat(kPrefix, layer, kLoraA, kWeight);
 }
 
 std::string PeftNameOfB(absl::string_view layer) {
-  return absl::StrCat("base_model.model.", layer, ".lora_B.weight");
+  return absl::StrCat(kPrefix, layer, kLoraB, kWeight);
 }
 
 namespace {
 
 constexpr char kConfig[] = "adapter_config.json";
 constexpr char kWeights[] = "adapter_model.safetensors";
-constexpr char kPrefix[] = "base_model.model.";
 
 // A is [rank, in], B is [out, rank].
 absl::Status CheckHalf(const WeightsSource& weights, const std::string& name, int rank_dim,
@@ -136,8 +138,8 @@ absl::StatusOr<std::vector<std::string>> LayersOf(const WeightsSource& weights, 
   for (const std::string& name : weights.names()) {
     absl::string_view layer = name;
     const bool is_half =
-        absl::ConsumePrefix(&layer, kPrefix) && (absl::ConsumeSuffix(&layer, ".lora_A.weight") ||
-                                                 absl::ConsumeSuffix(&layer, ".lora_B.weight"));
+        absl::ConsumePrefix(&layer, kPrefix) && absl::ConsumeSuffix(&layer, kWeight) &&
+        (absl::ConsumeSuffix(&layer, kLoraA) || absl::ConsumeSuffix(&layer, kLoraB));
     if (!is_half) {
       return absl::InvalidArgumentError(absl::StrCat(weights.description(), ": tensor \"", name,
                                                      "\" is no half of an adapter of a linear "

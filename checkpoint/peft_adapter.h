@@ -43,6 +43,10 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
 // The parts of the layers' names after the block's number, each once: "attn.c_attn".
 std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 
+// What follows a layer's name in those of its two halves, here and in the trainer's checkpoints.
+inline constexpr absl::string_view kLoraA = ".lora_A";
+inline constexpr absl::string_view kLoraB = ".lora_B";
+
 // The names of a layer's two halves in adapter_model.safetensors. Whatever the layout of the
 // weight, A is [rank, in] and B is [out, rank]. The adapter adds alpha / rank * B A, or its
 // transpose.

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_convert.h"
@@ -117,7 +116,7 @@ std::map<const Parameter*, Half> HalvesOf(const LanguageModel& model) {
   std::map<const Parameter*, Half> halves;
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     const bool transposed = adapter.layout == WeightLayout::kInOut;
-    const std::string layer(absl::StripSuffix(adapter.a->name(), ".lora_A"));
+    const std::string layer = adapter.layer();
     halves[adapter.a] = {PeftNameOfA(layer), transposed};
     halves[adapter.b] = {PeftNameOfB(layer), transposed};
   }
@@ -131,7 +130,7 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
     adapter.fan_in_fan_out = part.layout == WeightLayout::kInOut;
     adapter.rank = part.a->global_shape().dim(adapter.fan_in_fan_out ? 1 : 0);
     adapter.alpha = part.alpha;
-    adapter.layers.emplace_back(absl::StripSuffix(part.a->name(), ".lora_A"));
+    adapter.layers.push_back(part.layer());
   }
   return PeftAdapterConfig(adapter);
 }

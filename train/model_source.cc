@@ -12,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/file_util.h"
@@ -101,7 +100,7 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> InitAdapter::Open(const std::
   const std::set<std::string> stored(names.begin(), names.end());
   std::set<std::string> adapted;
   for (const LoraAdapter& part : LoraAdapters(model)) {
-    adapted.emplace(absl::StripSuffix(part.a->name(), ".lora_A"));
+    adapted.insert(part.layer());
   }
   if (adapted != stored) {
     const auto listed = [](const char* what, const std::set<std::string>& layers) {
@@ -113,7 +112,7 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> InitAdapter::Open(const std::
                      listed("only the model", Without(adapted, stored))));
   }
   for (const LoraAdapter& part : LoraAdapters(model)) {
-    const std::string layer(absl::StripSuffix(part.a->name(), ".lora_A"));
+    const std::string layer = part.layer();
     const bool transposed = part.layout == WeightLayout::kInOut;
     for (const auto& [parameter, name] :
          {std::pair(part.a, PeftNameOfA(layer)), std::pair(part.b, PeftNameOfB(layer))}) {

@@ -71,7 +71,6 @@ class GgufMetadata {
   }
   void SetUint32(absl::string_view key, uint32_t value) { Set(key, GgufValue(value)); }
   void SetFloat(absl::string_view key, float value) { Set(key, GgufValue(value)); }
-  void SetBool(absl::string_view key, bool value) { Set(key, GgufValue(value)); }
   void SetString(absl::string_view key, absl::string_view value) {
     Set(key, GgufValue(std::string(value)));
   }
@@ -94,9 +93,6 @@ class GgufMetadata {
   }
   absl::StatusOr<double> GetDoubleOr(absl::string_view key, double fallback) const {
     return Has(key) ? GetDouble(key) : fallback;
-  }
-  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const {
-    return Has(key) ? GetBool(key) : fallback;
   }
   absl::StatusOr<std::string> GetStringOr(absl::string_view key, std::string fallback) const {
     return Has(key) ? GetString(key) : fallback;

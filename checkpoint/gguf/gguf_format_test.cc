@@ -210,7 +210,7 @@ GgufMetadata EveryType() {
   metadata.SetUint32("k.u32", 4'000'000'000);
   metadata.Set("k.i32", int32_t{-2'000'000'000});
   metadata.SetFloat("k.f32", 0.1f);
-  metadata.SetBool("k.bool", true);
+  metadata.Set("k.bool", GgufValue(true));
   metadata.SetString("k.string", std::string("two\0parts", 9));
   metadata.Set("k.u64", std::numeric_limits<uint64_t>::max());
   metadata.Set("k.i64", std::numeric_limits<int64_t>::min());
@@ -315,7 +315,7 @@ TEST(GgufWriterTest, RefusesWhatReadersWould) {
   metadata.SetUint32(kGgufAlignmentKey, 3);
   EXPECT_THAT(message(metadata, {}), HasSubstr("a power of two"));
   GgufMetadata unnamed;
-  unnamed.SetBool("", true);
+  unnamed.Set("", GgufValue(true));
   EXPECT_THAT(message(unnamed, {}), HasSubstr("a metadata key has 0 bytes"));
   EXPECT_TRUE(dir.List().empty()) << "writers that were not finished leave nothing";
 }

@@ -56,7 +56,7 @@ absl::StatusOr<std::optional<PeftAdapter>> ReadAdapter(CheckpointReader& reader)
   ZEROTH_ASSIGN_OR_RETURN(PeftAdapter adapter, ParsePeftAdapter(config));
   for (const auto& [name, parameter] : reader.index().parameters) {
     absl::string_view layer = name;
-    if (absl::ConsumeSuffix(&layer, ".lora_A")) adapter.layers.emplace_back(layer);
+    if (absl::ConsumeSuffix(&layer, kLoraA)) adapter.layers.emplace_back(layer);
   }
   return adapter;
 }

@@ -258,36 +258,29 @@ std::vector<PreTokenizer::Part> PreTokenizer::Join(Behavior behavior,
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
     const bool after_delimiter = i > 0 && parts[i - 1].is_delimiter;
+    bool joins = false;
     switch (behavior) {
       case Behavior::kRemoved:
-        if (!part.is_delimiter) joined.push_back(part);
-        continue;
+        if (part.is_delimiter) continue;
+        break;
       case Behavior::kIsolated:
-        joined.push_back(part);
-        continue;
+        break;
       case Behavior::kContiguous:
-        if (i > 0 && part.is_delimiter == after_delimiter) {
-          joined.back().end = part.end;
-        } else {
-          joined.push_back(part);
-        }
-        continue;
+        joins = i > 0 && part.is_delimiter == after_delimiter;
+        break;
       case Behavior::kMergedWithPrevious:
         // The first of several delimiters joins the part before them.
-        if (part.is_delimiter && !after_delimiter && i > 0) {
-          joined.back().end = part.end;
-        } else {
-          joined.push_back(part);
-        }
-        continue;
+        joins = i > 0 && part.is_delimiter && !after_delimiter;
+        break;
       case Behavior::kMergedWithNext:
         // The last of several delimiters joins the part after them.
-        if (!part.is_delimiter && after_delimiter) {
-          joined.back().end = part.end;
-        } else {
-          joined.push_back(part);
-        }
-        continue;
+        joins = !part.is_delimiter && after_delimiter;
+        break;
+    }
+    if (joins) {
+      joined.back().end = part.end;
+    } else {
+      joined.push_back(part);
     }
   }
   return joined;

@@ -20,23 +20,15 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 void GeluPiece(const GeluCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
-    Transform(
-        static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin,
-        [](auto d, auto v) HWY_ATTR { return GeluOf(d, v); },
-        static_cast<const T*>(call.x) + begin);
-  });
+  TransformPiece(
+      call.dtype, begin, end, call.out, [](auto d, auto v) HWY_ATTR { return GeluOf(d, v); },
+      call.x);
 }
 
 void GeluBackwardPiece(const GeluCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
-    Transform(
-        static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin,
-        [](auto d, auto v, auto g) HWY_ATTR { return hn::Mul(g, GeluSlope(d, v)); },
-        static_cast<const T*>(call.x) + begin, static_cast<const T*>(call.dy) + begin);
-  });
+  TransformPiece(
+      call.dtype, begin, end, call.out,
+      [](auto d, auto v, auto g) HWY_ATTR { return hn::Mul(g, GeluSlope(d, v)); }, call.x, call.dy);
 }
 
 void SwiGluRows(const SwiGluCall& call, int64_t begin, int64_t end) {

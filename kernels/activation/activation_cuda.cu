@@ -21,9 +21,7 @@ template <int N, typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SwiGluForward(int64_t rows, int64_t hidden, const T* gate_up, T* out) {
   const int64_t packs = hidden / N;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < rows * packs;
-       item += step) {
+  for (const int64_t item : ItemsOfThread(rows * packs)) {
     const int64_t row = item / packs;
     const int64_t column = item % packs * N;
     float gate[N];
@@ -43,9 +41,7 @@ template <int N, typename T>
 __global__ void __launch_bounds__(kMapThreads, kSwiGluGradientBlocks)
     SwiGluGradient(int64_t rows, int64_t hidden, const T* gate_up, const T* dout, T* dgate_up) {
   const int64_t packs = hidden / N;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < rows * packs;
-       item += step) {
+  for (const int64_t item : ItemsOfThread(rows * packs)) {
     const int64_t row = item / packs;
     const int64_t column = item % packs * N;
     const int64_t at = row * 2 * hidden + column;

@@ -90,12 +90,9 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
   const BackwardShared<T, kDim> shared(base);
 
   const HeadLayout& at = params.at;
-  const int tiles = (at.seq + Tile::kRows - 1) / Tile::kRows;
-  const int first = static_cast<int>(blockIdx.x % tiles) * Tile::kRows;  // longest first
-  const int kv_head = static_cast<int>(blockIdx.x / tiles % at.kv_heads);
-  const int64_t batch = blockIdx.x / tiles / at.kv_heads;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
-  const int key = first + warp_row;
+  const auto [first, key, kv_head, batch] =
+      RowsOfBlock<Tile>(at.seq, at.kv_heads, /*last_first=*/false);
+  const int warp_row = key - first;
 
   const T* const qkv = static_cast<const T*>(params.qkv);
   TileCopier<T, kDim>(qkv + at.Key(batch, kv_head), at.packed)
@@ -211,12 +208,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
   const BackwardShared<T, kDim> shared(base);
 
   const HeadLayout& at = params.at;
-  const int tiles = (at.seq + Tile::kRows - 1) / Tile::kRows;
-  const int first = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * Tile::kRows;
-  const int head = static_cast<int>(blockIdx.x / tiles % at.heads);
-  const int64_t batch = blockIdx.x / tiles / at.heads;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
-  const int query = first + warp_row;
+  const auto [first, query, head, batch] = RowsOfBlock<Tile>(at.seq, at.heads, /*last_first=*/true);
+  const int warp_row = query - first;
 
   const T* const qkv = static_cast<const T*>(params.qkv);
   TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed)

@@ -112,15 +112,9 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
   T* const keys = queries + Tile::kRows * kMmaStride<kDim>;
   T* const values = keys + kKeys * kMmaStride<kDim>;
 
-  // The blocks of a head are neighbours, and share its keys in the cache. The longest ones begin
-  // first, so that none runs alone at the end.
   const HeadLayout& at = params.at;
-  const int tiles = (at.seq + Tile::kRows - 1) / Tile::kRows;
-  const int first = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * Tile::kRows;
-  const int head = static_cast<int>(blockIdx.x / tiles % at.heads);
-  const int64_t batch = blockIdx.x / tiles / at.heads;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
-  const int query = first + warp_row;
+  const auto [first, query, head, batch] = RowsOfBlock<Tile>(at.seq, at.heads, /*last_first=*/true);
+  const int warp_row = query - first;
 
   const T* const qkv = static_cast<const T*>(params.qkv);
   TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed)

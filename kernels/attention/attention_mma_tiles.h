@@ -45,6 +45,25 @@ __device__ __forceinline__ float FastExp2(float x) {
 #endif
 }
 
+// The rows that a block owns: the first one, the first one of this thread's warp, and their head.
+struct OwnedRows {
+  int first;
+  int of_warp;
+  int head;
+  int64_t batch;
+};
+// The blocks of a head are neighbours, and share what they read in the cache. The longest ones must
+// begin first, so that none runs alone at the end: those of the last rows if `last_first`.
+template <typename Tile>
+__device__ __forceinline__ OwnedRows RowsOfBlock(int seq, int heads, bool last_first) {
+  const int tiles = (seq + Tile::kRows - 1) / Tile::kRows;
+  const int tile = static_cast<int>(blockIdx.x % tiles);
+  const int first = (last_first ? tiles - 1 - tile : tile) * Tile::kRows;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * Tile::kRowTiles;
+  return {first, first + warp_row, static_cast<int>(blockIdx.x / tiles % heads),
+          blockIdx.x / tiles / heads};
+}
+
 // Copies a head's rows to shared memory, a tile at a time. Eight threads share a row, or four if
 // eight packs of 16 bytes do not divide it. So each thread steps down its columns with one addition
 // for each row, and none has to check whether it has work. Between tiles it keeps only the address
@@ -144,19 +163,24 @@ class RowOperand {
   uint32_t held_[kHold ? kDim / 16 : 1][kRowTiles][4];
 };
 
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void SetZero(float (&sums)[kRowTiles][kTiles][4]) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
+    }
+  }
+}
+
 // scores[16 kRowTiles, kColumns] = rows[.., kDim] tile[kColumns, kDim]^T.
 template <typename T, int kDim, int kColumns, int kRowTiles, bool kHold>
 __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles, kHold>& rows,
                                              const T* tile,
                                              float (&scores)[kRowTiles][kColumns / 8][4]) {
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[m][n][i] = 0.0f;
-    }
-  }
+  SetZero(scores);
   const T* const columns = ColumnsForLane<kDim>(tile);
 // If it were unrolled fully, the compiler would move a wide head's loads so far ahead that
 // registers ran out.
@@ -168,12 +192,9 @@ __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles
     for (int n = 0; n < kColumns / 8; n += 2) {
       uint32_t b[4];
       LoadTiles(b, columns + n * 8 * kMmaStride<kDim> + step * 16);
-      const uint32_t left[2] = {b[0], b[1]};
-      const uint32_t right[2] = {b[2], b[3]};
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        MmaM16N8K16<T>(scores[m][n], a[m], left);
-        MmaM16N8K16<T>(scores[m][n + 1], a[m], right);
+        MmaM16N16K16<T>(scores[m][n], scores[m][n + 1], a[m], b);
       }
     }
   }
@@ -191,14 +212,11 @@ __device__ __forceinline__ void AddWeighted(const uint32_t (&weights)[kRowTiles]
     for (int n = 0; n < kDim / 8; n += 2) {
       uint32_t b[4];
       LoadTilesTransposed(b, rows + step * 16 * kMmaStride<kDim> + n * 8);
-      const uint32_t left[2] = {b[0], b[1]};
-      const uint32_t right[2] = {b[2], b[3]};
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         const uint32_t a[4] = {weights[m][2 * step][0], weights[m][2 * step][1],
                                weights[m][2 * step + 1][0], weights[m][2 * step + 1][1]};
-        MmaM16N8K16<T>(sums[m][n], a, left);
-        MmaM16N8K16<T>(sums[m][n + 1], a, right);
+        MmaM16N16K16<T>(sums[m][n], sums[m][n + 1], a, b);
       }
     }
   }
@@ -240,18 +258,6 @@ __device__ __forceinline__ void StoreRows(const float (&sums)[kRowTiles][kDim / 
     if (first + row >= seq || column >= head_dim) continue;
     *reinterpret_cast<uint4*>(head + (first + row) * stride + column) =
         *reinterpret_cast<const uint4*>(staging + row * kMmaStride<kDim> + column);
-  }
-}
-
-template <int kRowTiles, int kTiles>
-__device__ __forceinline__ void SetZero(float (&sums)[kRowTiles][kTiles][4]) {
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
-    }
   }
 }
 

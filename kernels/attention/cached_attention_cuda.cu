@@ -28,9 +28,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   const int64_t packed = call.shape.heads * call.shape.head_dim + row;
   const T* const from = static_cast<const T*>(call.qkv) + call.shape.heads * call.shape.head_dim;
   T* const to = static_cast<T*>(call.cache) + call.past * row;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < call.shape.seq * row;
-       item += step) {
+  for (const int64_t item : ItemsOfThread(call.shape.seq * row)) {
     to[item] = from[item / row * packed + item % row];
   }
 }

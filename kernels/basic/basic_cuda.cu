@@ -75,9 +75,7 @@ __device__ __forceinline__ void Put(const BasicCall& call, int64_t at, float val
 template <typename T, typename F>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     ElementsOf(BasicCall call, bool one_piece, F f) {
-  const int64_t count = call.rows * call.cols;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(call.rows * call.cols)) {
     const int64_t row = one_piece ? 0 : i / call.cols;
     const int64_t column = one_piece ? i : i - row * call.cols;
     const float a = ToFloat(static_cast<const T*>(call.a)[row * call.a_stride + column]);
@@ -124,9 +122,7 @@ __global__ void __launch_bounds__(kRowWarps * 32) SoftmaxRows(BasicCall call) {
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     MeanByThread(BasicCall call) {
-  const int64_t count = call.rows * call.cols;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(call.rows * call.cols)) {
     const int64_t row = i / call.cols;
     const int64_t column = i - row * call.cols;
     const T* a = static_cast<const T*>(call.a) + row * call.group * call.a_stride + column;
@@ -163,9 +159,7 @@ __global__ void __launch_bounds__(kMeanThreads) MeanByBlock(BasicCall call) {
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     MeanGradient(BasicCall call) {
-  const int64_t count = call.rows * call.cols;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(call.rows * call.cols)) {
     const int64_t row = i / call.cols;
     const int64_t column = i - row * call.cols;
     const T* a = static_cast<const T*>(call.a) + row / call.group * call.a_stride;

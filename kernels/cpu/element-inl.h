@@ -118,6 +118,17 @@ HWY_INLINE void Transform(size_t n, Out* out, const Op& op, const In*... in) {
   }
 }
 
+// The same for i in [begin, end), for arrays that all are of the element type that `dtype` names.
+template <class Op, typename... In>
+HWY_INLINE void TransformPiece(DType dtype, int64_t begin, int64_t end, void* out, const Op& op,
+                               const In*... in) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    Transform(static_cast<size_t>(end - begin), static_cast<T*>(out) + begin, op,
+              (static_cast<const T*>(in) + begin)...);
+  });
+}
+
 // Computes acc = op(d, acc, in[i]...) over i in [0, n) in several accumulators that start at zero,
 // and returns their sum.
 template <class Op, typename... In>

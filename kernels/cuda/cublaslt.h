@@ -81,6 +81,25 @@ struct ProductKey {
 // then no longer agree.
 uint32_t AlignmentOf(const void* pointer);
 
+// Returns the key with which a call's row-major product c [m, n] = a b is computed, but for what
+// calls have in different ways. A row-major matrix read by columns is its transpose, so that
+// swapping the operands suffices: c^T = b^T a^T.
+template <typename Call>
+ProductKey KeyOfRowMajor(const Call& call) {
+  ProductKey key;
+  key.rows = call.n;
+  key.columns = call.m;
+  key.depth = call.k;
+  key.c_dtype = call.c_dtype;
+  key.c_ld = call.ldc;
+  key.accumulate = call.accumulate;
+  key.first_alignment = AlignmentOf(call.b);
+  key.second_alignment = AlignmentOf(call.a);
+  key.c_alignment = AlignmentOf(call.c);
+  key.bias_alignment = AlignmentOf(call.bias);
+  return key;
+}
+
 struct ProductPointers {
   const void* first = nullptr;
   const void* second = nullptr;

@@ -94,6 +94,27 @@ bool ArePacked(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
+// The range of the items of [0, count) that this thread takes if every thread of the grid, such as
+// MapShape's, takes as many.
+class ItemsOfThread {
+ public:
+  __device__ __forceinline__ explicit ItemsOfThread(int64_t count)
+      : step_(int64_t{gridDim.x} * blockDim.x),
+        item_(int64_t{blockIdx.x} * blockDim.x + threadIdx.x),
+        count_(count) {}
+  // It is its own iterator.
+  __device__ __forceinline__ ItemsOfThread begin() const { return *this; }
+  __device__ __forceinline__ int64_t end() const { return count_; }
+  __device__ __forceinline__ int64_t operator*() const { return item_; }
+  __device__ __forceinline__ void operator++() { item_ += step_; }
+  __device__ __forceinline__ bool operator!=(int64_t end) const { return item_ < end; }
+
+ private:
+  int64_t step_;
+  int64_t item_;
+  int64_t count_;
+};
+
 }  // namespace zeroth::cuda
 
 #endif  // ZEROTH_KERNELS_CUDA_ELEMENTS_H_

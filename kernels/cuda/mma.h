@@ -79,6 +79,16 @@ __device__ __forceinline__ void MmaM16N8K16(float (&c)[4], const uint32_t (&a)[4
 #endif
 }
 
+// The same for two C and two B side by side, as LoadTiles loads B.
+template <typename T>
+__device__ __forceinline__ void MmaM16N16K16(float (&left)[4], float (&right)[4],
+                                             const uint32_t (&a)[4], const uint32_t (&b)[4]) {
+  const uint32_t left_b[2] = {b[0], b[1]};
+  const uint32_t right_b[2] = {b[2], b[3]};
+  MmaM16N8K16<T>(left, a, left_b);
+  MmaM16N8K16<T>(right, a, right_b);
+}
+
 // Loads four 8 x 8 tiles of 16-bit elements. Lane 8 i + r passes the address of row r of tile i, 16
 // bytes aligned to 16. Every lane gets elements [lane / 4][2 (lane % 4) ..] of tile i in tiles[i].
 __device__ __forceinline__ void LoadTiles(uint32_t (&tiles)[4], const void* shared_row) {

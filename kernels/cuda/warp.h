@@ -36,32 +36,27 @@ __device__ __forceinline__ unsigned WarpMax(unsigned x) {
   return x;
 }
 
-// Returns the sum over a block of kThreads to every thread; all threads must call it. `scratch` has
-// kThreads / 32 elements of shared memory.
-template <int kThreads>
-__device__ __forceinline__ float BlockSum(float x, float* scratch) {
-  const unsigned warp = threadIdx.x / 32;
-  x = WarpSum(x);
-  if (threadIdx.x % 32 == 0) scratch[warp] = x;
+// Combines the warps' values of a block of kThreads, in their order.
+template <int kThreads, typename Combine>
+__device__ __forceinline__ float OverWarps(float x, float* scratch, const Combine& combine) {
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
   __syncthreads();
-  float sum = scratch[0];
+  float all = scratch[0];
 #pragma unroll
-  for (int i = 1; i < kThreads / 32; ++i) sum = __fadd_rn(sum, scratch[i]);
+  for (int i = 1; i < kThreads / 32; ++i) all = combine(all, scratch[i]);
   __syncthreads();  // the scratch may be used again
-  return sum;
+  return all;
 }
 
+// Return the sum and the maximum over a block of kThreads to every thread; all threads must call
+// them. `scratch` has kThreads / 32 elements of shared memory.
+template <int kThreads>
+__device__ __forceinline__ float BlockSum(float x, float* scratch) {
+  return OverWarps<kThreads>(WarpSum(x), scratch, [](float a, float b) { return __fadd_rn(a, b); });
+}
 template <int kThreads>
 __device__ __forceinline__ float BlockMax(float x, float* scratch) {
-  const unsigned warp = threadIdx.x / 32;
-  x = WarpMax(x);
-  if (threadIdx.x % 32 == 0) scratch[warp] = x;
-  __syncthreads();
-  float largest = scratch[0];
-#pragma unroll
-  for (int i = 1; i < kThreads / 32; ++i) largest = fmaxf(largest, scratch[i]);
-  __syncthreads();
-  return largest;
+  return OverWarps<kThreads>(WarpMax(x), scratch, [](float a, float b) { return fmaxf(a, b); });
 }
 
 }  // namespace zeroth::cuda

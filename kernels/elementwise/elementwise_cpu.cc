@@ -21,23 +21,16 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 void AddPiece(const AddCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
-    Transform(
-        static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin,
-        [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); },
-        static_cast<const T*>(call.a) + begin, static_cast<const T*>(call.b) + begin);
-  });
+  TransformPiece(
+      call.dtype, begin, end, call.out, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); },
+      call.a, call.b);
 }
 
 void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    auto* piece = static_cast<decltype(element)*>(call.x) + begin;
-    const float factor = call.factor;
-    Transform(
-        static_cast<size_t>(end - begin), piece,
-        [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, piece);
-  });
+  const float factor = call.factor;
+  TransformPiece(
+      call.dtype, begin, end, call.x,
+      [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, call.x);
 }
 
 // Converts between types. Within one type it copies, which preserves even the bits of NaN.
@@ -58,16 +51,12 @@ void CastPiece(const CastCall& call, int64_t begin, int64_t end) {
 }
 
 void LerpPiece(const LerpCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
-    T* piece = static_cast<T*>(call.x) + begin;
-    const float weight = call.weight;
-    Transform(
-        static_cast<size_t>(end - begin), piece,
-        [weight](auto d, auto from, auto to)
-            HWY_ATTR { return hn::Add(from, hn::Mul(hn::Set(d, weight), hn::Sub(to, from))); },
-        piece, static_cast<const T*>(call.target) + begin);
-  });
+  const float weight = call.weight;
+  TransformPiece(
+      call.dtype, begin, end, call.x,
+      [weight](auto d, auto from, auto to)
+          HWY_ATTR { return hn::Add(from, hn::Mul(hn::Set(d, weight), hn::Sub(to, from))); },
+      call.x, call.target);
 }
 
 }  // namespace HWY_NAMESPACE

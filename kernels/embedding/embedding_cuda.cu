@@ -17,9 +17,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Lookup(int64_t places, int64_t seq, int64_t vocab, int64_t dim, const int32_t* tokens,
            const T* table, const T* positions, T* out, bool part, DataErrorWord* error) {
   const int64_t packs = dim / N;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < places * packs;
-       item += step) {
+  for (const int64_t item : ItemsOfThread(places * packs)) {
     const int64_t place = item / packs;
     const int64_t column = item % packs * N;
     const int32_t token = tokens[place];
@@ -126,9 +124,7 @@ template <typename T, typename G>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SumBatch(int64_t batch, int64_t seq, int64_t max_seq, int64_t dim, const T* dout,
              bool accumulate, G* dpositions) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < max_seq * dim;
-       item += step) {
+  for (const int64_t item : ItemsOfThread(max_seq * dim)) {
     float sum = accumulate ? ToFloat(dpositions[item]) : 0.0f;
     if (item < seq * dim) {
       for (int64_t b = 0; b < batch; ++b) {

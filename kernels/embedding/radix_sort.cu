@@ -4,6 +4,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/elements.h"
 #include "zeroth/kernels/embedding/radix_sort.h"
 
 namespace zeroth::cuda {
@@ -13,8 +14,7 @@ constexpr int kDigits = 1 << kSortDigitBits;
 
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     PrepareKeys(int64_t count, int64_t limit, const int32_t* keys, int32_t* own, int32_t* places) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(count)) {
     const int32_t key = keys[i];
     own[i] = key >= 0 && key < limit ? key : 0;
     places[i] = static_cast<int32_t>(i);

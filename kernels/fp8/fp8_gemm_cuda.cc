@@ -29,24 +29,14 @@ absl::Status EmptyProduct(const Fp8GemmCall& call, const LaunchTarget& target) {
 }  // namespace
 
 ProductKey KeyOf(const Fp8GemmCall& call) {
-  ProductKey key;
-  key.rows = call.n;
-  key.columns = call.m;
-  key.depth = call.k;
+  ProductKey key = KeyOfRowMajor(call);
   key.dtype = call.c_dtype;
-  key.c_dtype = call.c_dtype;
   key.fp8 = true;
   key.first_format = call.b_format;
   key.second_format = call.a_format;
   key.transpose_first = true;
   key.first_ld = call.k;
   key.second_ld = call.k;
-  key.c_ld = call.ldc;
-  key.accumulate = call.accumulate;
-  key.first_alignment = AlignmentOf(call.b);
-  key.second_alignment = AlignmentOf(call.a);
-  key.c_alignment = AlignmentOf(call.c);
-  key.bias_alignment = AlignmentOf(call.bias);
   key.aux_alignment = AlignmentOf(nullptr);
   if (call.bias != nullptr) key.epilogue = Epilogue::kBias;
   return key;

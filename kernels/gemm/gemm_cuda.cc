@@ -77,23 +77,13 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
 }  // namespace
 
 ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
-  ProductKey key;
-  key.rows = call.n;
-  key.columns = call.m;
-  key.depth = call.k;
+  ProductKey key = KeyOfRowMajor(call);
   key.dtype = call.dtype;
-  key.c_dtype = call.c_dtype;
   key.transpose_first = call.transpose_b;
   key.transpose_second = call.transpose_a;
   key.first_ld = call.ldb;
   key.second_ld = call.lda;
-  key.c_ld = call.ldc;
-  key.accumulate = call.accumulate;
   key.allow_tf32 = allow_tf32;
-  key.first_alignment = AlignmentOf(call.b);
-  key.second_alignment = AlignmentOf(call.a);
-  key.c_alignment = AlignmentOf(call.c);
-  key.bias_alignment = AlignmentOf(call.bias);
   key.aux_alignment = AlignmentOf(AuxOf(call));
   if (call.gelu_input != nullptr) {
     key.epilogue = Epilogue::kGeluBackward;

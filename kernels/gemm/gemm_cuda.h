@@ -18,8 +18,7 @@
 namespace zeroth::cuda {
 
 // Returns the key with which column-major cuBLASLt computes a row-major product: c^T = op(b)^T
-// op(a)^T. A row-major matrix read by columns is its transpose, so that swapping the operands
-// suffices.
+// op(a)^T.
 ProductKey KeyOf(const GemmCall& call, bool allow_tf32);
 
 // Returns the number of rows of `call` that pass through CublasLt::Staging() at a time to our own

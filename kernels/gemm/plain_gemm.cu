@@ -76,8 +76,7 @@ __global__ void __launch_bounds__(kTile* kTile)
 template <typename T, typename C>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     EpilogueKernel(GemmCall call, int64_t begin, int64_t elements, const float* product) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += step) {
+  for (const int64_t i : ItemsOfThread(elements)) {
     StoreElement<T, C>(call, begin + i / call.n, i % call.n, product[i]);
   }
 }

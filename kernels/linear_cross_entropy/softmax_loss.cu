@@ -191,8 +191,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     RoundKernel(int64_t count, const float* sums, bool accumulate, T* out) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(count)) {
     out[i] = FromFloat<T>(accumulate ? __fadd_rn(ToFloat(out[i]), sums[i]) : sums[i]);
   }
 }

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cstddef>
 #include <initializer_list>
 #include <type_traits>
 
@@ -17,25 +18,26 @@ namespace {
 
 // The host does not know how many rows an expert has. The grid therefore has as many rows of tiles
 // as there may be, and each block finds its expert.
-constexpr int64_t kMostExperts = 128;  // of a launch, limited by the addresses in its parameters
+constexpr size_t kMostExperts = 128;  // of a launch, limited by the addresses in its parameters
 
-struct GroupedGemmParams {
-  int64_t n, k, lda, ldb, ldc;
-  bool accumulate;
+struct GroupedParams {
+  int64_t n, lda, ldb, ldc;
   const int32_t* offsets;  // of the launch's first expert
   int experts;
   int column_tiles;
   const void* a;
+};
+
+struct GroupedGemmParams : GroupedParams {
+  int64_t k;
+  bool accumulate;
   void* c;
   const void* b[kMostExperts];
 };
 
-struct GroupedGradientParams {
-  int64_t m, n, lda, ldb, ldc;
-  const int32_t* offsets;
-  int column_tiles;
+struct GroupedGradientParams : GroupedParams {
+  int64_t m;
   int tiles;  // of an expert
-  const void* a;
   const void* b;
   void* c[kMostExperts];
   bool accumulate[kMostExperts];
@@ -90,98 +92,85 @@ bool ArePacks(std::initializer_list<int64_t> sizes) {
   return std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size % 8 == 0; });
 }
 
-// Calls function(TypeTag<PlainTiles<T>>()), or with MmaTiles for 16-bit floats that these can load.
-// The choice depends on sizes alone and not on the strategy, because every layout aligns parameters
-// to 64 bytes.
-template <typename T, typename Function>
-absl::Status DispatchEngine(bool packed, const Function& function) {
-  if constexpr (!std::is_same_v<T, float>) {
-    if (packed) return function(TypeTag<MmaTiles<T>>());
-  }
-  return function(TypeTag<PlainTiles<T>>());
-}
-
 template <typename T, typename C, typename Tiles>
-absl::Status LaunchGemm(GroupedGemmParams p, const GroupedGemmCall& call, CudaKernels& kernels) {
-  p.column_tiles = static_cast<int>(TilesOf(call.n, Tiles::kColumns));
+absl::Status Launch(GroupedGemmParams p, const GroupedGemmCall& call, cudaStream_t stream) {
+  p.column_tiles = static_cast<int>(TilesOf(p.n, Tiles::kColumns));
   // The last tile of each expert may be partial.
   const int64_t row_tiles = call.rows / Tiles::kRows + std::min<int64_t>(p.experts, call.rows);
   const LaunchShape shape = {dim3(static_cast<unsigned>(row_tiles * p.column_tiles)),
                              dim3(Tiles::kThreads)};
-  if (call.transpose_b) {
-    return ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, true>), shape, kernels.target().stream, p);
-  }
-  return ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, false>), shape, kernels.target().stream, p);
+  return call.transpose_b
+             ? ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, true>), shape, stream, p)
+             : ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, false>), shape, stream, p);
 }
 
 template <typename T, typename C, typename Tiles>
-absl::Status LaunchGradient(GroupedGradientParams p, int64_t experts, CudaKernels& kernels) {
+absl::Status Launch(GroupedGradientParams p, const GroupedGradientCall&, cudaStream_t stream) {
   p.column_tiles = static_cast<int>(TilesOf(p.n, Tiles::kColumns));
   p.tiles = p.column_tiles * static_cast<int>(TilesOf(p.m, Tiles::kRows));
-  const LaunchShape shape = {dim3(static_cast<unsigned>(experts * p.tiles)), dim3(Tiles::kThreads)};
-  return ZEROTH_LAUNCH((GroupedGradientKernel<T, C, Tiles>), shape, kernels.target().stream, p);
+  const LaunchShape shape = {dim3(static_cast<unsigned>(int64_t{p.experts} * p.tiles)),
+                             dim3(Tiles::kThreads)};
+  return ZEROTH_LAUNCH((GroupedGradientKernel<T, C, Tiles>), shape, stream, p);
+}
+
+// Launches a product of `experts` matrices, kMostExperts at a time. fill(first, params) sets what
+// Params adds to GroupedParams, for the launch whose first expert is `first`. MmaTiles multiply
+// 16-bit floats that these can load (`packed`), and PlainTiles all others. The choice depends on
+// sizes alone and not on the strategy, because every layout aligns parameters to 64 bytes.
+template <typename Params, typename Call, typename Fill>
+absl::Status LaunchAll(const Call& call, size_t experts, bool packed, const Fill& fill,
+                       cudaStream_t stream) {
+  for (size_t first = 0; first < experts; first += kMostExperts) {
+    Params p = {};
+    p.n = call.n;
+    p.lda = call.lda;
+    p.ldb = call.ldb;
+    p.ldc = call.ldc;
+    p.offsets = call.offsets + first;
+    p.experts = static_cast<int>(std::min(kMostExperts, experts - first));
+    p.a = call.a;
+    fill(first, p);
+    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
+      using T = typename decltype(tag)::type;
+      using C = typename decltype(c_tag)::type;
+      if constexpr (!std::is_same_v<T, float>) {
+        if (packed) return Launch<T, C, MmaTiles<T>>(p, call, stream);
+      }
+      return Launch<T, C, PlainTiles<T>>(p, call, stream);
+    }));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
   if (call.rows == 0 || call.n == 0) return absl::OkStatus();
-  const auto experts = static_cast<int64_t>(call.b.size());
   const bool packed =
       ArePacked(call.a) && ArePacks({call.k, call.lda, call.ldb, call.transpose_b ? 8 : call.n}) &&
       std::all_of(call.b.begin(), call.b.end(), [](const void* b) { return ArePacked(b); });
-  for (int64_t first = 0; first < experts; first += kMostExperts) {
-    const int64_t count = std::min(kMostExperts, experts - first);
-    GroupedGemmParams p = {};
-    p.n = call.n;
+  const auto fill = [&](size_t first, GroupedGemmParams& p) {
     p.k = call.k;
-    p.lda = call.lda;
-    p.ldb = call.ldb;
-    p.ldc = call.ldc;
     p.accumulate = call.accumulate;
-    p.offsets = call.offsets + first;
-    p.experts = static_cast<int>(count);
-    p.a = call.a;
     p.c = call.c;
-    std::copy_n(call.b.begin() + first, count, p.b);
-    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
-      using T = typename decltype(tag)::type;
-      using C = typename decltype(c_tag)::type;
-      return DispatchEngine<T>(packed, [&](auto tiles) {
-        return LaunchGemm<T, C, typename decltype(tiles)::type>(p, call, kernels);
-      });
-    }));
-  }
-  return absl::OkStatus();
+    std::copy_n(&call.b[first], p.experts, p.b);
+  };
+  return LaunchAll<GroupedGemmParams>(call, call.b.size(), packed, fill, kernels.target().stream);
 }
 const OnCuda<GroupedGemm> grouped_gemm;
 
 absl::Status GroupedGradient(const GroupedGradientCall& call, CudaKernels& kernels) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  const auto experts = static_cast<int64_t>(call.c.size());
   const bool packed = ArePacked(call.a, call.b) && ArePacks({call.m, call.n, call.lda, call.ldb});
-  for (int64_t first = 0; first < experts; first += kMostExperts) {
-    const int64_t count = std::min(kMostExperts, experts - first);
-    GroupedGradientParams p = {};
+  const auto fill = [&](size_t first, GroupedGradientParams& p) {
     p.m = call.m;
-    p.n = call.n;
-    p.lda = call.lda;
-    p.ldb = call.ldb;
-    p.ldc = call.ldc;
-    p.offsets = call.offsets + first;
-    p.a = call.a;
     p.b = call.b;
-    for (int64_t e = 0; e < count; ++e) {
-      p.c[e] = call.c[static_cast<size_t>(first + e)].c;
-      p.accumulate[e] = call.c[static_cast<size_t>(first + e)].accumulate;
+    for (int e = 0; e < p.experts; ++e) {
+      const auto& [c, accumulate] = call.c[first + static_cast<size_t>(e)];
+      p.c[e] = c;
+      p.accumulate[e] = accumulate;
     }
-    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
-      using T = typename decltype(tag)::type;
-      using C = typename decltype(c_tag)::type;
-      return DispatchEngine<T>(packed, [&](auto tiles) {
-        return LaunchGradient<T, C, typename decltype(tiles)::type>(p, count, kernels);
-      });
-    }));
-  }
-  return absl::OkStatus();
+  };
+  return LaunchAll<GroupedGradientParams>(call, call.c.size(), packed, fill,
+                                          kernels.target().stream);
 }
 const OnCuda<GroupedGradient> grouped_gradient;
 

@@ -117,12 +117,9 @@ struct MmaTiles {
         for (int n = 0; n < kWarpColumnTiles; n += 2) {
           uint32_t right[4];
           SlabOfB::LoadB(right, b_slab, first_column + n * 8, depth);
-          const uint32_t near[2] = {right[0], right[1]};
-          const uint32_t far[2] = {right[2], right[3]};
 #pragma unroll
           for (int m = 0; m < kWarpRowTiles; ++m) {
-            MmaM16N8K16<T>(sums[m][n], left[m], near);
-            MmaM16N8K16<T>(sums[m][n + 1], left[m], far);
+            MmaM16N16K16<T>(sums[m][n], sums[m][n + 1], left[m], right);
           }
         }
       }

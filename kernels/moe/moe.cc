@@ -18,18 +18,30 @@ bool CheckCounts(Operation& op, int64_t tokens, int64_t top_k) {
                     absl::StrCat("are ", tokens, " x ", top_k, ", expected at most ", most));
 }
 
-bool CheckRouted(Operation& op, const char* field, const Tensor& tensor, int64_t tokens,
-                 int64_t experts) {
-  if (!op.MinRank(field, tensor, 2)) return false;
-  const int64_t top_k = tensor.dim(-1);
-  op.Require(top_k >= 1 && top_k <= experts, field,
-             absl::StrCat("has ", top_k, " experts for each token, expected 1 to ", experts));
-  return CheckCounts(op, tokens, top_k);
+// Checks the fields that Route and RouteBackward share. `routed`, called `field`, is a tensor
+// [tokens, top_k] of the call.
+template <typename Args>
+bool CheckRouted(Operation& op, const Args& args, const char* field, const Tensor& routed,
+                 SharedType& type, RoutedCall& call) {
+  if (!op.MinRank("logits", args.logits, 2) || !op.MinRank(field, routed, 2)) return false;
+  call.experts = args.logits.dim(-1);
+  call.tokens = call.experts == 0 ? 0 : args.logits.numel() / call.experts;
+  call.top_k = routed.dim(-1);
+  op.Require(
+      call.top_k >= 1 && call.top_k <= call.experts, field,
+      absl::StrCat("has ", call.top_k, " experts for each token, expected 1 to ", call.experts));
+  if (!CheckCounts(op, call.tokens, call.top_k)) return false;
+  op.Rows("logits", args.logits, call.tokens, call.experts, type);
+  call.dtype = type.dtype;
+  call.normalize = args.normalize;
+  call.logits = args.logits.raw_data();
+  return true;
 }
 
 // Checks the fields that Scatter, Combine and RowDots share.
 bool CheckRows(Operation& op, const Tensor& tokens, const Tensor& rows, const Tensor& weights,
-               const Tensor& grouped, SharedType& type, RowsCall& call) {
+               const Tensor& grouped, RowsCall& call) {
+  SharedType type;
   if (!op.MinRank("tokens", tokens, 2) || !op.MinRank("rows", rows, 2)) return false;
   call.dim = tokens.dim(-1);
   call.tokens = call.dim == 0 ? 0 : tokens.numel() / call.dim;
@@ -55,27 +67,31 @@ bool CheckStride(Operation& op, const char* field, const Matrix& matrix, const M
                                  " as of the first expert"));
 }
 
+// Runs a product whose fields beyond the shared ones are set, if all checks have passed.
+template <typename Args, typename Call>
+absl::Status RunGrouped(Operation& op, const Args& args, DType dtype, DType c_dtype, Call& call) {
+  if (!op.ok()) return op.status();
+  call.dtype = dtype;
+  call.c_dtype = c_dtype;
+  call.offsets = args.offsets.template data<int32_t>();
+  call.a = args.a.raw_data();
+  call.lda = args.a.stride;
+  return op.Run(call);
+}
+
 }  // namespace
 
 absl::Status Route(Kernels& kernels, const RouteArgs& args) {
   Operation op("Route", kernels);
-  if (!op.MinRank("logits", args.logits, 2)) return op.status();
-  RouteCall call;
-  call.experts = args.logits.dim(-1);
-  call.tokens = call.experts == 0 ? 0 : args.logits.numel() / call.experts;
-  if (!CheckRouted(op, "weights", args.weights, call.tokens, call.experts)) return op.status();
-  call.top_k = args.weights.dim(-1);
   SharedType type;
-  op.Rows("logits", args.logits, call.tokens, call.experts, type);
+  RouteCall call;
+  if (!CheckRouted(op, args, "weights", args.weights, type, call)) return op.status();
   op.Rows("weights", args.weights, call.tokens, call.top_k, DType::kFloat32);
   op.Rows("experts", args.routing.experts, call.tokens, call.top_k, DType::kInt32);
   op.Rows("rows", args.routing.rows, call.tokens, call.top_k, DType::kInt32);
   if (!CheckOffsets(op, args.routing.offsets, static_cast<size_t>(call.experts))) {
     return op.status();
   }
-  call.dtype = type.dtype;
-  call.normalize = args.normalize;
-  call.logits = args.logits.raw_data();
   call.weights = args.weights.data<float>();
   call.chosen = args.routing.experts.data<int32_t>();
   call.rows = args.routing.rows.data<int32_t>();
@@ -85,20 +101,12 @@ absl::Status Route(Kernels& kernels, const RouteArgs& args) {
 
 absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args) {
   Operation op("RouteBackward", kernels);
-  if (!op.MinRank("logits", args.logits, 2)) return op.status();
-  RouteBackwardCall call;
-  call.experts = args.logits.dim(-1);
-  call.tokens = call.experts == 0 ? 0 : args.logits.numel() / call.experts;
-  if (!CheckRouted(op, "experts", args.experts, call.tokens, call.experts)) return op.status();
-  call.top_k = args.experts.dim(-1);
   SharedType type;
-  op.Rows("logits", args.logits, call.tokens, call.experts, type);
+  RouteBackwardCall call;
+  if (!CheckRouted(op, args, "experts", args.experts, type, call)) return op.status();
   op.Rows("experts", args.experts, call.tokens, call.top_k, DType::kInt32);
   op.Rows("dweights", args.dweights, call.tokens, call.top_k, DType::kFloat32);
   if (!op.Rows("dlogits", args.dlogits, call.tokens, call.experts, type)) return op.status();
-  call.dtype = type.dtype;
-  call.normalize = args.normalize;
-  call.logits = args.logits.raw_data();
   call.chosen = args.experts.data<int32_t>();
   call.dweights = args.dweights.data<float>();
   call.dlogits = args.dlogits.raw_data();
@@ -134,9 +142,8 @@ absl::Status CountExperts(Kernels& kernels, const CountExpertsArgs& args) {
 
 absl::Status Scatter(Kernels& kernels, const ScatterArgs& args) {
   Operation op("Scatter", kernels);
-  SharedType type;
   ScatterCall call;
-  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, type, call)) {
+  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, call)) {
     return op.status();
   }
   call.from = args.tokens.raw_data();
@@ -147,9 +154,8 @@ absl::Status Scatter(Kernels& kernels, const ScatterArgs& args) {
 
 absl::Status Combine(Kernels& kernels, const CombineArgs& args) {
   Operation op("Combine", kernels);
-  SharedType type;
   CombineCall call;
-  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, type, call)) {
+  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, call)) {
     return op.status();
   }
   call.grouped = args.grouped.raw_data();
@@ -161,10 +167,9 @@ absl::Status Combine(Kernels& kernels, const CombineArgs& args) {
 
 absl::Status RowDots(Kernels& kernels, const RowDotsArgs& args) {
   Operation op("RowDots", kernels);
-  SharedType type;
   RowDotsCall call;
   if (!op.Place("dweights", args.dweights) ||
-      !CheckRows(op, args.tokens, args.rows, args.dweights, args.grouped, type, call)) {
+      !CheckRows(op, args.tokens, args.rows, args.dweights, args.grouped, call)) {
     return op.status();
   }
   call.from = args.tokens.raw_data();
@@ -193,17 +198,11 @@ absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args) {
     call.b.push_back(b.raw_data());
     call.ldb = b.stride;
   }
-  if (!op.ok()) return op.status();
-  call.dtype = type.dtype;
-  call.c_dtype = c_type.dtype;
-  call.offsets = args.offsets.data<int32_t>();
-  call.a = args.a.raw_data();
-  call.lda = args.a.stride;
   call.transpose_b = args.transpose_b;
   call.c = args.c.raw_data();
   call.ldc = args.c.stride;
   call.accumulate = args.accumulate;
-  return op.Run(call);
+  return RunGrouped(op, args, type.dtype, c_type.dtype, call);
 }
 
 absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args) {
@@ -225,15 +224,9 @@ absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args) 
     call.c.push_back({c.matrix.raw_data(), c.accumulate});
     call.ldc = c.matrix.stride;
   }
-  if (!op.ok()) return op.status();
-  call.dtype = type.dtype;
-  call.c_dtype = c_type.dtype;
-  call.offsets = args.offsets.data<int32_t>();
-  call.a = args.a.raw_data();
-  call.lda = args.a.stride;
   call.b = args.b.raw_data();
   call.ldb = args.b.stride;
-  return op.Run(call);
+  return RunGrouped(op, args, type.dtype, c_type.dtype, call);
 }
 
 }  // namespace zeroth::kernels

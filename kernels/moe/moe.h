@@ -118,26 +118,22 @@ absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args);
 
 }  // namespace kernels
 
-// The checked arguments.
-struct RouteCall {
+// The checked arguments. Route and RouteBackward share these fields.
+struct RoutedCall {
   int64_t tokens = 0;
   int64_t experts = 0;
   int64_t top_k = 0;
   DType dtype = DType::kFloat32;  // of logits and dlogits
   bool normalize = true;
   const void* logits = nullptr;
+};
+struct RouteCall : RoutedCall {
   float* weights = nullptr;
   int32_t* chosen = nullptr;
   int32_t* rows = nullptr;
   int32_t* offsets = nullptr;
 };
-struct RouteBackwardCall {
-  int64_t tokens = 0;
-  int64_t experts = 0;
-  int64_t top_k = 0;
-  DType dtype = DType::kFloat32;
-  bool normalize = true;
-  const void* logits = nullptr;
+struct RouteBackwardCall : RoutedCall {
   const int32_t* chosen = nullptr;
   const float* dweights = nullptr;
   void* dlogits = nullptr;
@@ -174,39 +170,33 @@ struct RowDotsCall : RowsCall {
   const void* grouped = nullptr;
   float* dweights = nullptr;
 };
-struct GroupedGemmCall {
+// GroupedGemm and GroupedGradient share these fields.
+struct GroupedCall {
   int64_t rows = 0;
   int64_t n = 0;
-  int64_t k = 0;
   DType dtype = DType::kFloat32;
   DType c_dtype = DType::kFloat32;
   const int32_t* offsets = nullptr;
   const void* a = nullptr;
   int64_t lda = 0;
-  std::vector<const void*> b;
   int64_t ldb = 0;
+  int64_t ldc = 0;
+};
+struct GroupedGemmCall : GroupedCall {
+  int64_t k = 0;
+  std::vector<const void*> b;
   bool transpose_b = false;
   void* c = nullptr;
-  int64_t ldc = 0;
   bool accumulate = false;
 };
-struct GroupedGradientCall {
+struct GroupedGradientCall : GroupedCall {
   struct Output {
     void* c = nullptr;
     bool accumulate = false;
   };
-  int64_t rows = 0;
   int64_t m = 0;
-  int64_t n = 0;
-  DType dtype = DType::kFloat32;
-  DType c_dtype = DType::kFloat32;
-  const int32_t* offsets = nullptr;
-  const void* a = nullptr;
-  int64_t lda = 0;
   const void* b = nullptr;
-  int64_t ldb = 0;
   std::vector<Output> c;
-  int64_t ldc = 0;
 };
 
 }  // namespace zeroth

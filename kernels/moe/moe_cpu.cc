@@ -284,24 +284,30 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
       absl::StrCat("mixture of experts: offsets do not go from 0 up to ", rows, " rows"));
 }
 
+// Returns the product of expert e with the fields set that both kinds of products share.
+GemmCall ProductOf(const GroupedCall& call, size_t e, CpuKernels& kernels) {
+  GemmCall product;
+  product.n = call.n;
+  product.dtype = call.dtype;
+  product.c_dtype = call.c_dtype;
+  product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
+  product.lda = call.lda;
+  product.ldb = call.ldb;
+  product.ldc = call.ldc;
+  product.any_team = kernels.any_team();
+  return product;
+}
+
 absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
   for (size_t e = 0; e < call.b.size(); ++e) {
-    GemmCall product;
+    GemmCall product = ProductOf(call, e, kernels);
     product.m = call.offsets[e + 1] - call.offsets[e];
-    product.n = call.n;
     product.k = call.k;
-    product.dtype = call.dtype;
-    product.c_dtype = call.c_dtype;
-    product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
-    product.lda = call.lda;
     product.b = call.b[e];
     product.transpose_b = call.transpose_b;
-    product.ldb = call.ldb;
     product.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
-    product.ldc = call.ldc;
     product.accumulate = call.accumulate;
-    product.any_team = kernels.any_team();
     ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));
   }
   return absl::OkStatus();
@@ -311,21 +317,13 @@ const OnCpu<GroupedGemm> grouped_gemm;
 absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.c.size(), call.rows));
   for (size_t e = 0; e < call.c.size(); ++e) {
-    GemmCall product;
+    GemmCall product = ProductOf(call, e, kernels);
     product.m = call.m;
-    product.n = call.n;
     product.k = call.offsets[e + 1] - call.offsets[e];
-    product.dtype = call.dtype;
-    product.c_dtype = call.c_dtype;
-    product.a = Advance(call.a, call.offsets[e] * call.lda, call.dtype);
-    product.lda = call.lda;
     product.transpose_a = true;
     product.b = Advance(call.b, call.offsets[e] * call.ldb, call.dtype);
-    product.ldb = call.ldb;
     product.c = call.c[e].c;
-    product.ldc = call.ldc;
     product.accumulate = call.c[e].accumulate;
-    product.any_team = kernels.any_team();
     ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));
   }
   return absl::OkStatus();

@@ -41,9 +41,7 @@ __device__ __forceinline__ bool Above(float a, int64_t i, float b, int64_t j) {
 
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads) ChooseExperts(RouteCall call) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t token = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; token < call.tokens;
-       token += step) {
+  for (const int64_t token : ItemsOfThread(call.tokens)) {
     const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
     const Softmax<T> softmax(row, call.experts);
     int64_t last = -1;
@@ -111,9 +109,7 @@ const OnCuda<Route> route;
 
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads) RouteGradient(RouteBackwardCall call) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t token = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; token < call.tokens;
-       token += step) {
+  for (const int64_t token : ItemsOfThread(call.tokens)) {
     const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
     T* const drow = static_cast<T*>(call.dlogits) + token * call.experts;
     const int32_t* const chosen = call.chosen + token * call.top_k;
@@ -179,9 +175,7 @@ const OnCuda<CountExperts> count_experts;
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     ScatterRows(ScatterCall call) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  const int64_t items = call.tokens * call.top_k * call.dim;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += step) {
+  for (const int64_t item : ItemsOfThread(call.tokens * call.top_k * call.dim)) {
     const int64_t pair = item / call.dim;
     const int64_t column = item % call.dim;
     const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
@@ -205,9 +199,7 @@ const OnCuda<Scatter> scatter;
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     CombineRows(CombineCall call) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  const int64_t items = call.tokens * call.dim;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += step) {
+  for (const int64_t item : ItemsOfThread(call.tokens * call.dim)) {
     const int64_t token = item / call.dim;
     const int64_t column = item % call.dim;
     T* const to = static_cast<T*>(call.to) + item;

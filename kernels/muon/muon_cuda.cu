@@ -26,8 +26,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   const float scale = GradScale(c, factor);
   const bool skipped = scale != scale;
   const float add = __fmul_rn(c.one_minus_momentum, scale);
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(count)) {
     if (skipped) {
       if (u != nullptr) u[i] = 0.0f;
       continue;
@@ -46,8 +45,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   const MuonCoefficients c = *coefficients;
   const float scale = GradScale(c, factor);
   if (scale != scale) return;  // a step to be skipped
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (const int64_t i : ItemsOfThread(count)) {
     const float w = param[i];
     param[i] = __fsub_rn(w, __fmaf_rn(c.decay, w, __fmul_rn(c.step, x[i])));
   }
@@ -72,8 +70,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   const float a1 = __fmul_rn(a, r);
   const float b3 = __fmul_rn(__fmul_rn(__fmul_rn(b, r), r), r);
   const float c5 = __fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(c, r), r), r), r), r);
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n * n; i += step) {
+  for (const int64_t i : ItemsOfThread(n * n)) {
     const int64_t row = i / n;
     const int64_t col = i % n;
     if (col > row) continue;
@@ -85,8 +82,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor) Mirror(int64_t n, T* s) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n * n; i += step) {
+  for (const int64_t i : ItemsOfThread(n * n)) {
     const int64_t row = i / n;
     const int64_t col = i % n;
     if (col > row) s[i] = s[col * n + row];

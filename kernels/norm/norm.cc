@@ -10,13 +10,28 @@
 namespace zeroth::kernels {
 namespace {
 
-// Checks the sums over whole rows, and the rows' width, if x holds only some columns.
-void CheckSums(Operation& op, const Tensor& sums, int64_t width, const Matrix& x, bool is_centred) {
-  if (!sums.defined()) return;
-  op.Require(!is_centred, "sums", "are given to a norm with a mean");
-  op.Count("sums", sums, x.rows, DType::kFloat32);
-  op.Require(width >= x.cols, "width",
-             absl::StrCat("is ", width, ", expected at least the ", x.cols, " columns of x"));
+// Checks the sums over whole rows, and the rows' width, if x holds only some columns. If all checks
+// have passed, sets the fields that both directions share.
+template <typename Args, typename Call>
+bool FinishChecks(Operation& op, const Args& args, const Matrix& x, bool is_centred, Call& call) {
+  if (args.sums.defined()) {
+    op.Require(!is_centred, "sums", "are given to a norm with a mean");
+    op.Count("sums", args.sums, x.rows, DType::kFloat32);
+    op.Require(
+        args.width >= x.cols, "width",
+        absl::StrCat("is ", args.width, ", expected at least the ", x.cols, " columns of x"));
+  }
+  if (!op.ok()) return false;
+  call.rows = x.rows;
+  call.dim = x.cols;
+  call.dtype = args.x.dtype();
+  call.x = args.x.raw_data();
+  call.gamma = args.gamma.raw_data();
+  call.mean = DataOrNull(args.mean);
+  call.rstd = DataOrNull(args.rstd);
+  call.sums = DataOrNull(args.sums);
+  call.width = args.sums.defined() ? args.width : x.cols;
+  return true;
 }
 
 absl::Status Forward(Operation op, const LayerNormArgs& args, bool is_centred) {
@@ -39,23 +54,13 @@ absl::Status Forward(Operation op, const LayerNormArgs& args, bool is_centred) {
     op.Require(!args.beta.defined(), "beta", "is given to a norm without one");
     op.Require(!args.mean.defined(), "mean", "is given to a norm without one");
   }
-  CheckSums(op, args.sums, args.width, x, is_centred);
-  if (!op.ok()) return op.status();
   NormCall call;
-  call.rows = x.rows;
-  call.dim = x.cols;
-  call.dtype = args.x.dtype();
-  call.x = args.x.raw_data();
+  if (!FinishChecks(op, args, x, is_centred, call)) return op.status();
   call.residual = RawDataOrNull(args.residual);
   call.sum = RawDataOrNull(args.sum);
-  call.gamma = args.gamma.raw_data();
   call.beta = RawDataOrNull(args.beta);
   call.eps = args.eps;
   call.y = args.y.raw_data();
-  call.mean = DataOrNull(args.mean);
-  call.rstd = args.rstd.data<float>();
-  call.sums = DataOrNull(args.sums);
-  call.width = args.sums.defined() ? args.width : x.cols;
   return op.Run(call);
 }
 
@@ -76,17 +81,9 @@ absl::Status Backward(Operation op, const LayerNormBackwardArgs& args, bool is_c
     op.Require(!args.mean.defined(), "mean", "is given to a norm without one");
     op.Require(!args.dbeta.defined(), "dbeta", "is given to a norm without beta");
   }
-  CheckSums(op, args.sums, args.width, x, is_centred);
-  if (!op.ok()) return op.status();
   NormBackwardCall call;
-  call.rows = x.rows;
-  call.dim = x.cols;
-  call.dtype = args.x.dtype();
+  if (!FinishChecks(op, args, x, is_centred, call)) return op.status();
   call.dy = args.dy.raw_data();
-  call.x = args.x.raw_data();
-  call.gamma = args.gamma.raw_data();
-  call.mean = DataOrNull(args.mean);
-  call.rstd = args.rstd.data<float>();
   call.dx = args.dx.raw_data();
   call.accumulate_dx = args.accumulate_dx;
   call.grad_dtype = gradient.dtype;
@@ -94,8 +91,6 @@ absl::Status Backward(Operation op, const LayerNormBackwardArgs& args, bool is_c
   call.accumulate_dgamma = args.accumulate_dgamma;
   call.dbeta = RawDataOrNull(args.dbeta);
   call.accumulate_dbeta = args.accumulate_dbeta;
-  call.sums = DataOrNull(args.sums);
-  call.width = args.sums.defined() ? args.width : x.cols;
   return op.Run(call);
 }
 

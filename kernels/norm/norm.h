@@ -77,33 +77,31 @@ absl::Status RmsSums(Kernels& kernels, const RmsSumsArgs& args);
 
 }  // namespace kernels
 
-// The checked arguments; null for what is undefined. A norm without `mean` is RMS norm, and has no
-// beta.
-struct NormCall {
+// The checked arguments; null for what is undefined. Both directions share these fields.
+struct NormRowsCall {
   int64_t rows = 0;
   int64_t dim = 0;
-  DType dtype = DType::kFloat32;  // of everything but the statistics
+  DType dtype = DType::kFloat32;  // of everything but statistics and parameters' gradients
   const void* x = nullptr;
+  const void* gamma = nullptr;
+  const float* sums = nullptr;
+  int64_t width = 0;  // of whole rows: dim if there are no sums
+};
+
+// A norm without `mean` is RMS norm, and has no beta.
+struct NormCall : NormRowsCall {
   const void* residual = nullptr;
   void* sum = nullptr;
-  const void* gamma = nullptr;
   const void* beta = nullptr;
   float eps = 0;
   void* y = nullptr;
   float* mean = nullptr;
   float* rstd = nullptr;
-  const float* sums = nullptr;
-  int64_t width = 0;  // of whole rows: dim if there are no sums
 };
 
 // dx may be dy.
-struct NormBackwardCall {
-  int64_t rows = 0;
-  int64_t dim = 0;
-  DType dtype = DType::kFloat32;  // of dy, x, gamma and dx
+struct NormBackwardCall : NormRowsCall {
   const void* dy = nullptr;
-  const void* x = nullptr;
-  const void* gamma = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
   void* dx = nullptr;
@@ -113,8 +111,6 @@ struct NormBackwardCall {
   bool accumulate_dgamma = false;
   void* dbeta = nullptr;
   bool accumulate_dbeta = false;
-  const float* sums = nullptr;
-  int64_t width = 0;  // as in NormCall
 };
 
 struct RmsSumsCall {

@@ -94,18 +94,21 @@ __global__ void __launch_bounds__(kWarps * 32)
   dy += row * dim;
   x += row * dim;
   dx += row * dim;
+  float d[N];
+  float value[N];
+  float g[N];
+  const auto load = [&](int64_t at) {
+    LoadPack<N>(dy + at, d);
+    LoadPack<N>(x + at, value);
+    LoadPack<N>(gamma + at, g);
+  };
   // Two iterations at once saturate memory; more would cost registers and thereby warps.
   float plain = 0.0f;
   float along = 0.0f;
   const int64_t summed = sums == nullptr ? dim : 0;
 #pragma unroll 2
   for (int64_t at = first; at < summed; at += kStep) {
-    float d[N];
-    float value[N];
-    float g[N];
-    LoadPack<N>(dy + at, d);
-    LoadPack<N>(x + at, value);
-    LoadPack<N>(gamma + at, g);
+    load(at);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float dxhat = d[i] * g[i];
@@ -118,12 +121,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   along = (sums != nullptr ? sums[row] : WarpSum(along)) * scale;
 #pragma unroll 2
   for (int64_t at = first; at < dim; at += kStep) {
-    float d[N];
-    float value[N];
-    float g[N];
-    LoadPack<N>(dy + at, d);
-    LoadPack<N>(x + at, value);
-    LoadPack<N>(gamma + at, g);
+    load(at);
     float before[N] = {};
     if (accumulate) LoadPack<N>(dx + at, before);
 #pragma unroll

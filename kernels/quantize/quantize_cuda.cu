@@ -68,8 +68,7 @@ template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     DequantizeKernel(QuantizedBlocks shape, int64_t bytes, int64_t values_count,
                      const uint8_t* quantized, T* values) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < values_count; at += step) {
+  for (const int64_t at : ItemsOfThread(values_count)) {
     const uint8_t* const piece = quantized + at / shape.count * bytes;
     values[at] = FromFloat<T>(ValueOf(shape, piece, at % shape.count));
   }
@@ -110,8 +109,7 @@ template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SumKernel(QuantizedBlocks shape, int64_t bytes, int64_t pieces, const uint8_t* quantized,
               float factor, bool accumulate, T* sum) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < shape.count; at += step) {
+  for (const int64_t at : ItemsOfThread(shape.count)) {
     float total = __fmul_rn(SumOfPieces(shape, bytes, pieces, quantized, at), factor);
     if (accumulate) total = __fadd_rn(ToFloat(sum[at]), total);
     sum[at] = FromFloat<T>(total);

@@ -19,9 +19,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Rotate(RopeCall call, const float* table, float sign) {
   const int64_t half = call.head_dim / 2;
   const int64_t packs = half / N;
-  const int64_t items = call.batch * call.seq * call.heads * packs;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += step) {
+  for (const int64_t item : ItemsOfThread(call.batch * call.seq * call.heads * packs)) {
     const int64_t frequency = item % packs * N;
     const int64_t head = item / packs % call.heads;
     const int64_t place = item / (packs * call.heads);
@@ -68,9 +66,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     FillTable(int64_t seq, int64_t head_dim, FrequencyPack frequencies, int64_t first,
               int64_t count, double length, float* table) {
   const int64_t half = head_dim / 2;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < seq * count;
-       item += step) {
+  for (const int64_t item : ItemsOfThread(seq * count)) {
     const int64_t position = item / count;
     const int64_t i = item % count;
     const double angle = static_cast<double>(position) * frequencies.values[i];

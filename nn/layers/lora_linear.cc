@@ -73,6 +73,10 @@ absl::Status ValidateLoraOptions(const LoraOptions& options) {
                    "; expected a rank of at least 0 and a finite alpha"));
 }
 
+std::string LoraAdapter::layer() const {
+  return std::string(absl::StripSuffix(a->name(), ".lora_A"));
+}
+
 LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora)
     : Linear(std::move(name), options), scale_(lora.scale()) {
   const bool in_out = layout() == WeightLayout::kInOut;

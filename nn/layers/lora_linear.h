@@ -45,6 +45,9 @@ absl::Status ValidateLoraOptions(const LoraOptions& options);
 // An adapter: the layer computes with weight + scale * (a b), or scale * (b a) if weights are [out,
 // in].
 struct LoraAdapter {
+  // The name of the adapted projection, as in "model.layers.0.self_attn.q_proj".
+  std::string layer() const;
+
   Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
   Parameter* a = nullptr;       // kInOut: [in, rank]; kOutIn: [rank, in]
   Parameter* b = nullptr;       // kInOut: [rank, out]; kOutIn: [out, rank]

@@ -49,7 +49,7 @@ absl::Status WriteCheckpointAdapter(const std::string& checkpoint, const std::st
   for (const std::string& layer : opened.adapter->layers) {
     for (const bool is_a : {true, false}) {
       TensorCopy copy;
-      copy.from = absl::StrCat(layer, is_a ? ".lora_A" : ".lora_B");
+      copy.from = absl::StrCat(layer, is_a ? kLoraA : kLoraB);
       copy.to = is_a ? PeftNameOfA(layer) : PeftNameOfB(layer);
       if (opened.adapter->fan_in_fan_out) copy.relayout = Relayout::kTranspose;
       copies.push_back(std::move(copy));

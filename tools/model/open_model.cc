@@ -28,8 +28,8 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   for (const std::string& layer : checkpoint.adapter->layers) {
     LowRankProduct product;
     product.weight = absl::StrCat(layer, ".weight");
-    product.left = absl::StrCat(layer, ".lora_B");
-    product.right = absl::StrCat(layer, ".lora_A");
+    product.left = absl::StrCat(layer, kLoraB);
+    product.right = absl::StrCat(layer, kLoraA);
     if (checkpoint.adapter->fan_in_fan_out) std::swap(product.left, product.right);
     products.push_back(std::move(product));
   }
