@@ -43,7 +43,8 @@ struct SegmentReduction {
   bool is_over_all_ranks() const { return is_last() || unit.sums_in_tree(); }
   // True if the sum is multiplied, after the last collective.
   bool is_scaled() const { return options.scale != 1 && is_last(); }
-  // True if micro-batches add up in the shard, or in the sum that waits in its place.
+  // True if this micro-batch is not the last one and is added up in the shard, or in the sum that
+  // waits in its place.
   bool adds_up_in_shard() const { return !is_last() && !is_replicated() && !unit.sums_in_tree(); }
   // True if only the last micro-batch crosses groups, with the sum of all.
   bool waits_for_other_groups() const {
@@ -64,7 +65,7 @@ struct SegmentReduction {
 // Copies or rounds `values` to `target`, unless they are the same memory.
 absl::Status Put(const SegmentReduction& in, const Tensor& values, const Tensor& target);
 
-// The kernels of the stream that the reduction is on; an error if there are none.
+// Returns the kernels of the stream that the reduction is on, or an error if there are none.
 absl::StatusOr<Kernels*> KernelsOf(const SegmentReduction& in);
 
 // Takes the first step of those that reduce-scatter inside the group, and need no scratch for it,

@@ -81,8 +81,8 @@ struct ProductKey {
 // then no longer agree.
 uint32_t AlignmentOf(const void* pointer);
 
-// Returns the key with which a call's row-major product c [m, n] = a b is computed, but for what
-// calls have in different ways. A row-major matrix read by columns is its transpose, so that
+// Returns the key with which a call's row-major product c [m, n] = a b is computed. The caller adds
+// the fields that not all calls have. A row-major matrix read by columns is its transpose, so that
 // swapping the operands suffices: c^T = b^T a^T.
 template <typename Call>
 ProductKey KeyOfRowMajor(const Call& call) {

@@ -94,8 +94,8 @@ bool ArePacked(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-// The range of the items of [0, count) that this thread takes if every thread of the grid, such as
-// MapShape's, takes as many.
+// The range of the items of [0, count) that this thread takes if the threads of the grid, such as
+// MapShape's, take turns.
 class ItemsOfThread {
  public:
   __device__ __forceinline__ explicit ItemsOfThread(int64_t count)

@@ -26,7 +26,9 @@
 #ifdef __SANITIZE_THREAD__
 // oneDNN is not compiled for the thread sanitizer, which therefore does not see how its cache of
 // primitives is protected.
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libdnnl.so\n"; }
+extern "C" __attribute__((weak)) const char* __tsan_default_suppressions() {
+  return "called_from_lib:libdnnl.so\n";
+}
 #endif
 
 namespace zeroth::cpu {

@@ -252,6 +252,18 @@ TEST(PlanTest, CopyEnginesGatherInsideANode) {
   EXPECT_EQ(compute("auto"), compute("off"));
 }
 
+// NCCL makes one operation of a unit's gathers, and one of its reductions, so that parameters which
+// are sharded one by one do not wait for a link's latency one by one.
+TEST(PlanTest, RowsWaitForALatencyOfEachUnit) {
+  TrainOptions options = OptionsOf("llama_tiny", 8, "full_shard");
+  options.nccl_copy_engine = "off";
+  Machine machine = Named("H100");
+  machine.link_latency = 1;
+  const double flat = PlanOf(options, machine).step_seconds;
+  options.layout = "rows";
+  EXPECT_NEAR(PlanOf(options, machine).step_seconds / flat, 1, 0.01);
+}
+
 TEST(PlanTest, RanksThatShareAGpuHaveAPartOfItEach) {
   TrainOptions options = OptionsOf("gpt2_124m", 2, "no_shard");
   options.param_dtype = "bf16";

@@ -134,7 +134,8 @@ class NcclCommunicator final : public CheckedCommunicator, public CallsTogether 
   using GroupedCalls =
       absl::FunctionRef<void(ncclComm_t communicator, absl::FunctionRef<void(ncclResult_t)> note)>;
   absl::Status InGroup(absl::string_view name, GroupedCalls calls);
-  // Sends `sent` to `peer` and receives `received` from it, but no empty messages. In a group.
+  // Exchanges messages as one group of NCCL's: `sent` goes to `peer`, and `received` comes from it.
+  // Empty messages are left out.
   struct Messages {
     int peer;
     BufferView sent;

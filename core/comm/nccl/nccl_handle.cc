@@ -101,6 +101,7 @@ absl::Status Handle::Call(absl::string_view call,
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (gone_) return absl::AbortedError(absl::StrCat(call, ": aborted"));
+    last_call_is_done_ = false;
     ZEROTH_RETURN_IF_ERROR(ToStatus(make(communicator_), call, communicator_));
   }
   // ncclCommSplit is known to return ncclSuccess while it is still in progress (2.28), and
@@ -120,7 +121,7 @@ absl::Status Handle::Await(absl::string_view call) {
       ZEROTH_RETURN_IF_ERROR(
           ToStatus(ncclCommGetAsyncError(communicator_, &state), call, communicator_));
       if (state != ncclInProgress) {
-        is_made_ = state == ncclSuccess || is_made_;
+        last_call_is_done_ = state == ncclSuccess;
         return ToStatus(state, call, communicator_);
       }
     }
@@ -195,8 +196,8 @@ void Handle::ForgetWindows() {
 
 absl::Status Handle::AsyncError() {
   std::lock_guard<std::mutex> lock(mutex_);
-  // Until then Await reports errors, because it knows the call.
-  if (gone_ || !is_made_) return absl::OkStatus();
+  // Until then the call's own error is the better one.
+  if (gone_ || !last_call_is_done_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
   return ToStatus(asked == ncclSuccess ? state : asked, name_, communicator_);

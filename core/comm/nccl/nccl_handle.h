@@ -74,8 +74,8 @@ class Handle {
   // Leaves the remaining windows to be freed with the communicator, because the world ends.
   void ForgetWindows();
 
-  // NCCL's error in work that it has enqueued, or OK. Also OK before the first Await has returned,
-  // which reports such errors itself.
+  // NCCL's error in work that it has enqueued, or OK. Also OK while a call is awaited, and after
+  // one that has failed: its caller gets the error, with the call's name.
   absl::Status AsyncError();
   // Stops all work at once, and frees the communicator. Freeing waits until every graph that has
   // captured it is gone, and all other work of the device is done (see HandleSet::AbortAll).
@@ -97,7 +97,7 @@ class Handle {
   };
   mutable std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
-  bool is_made_ = false;  // Await has returned OK
+  bool last_call_is_done_ = false;  // the last Await has returned OK
   // NCCL may write to the elements while it works, so they must never move.
   std::map<const char*, Window> windows_;
   int registered_ = 0;

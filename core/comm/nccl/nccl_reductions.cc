@@ -4,6 +4,7 @@
 
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -32,7 +33,8 @@ cuda::StridedReduction ReductionOf(const Collective& collective) {
   return reduction;
 }
 
-// Adds `bytes` to memory of `total` bytes, and returns where they begin: where vectors may.
+// Adds `bytes` to memory of `total` bytes. Returns where they begin: at a multiple of 256 bytes, so
+// that kernels may load vectors.
 int64_t Append(int64_t bytes, int64_t& total) {
   constexpr int64_t kAlignment = 256;
   const int64_t begin = (total + kAlignment - 1) / kAlignment * kAlignment;
@@ -66,18 +68,16 @@ bool NcclCommunicator::LibraryReduces(const Collective& collective) const {
 
 absl::Status NcclCommunicator::ScatterTogether(absl::Span<const Collective> scatters,
                                                cuda::CudaStream& stream) {
-  std::vector<Collective> by_library;
+  // One way for all, because each takes the scratch memory.
+  if (std::all_of(scatters.begin(), scatters.end(),
+                  [&](const Collective& scatter) { return LibraryReduces(scatter); })) {
+    return LibraryReduce(scatters, stream);
+  }
   std::vector<PieceReduction> in_tree;
   for (const Collective& scatter : scatters) {
-    if (scatter.recv.count == 0) continue;
-    if (LibraryReduces(scatter)) {
-      by_library.push_back(scatter);
-    } else {
-      in_tree.push_back({scatter, {scatter.recv.count, scatter.send.count}, scatter.recv});
-    }
+    in_tree.push_back({scatter, {scatter.recv.count, scatter.send.count}, scatter.recv});
   }
-  if (!in_tree.empty()) ZEROTH_RETURN_IF_ERROR(ReducePieces(in_tree, stream));
-  return by_library.empty() ? absl::OkStatus() : LibraryReduce(by_library, stream);
+  return ReducePieces(in_tree, stream);
 }
 
 absl::Status NcclCommunicator::AllReduceInTree(const Collective& collective,
@@ -129,7 +129,7 @@ absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> red
   }
   if (size() > 1) ZEROTH_RETURN_IF_ERROR(Exchange(messages, stream));
   for (const cuda::StridedReduction& reduction : launches) {
-    ZEROTH_RETURN_IF_ERROR(Launch(reduction, stream));
+    if (reduction.count > 0) ZEROTH_RETURN_IF_ERROR(Launch(reduction, stream));
   }
   return absl::OkStatus();
 }
@@ -151,19 +151,21 @@ absl::Status NcclCommunicator::SmallAllReduce(const Collective& collective,
 // multiplies by 1/n rounded to the dtype, which for bf16 is off by 0.2 % at 3 or 7 ranks.
 absl::Status NcclCommunicator::LibraryReduce(absl::Span<const Collective> collectives,
                                              cuda::CudaStream& stream) {
-  const auto in_place = [](const Collective& collective) {
+  const auto needs_no_scratch = [](const Collective& collective) {
     return !collective.accumulate && collective.recv.dtype == collective.send.dtype;
   };
   std::vector<int64_t> places;
   int64_t bytes = 0;
   for (const Collective& collective : collectives) {
     const auto size = static_cast<int64_t>(SizeOf(collective.send.dtype));
-    places.push_back(in_place(collective) ? 0 : Append(collective.recv.count * size, bytes));
+    places.push_back(needs_no_scratch(collective) ? 0
+                                                  : Append(collective.recv.count * size, bytes));
   }
   ZEROTH_ASSIGN_OR_RETURN(char* const scratch, Scratch(static_cast<size_t>(bytes), stream));
   std::vector<void*> sums;
   for (size_t i = 0; i < collectives.size(); ++i) {
-    sums.push_back(in_place(collectives[i]) ? collectives[i].recv.data : scratch + places[i]);
+    sums.push_back(needs_no_scratch(collectives[i]) ? collectives[i].recv.data
+                                                    : scratch + places[i]);
   }
   const bool scatters = collectives[0].op == CollectiveOp::kReduceScatter;
   ZEROTH_RETURN_IF_ERROR(InGroup(
@@ -171,13 +173,15 @@ absl::Status NcclCommunicator::LibraryReduce(absl::Span<const Collective> collec
         const auto reduce = scatters ? ncclReduceScatter : ncclAllReduce;
         for (size_t i = 0; i < sums.size(); ++i) {
           const BufferView& send = collectives[i].send;
+          if (send.count == 0) continue;
           note(reduce(send.data, sums[i], static_cast<size_t>(collectives[i].recv.count),
                       TypeOf(send.dtype), ncclSum, communicator, stream.handle()));
         }
       }));
   for (size_t i = 0; i < sums.size(); ++i) {
     const Collective& collective = collectives[i];
-    if (in_place(collective) && collective.call.reduce == ReduceOp::kSum) continue;
+    if (collective.recv.count == 0) continue;
+    if (needs_no_scratch(collective) && collective.call.reduce == ReduceOp::kSum) continue;
     cuda::StridedReduction finish = ReductionOf(collective);
     finish.others = sums[i];
     finish.mean_of = size();

@@ -226,16 +226,33 @@ TEST(NcclTest, ReductionsTogetherAreOneGroup) {
     const absl::Status status = RunRanks(
         2,
         [](TestRank& rank) -> absl::Status {
+          // In place, added, from bf16 to fp32, and empty. All sums are exact.
           ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
-                                  ToDevice(rank.device, std::vector<float>(60, 1.0f)));
-          std::vector<ReductionBuffers> reductions;
-          for (int i = 0; i < 3; ++i) {
-            const Tensor part = full.View(20 * i, Shape({20}));
-            reductions.push_back({part, part.View(10 * rank.rank(), Shape({10}))});
-          }
+                                  ToDevice(rank.device, std::vector<float>(20, 3.0f)));
+          ZEROTH_ASSIGN_OR_RETURN(const Tensor odd,
+                                  ToDevice(rank.device, std::vector<float>(6, 2.0f)));
+          ZEROTH_ASSIGN_OR_RETURN(const Tensor added,
+                                  ToDevice(rank.device, std::vector<float>(3, 0.5f)));
+          ZEROTH_ASSIGN_OR_RETURN(
+              const Tensor narrow,
+              ToDevice(rank.device, std::vector<BFloat16>(14, ToBFloat16(1.5f))));
+          ZEROTH_ASSIGN_OR_RETURN(const Tensor wide,
+                                  ToDevice(rank.device, std::vector<float>(7, 0.0f)));
+          const Tensor in_place = full.View(10 * rank.rank(), Shape({10}));
+          const std::vector<ReductionBuffers> reductions = {
+              {odd, added, /*accumulate=*/true},
+              {full, in_place},
+              {full.View(0, Shape({0})), full.View(0, Shape({0}))},
+              {narrow, wide}};
           ZEROTH_RETURN_IF_ERROR(
-              ReduceScatterAll(rank.world, reductions, ReduceOp::kSum, rank.stream, "h.0"));
-          return rank.stream.Synchronize();
+              ReduceScatterAll(rank.world, reductions, ReduceOp::kMean, rank.stream, "h.0"));
+          ZEROTH_ASSIGN_OR_RETURN(const auto added_now, Fetch<float>(added, rank.stream));
+          ZEROTH_ASSIGN_OR_RETURN(const auto in_place_now, Fetch<float>(in_place, rank.stream));
+          ZEROTH_ASSIGN_OR_RETURN(const auto wide_now, Fetch<float>(wide, rank.stream));
+          EXPECT_EQ(added_now, std::vector<float>(3, 2.5f));
+          EXPECT_EQ(in_place_now, std::vector<float>(10, 3.0f));
+          EXPECT_EQ(wide_now, std::vector<float>(7, 1.5f));
+          return absl::OkStatus();
         },
         options);
     EXPECT_TRUE(status.ok()) << status;

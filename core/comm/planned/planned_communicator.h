@@ -108,7 +108,7 @@ class PlannedCommunicator final : public CheckedCommunicator,
   int local_ = 0;  // of them, on this rank's node
   int nodes_ = 1;
   std::shared_ptr<Buffer> staging_;        // of the sum over ranks
-  size_t staged_bytes_ = 0;                // of it, that the calls so far of one operation need
+  size_t staged_bytes_ = 0;                // that the operation's calls so far have needed of it
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;
