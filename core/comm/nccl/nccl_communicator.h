@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/comm/call_group.h"
@@ -151,6 +153,9 @@ class NcclCommunicator final : public CheckedCommunicator, public CallsTogether 
   // The functions below are in nccl_reductions.cc.
   absl::Status AllReduceInTree(const Collective& collective, cuda::CudaStream& stream);
   absl::Status ScatterTogether(absl::Span<const Collective> scatters, cuda::CudaStream& stream);
+  // As Scratch, for several pieces. nullptr for those of no bytes.
+  absl::StatusOr<std::vector<char*>> ScratchPieces(absl::Span<const int64_t> sizes,
+                                                   cuda::CudaStream& stream);
   // Reduces this rank's piece of every rank's send into `to`, in the fixed tree.
   struct PieceReduction {
     const Collective& collective;

@@ -33,15 +33,6 @@ cuda::StridedReduction ReductionOf(const Collective& collective) {
   return reduction;
 }
 
-// Adds `bytes` to memory of `total` bytes. Returns where they begin: at a multiple of 256 bytes, so
-// that kernels may load vectors.
-int64_t Append(int64_t bytes, int64_t& total) {
-  constexpr int64_t kAlignment = 256;
-  const int64_t begin = (total + kAlignment - 1) / kAlignment * kAlignment;
-  total = begin + bytes;
-  return begin;
-}
-
 absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& stream) {
   const int multiprocessors = cuda::CudaDevice::From(stream.device()).properties().multiprocessors;
   return stream.Update(cuda::TreeReduce(reduction, multiprocessors, stream.handle()));
@@ -95,14 +86,38 @@ absl::Status NcclCommunicator::AllReduceInTree(const Collective& collective,
   return Exchange(results, stream);
 }
 
+absl::StatusOr<std::vector<char*>> NcclCommunicator::ScratchPieces(absl::Span<const int64_t> sizes,
+                                                                   cuda::CudaStream& stream) {
+  // Kernels load vectors, so each piece begins at a multiple of this.
+  constexpr int64_t kAlignment = 256;
+  std::vector<int64_t> begins;
+  int64_t total = 0;
+  for (const int64_t bytes : sizes) {
+    begins.push_back((total + kAlignment - 1) / kAlignment * kAlignment);
+    if (bytes > 0) total = begins.back() + bytes;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(char* const scratch, Scratch(static_cast<size_t>(total), stream));
+  std::vector<char*> pieces;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    pieces.push_back(sizes[i] > 0 ? scratch + begins[i] : nullptr);
+  }
+  return pieces;
+}
+
 absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> reductions,
                                             cuda::CudaStream& stream) {
-  std::vector<cuda::StridedReduction> launches;
-  std::vector<int64_t> places;
-  int64_t staging = 0;  // bytes of what the other ranks send
+  std::vector<int64_t> staging;  // bytes of what the other ranks send
   for (const auto& [collective, pieces, to] : reductions) {
+    staging.push_back(ByteSize(pieces.Of(collective.send, rank())) * (size() - 1));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<char*> scratch, ScratchPieces(staging, stream));
+  std::vector<cuda::StridedReduction> launches;
+  std::vector<Messages> messages;
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    const auto& [collective, pieces, to] = reductions[i];
     const BufferView own = pieces.Of(collective.send, rank());
     cuda::StridedReduction reduction = ReductionOf(collective);
+    reduction.others = scratch[i];
     reduction.bytes_per_rank = ByteSize(own);
     reduction.ranks = size();
     reduction.own = rank();
@@ -110,21 +125,12 @@ absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> red
     reduction.destination = to.data;
     reduction.count = own.count;
     launches.push_back(reduction);
-    places.push_back(Append(reduction.bytes_per_rank * (size() - 1), staging));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(char* const scratch, Scratch(static_cast<size_t>(staging), stream));
-  std::vector<Messages> messages;
-  for (size_t i = 0; i < launches.size(); ++i) {
-    cuda::StridedReduction& reduction = launches[i];
-    const auto& [collective, pieces, to] = reductions[i];
-    char* const others = scratch + places[i];
-    reduction.others = others;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       const int place = peer < rank() ? peer : peer - 1;
-      messages.push_back({peer, pieces.Of(collective.send, peer),
-                          BufferView(others + place * reduction.bytes_per_rank, reduction.count,
-                                     collective.send.dtype)});
+      messages.push_back(
+          {peer, pieces.Of(collective.send, peer),
+           BufferView(scratch[i] + place * reduction.bytes_per_rank, own.count, own.dtype)});
     }
   }
   if (size() > 1) ZEROTH_RETURN_IF_ERROR(Exchange(messages, stream));
@@ -154,18 +160,15 @@ absl::Status NcclCommunicator::LibraryReduce(absl::Span<const Collective> collec
   const auto needs_no_scratch = [](const Collective& collective) {
     return !collective.accumulate && collective.recv.dtype == collective.send.dtype;
   };
-  std::vector<int64_t> places;
-  int64_t bytes = 0;
+  std::vector<int64_t> sizes;  // bytes of scratch
   for (const Collective& collective : collectives) {
     const auto size = static_cast<int64_t>(SizeOf(collective.send.dtype));
-    places.push_back(needs_no_scratch(collective) ? 0
-                                                  : Append(collective.recv.count * size, bytes));
+    sizes.push_back(needs_no_scratch(collective) ? 0 : collective.recv.count * size);
   }
-  ZEROTH_ASSIGN_OR_RETURN(char* const scratch, Scratch(static_cast<size_t>(bytes), stream));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<char*> scratch, ScratchPieces(sizes, stream));
   std::vector<void*> sums;
   for (size_t i = 0; i < collectives.size(); ++i) {
-    sums.push_back(needs_no_scratch(collectives[i]) ? collectives[i].recv.data
-                                                    : scratch + places[i]);
+    sums.push_back(needs_no_scratch(collectives[i]) ? collectives[i].recv.data : scratch[i]);
   }
   const bool scatters = collectives[0].op == CollectiveOp::kReduceScatter;
   ZEROTH_RETURN_IF_ERROR(InGroup(

@@ -106,27 +106,31 @@ absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::SplitKnown(
       new PlannedCommunicator(machine_, std::move(of_world), mine, options_));
 }
 
-absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffers> gathers,
-                                                    Stream& stream, absl::string_view label) {
+absl::Status PlannedCommunicator::MakeTogether(size_t calls,
+                                               absl::FunctionRef<absl::Status(size_t)> make) {
   absl::Status status;
-  for (const GatherBuffers& one : gathers) {
-    status.Update(AllGather(one.send, one.recv, stream, label));
-    continues_ = true;
+  for (size_t i = 0; i < calls; ++i) {
+    continues_ = i > 0;
+    status.Update(make(i));
   }
   continues_ = false;
   return status;
 }
 
+absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffers> gathers,
+                                                    Stream& stream, absl::string_view label) {
+  return MakeTogether(gathers.size(), [&](size_t i) {
+    return AllGather(gathers[i].send, gathers[i].recv, stream, label);
+  });
+}
+
 absl::Status PlannedCommunicator::ReduceScatterTogether(
     absl::Span<const ReductionBuffers> reductions, ReduceOp op, Stream& stream,
     absl::string_view label) {
-  absl::Status status;
-  for (const ReductionBuffers& one : reductions) {
-    status.Update(ReduceScatter(one.send, one.recv, op, stream, label, one.accumulate));
-    continues_ = true;
-  }
-  continues_ = false;
-  return status;
+  return MakeTogether(reductions.size(), [&](size_t i) {
+    const auto& [send, recv, accumulate] = reductions[i];
+    return ReduceScatter(send, recv, op, stream, label, accumulate);
+  });
 }
 
 double PlannedCommunicator::LinkBandwidth(const Collective& collective) const {

@@ -6,6 +6,7 @@
 #ifndef ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
 #define ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -93,6 +95,8 @@ class PlannedCommunicator final : public CheckedCommunicator,
   PlannedCommunicator(const Machine& machine, std::vector<int> members, int rank,
                       const Options& options);
 
+  // Makes calls 0 to calls - 1 as one operation.
+  absl::Status MakeTogether(size_t calls, absl::FunctionRef<absl::Status(size_t)> make);
   absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
   double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
