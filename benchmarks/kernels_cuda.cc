@@ -231,10 +231,12 @@ void RegisterLayers() {
       }
     }
   }
-  for (const auto& [model, loss] : {std::pair("gpt2_124m", Loss{65536, 768, 50304}),
-                                    std::pair("gpt2_1558m", Loss{16384, 1600, 50304}),
-                                    std::pair("llama_1b", Loss{32768, 2048, 32000}),
-                                    std::pair("llama3_8b", Loss{8192, 4096, 128256})}) {
+  for (const auto& [model, loss] :
+       {std::pair("gpt2_124m", Loss{65536, 768, 50304}),
+        std::pair("gpt2_124m_vocabulary_50257", Loss{65536, 768, 50257}),
+        std::pair("gpt2_1558m", Loss{16384, 1600, 50304}),
+        std::pair("llama_1b", Loss{32768, 2048, 32000}),
+        std::pair("llama3_8b", Loss{8192, 4096, 128256})}) {
     Register(absl::StrCat("BM_LinearCrossEntropy/", model),
              [loss = loss](auto& state) { return RunLoss(state, loss); });
   }

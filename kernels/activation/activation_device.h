@@ -14,8 +14,8 @@ struct LogisticValue {
   float slope;
 };
 __device__ __forceinline__ LogisticValue LogisticWithSlope(float x) {
-  const float e = expf(-fabsf(x));  // never overflows
-  const float large = 1.0f / (1.0f + e);
+  const float e = expf(-fabsf(x));                 // never overflows
+  const float large = __fdividef(1.0f, 1.0f + e);  // of a number in [1, 2]
   return {x >= 0.0f ? large : e * large, e * large * large};
 }
 __device__ __forceinline__ float Logistic(float x) { return LogisticWithSlope(x).value; }

@@ -94,7 +94,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   double loss = 0.0;
   for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, call.rows - begin);
-    const LossChunk chunk{call, logits, call.vocab, weight_sum, begin, rows};
+    const LossChunk chunk{call, call.weight, logits, call.vocab, weight_sum, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), gemm_workspace));
     SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor, loss);
     if (call.dhidden != nullptr) {

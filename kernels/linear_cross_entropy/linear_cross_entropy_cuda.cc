@@ -31,24 +31,39 @@ size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 LossPlan PlanLoss(const LinearCrossEntropyCall& call) {
   LossPlan plan;
-  plan.logits_stride = (call.vocab + 7) / 8 * 8;  // rows start on 16 bytes in 16-bit types too
-  const int64_t row_bytes = std::max<int64_t>(plan.logits_stride, 1) * 4;
+  plan.words = (call.vocab + 7) / 8 * 8;  // rows start on 16 bytes in 16-bit types too
+  plan.pads_weight = plan.words > call.vocab;
+  const int64_t row_bytes = std::max<int64_t>(plan.words, 1) * 4;
   const int64_t bytes =
       std::clamp(kLogitsPerWeight * call.dim * row_bytes, kLeastLogitsBytes, kMostLogitsBytes);
   const int64_t fitting = std::max(bytes / row_bytes / kRowStep * kRowStep, kRowStep);
   plan.chunk_rows = std::min(std::max<int64_t>(call.rows, 1), fitting);
-  plan.sums_beside =
-      call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && call.rows > plan.chunk_rows;
+  const bool rounds_once = call.grad_dtype != DType::kFloat32 && call.rows > plan.chunk_rows;
+  plan.sums_beside = call.dweight != nullptr && (plan.pads_weight || rounds_once);
   plan.losses_offset = Aligned(sizeof(int32_t));
   plan.logits_offset = plan.losses_offset + Aligned(static_cast<size_t>(call.rows) * 4);
   plan.sums_offset = plan.logits_offset + Aligned(static_cast<size_t>(plan.chunk_rows * row_bytes));
+  const auto weights = static_cast<size_t>(plan.words * call.dim);
+  plan.weight_offset = plan.sums_offset + Aligned(plan.sums_beside ? weights * 4 : size_t{0});
   plan.scratch_bytes =
-      plan.sums_offset +
-      (plan.sums_beside ? static_cast<size_t>(call.vocab * call.dim) * 4 : size_t{0});
+      plan.weight_offset + (plan.pads_weight ? weights * SizeOf(call.dtype) : size_t{0});
   return plan;
 }
 
 namespace {
+
+// Copies the weight to `padded` and adds rows of zeros, `words` rows in total.
+absl::Status PadWeight(const LinearCrossEntropyCall& call, int64_t words, char* padded,
+                       cudaStream_t stream) {
+  const size_t row = static_cast<size_t>(call.dim) * SizeOf(call.dtype);
+  const size_t bytes = static_cast<size_t>(call.vocab) * row;
+  if (row == 0) return absl::OkStatus();
+  ZEROTH_CUDA_RETURN_IF_ERROR(
+      cudaMemcpyAsync(padded, call.weight, bytes, cudaMemcpyDeviceToDevice, stream));
+  ZEROTH_CUDA_RETURN_IF_ERROR(
+      cudaMemsetAsync(padded + bytes, 0, static_cast<size_t>(words - call.vocab) * row, stream));
+  return absl::OkStatus();
+}
 
 absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
@@ -64,6 +79,12 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
       plan.sums_beside ? reinterpret_cast<float*>(scratch + plan.sums_offset) : nullptr;
   ZEROTH_RETURN_IF_ERROR(
       CountTargets(call.rows, call.vocab, call.targets, counted, kernels.data_error(), target));
+  const void* weight = call.weight;
+  if (plan.pads_weight) {
+    ZEROTH_RETURN_IF_ERROR(
+        PadWeight(call, plan.words, scratch + plan.weight_offset, target.stream));
+    weight = scratch + plan.weight_offset;
+  }
   const LossDivisor divisor = {counted, call.divisor};
   const bool gradients = call.dhidden != nullptr || call.dweight != nullptr;
   if (call.rows == 0 && call.dweight != nullptr && !call.accumulate_dweight) {
@@ -74,12 +95,11 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
   }
   for (int64_t begin = 0; begin < call.rows; begin += plan.chunk_rows) {
     const int64_t rows = std::min(plan.chunk_rows, call.rows - begin);
-    const LossChunk chunk{call, logits, plan.logits_stride, sums, begin, rows};
+    const LossChunk chunk{call, weight, logits, plan.words, sums, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), *blas, target));
-    ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(rows, call.vocab, plan.logits_stride, logits,
-                                       call.targets + begin, divisor, gradients, call.dtype,
-                                       call.grad_scale, losses + begin,
-                                       kernels.properties().shared_bytes_per_block, target));
+    ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(
+        rows, call.vocab, plan.words, logits, call.targets + begin, divisor, gradients, call.dtype,
+        call.grad_scale, losses + begin, kernels.properties().shared_bytes_per_block, target));
     if (call.dhidden != nullptr) {
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), *blas, target));
     }
@@ -87,7 +107,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), *blas, target));
     }
   }
-  if (sums != nullptr) {
+  if (sums != nullptr && call.rows > 0) {
     ZEROTH_RETURN_IF_ERROR(RoundSums(call.vocab * call.dim, sums, call.accumulate_dweight,
                                      call.grad_dtype, call.dweight, target));
   }

@@ -15,37 +15,38 @@ namespace zeroth {
 // The matrix products of a chunk of rows, on every device.
 struct LossChunk {
   const LinearCrossEntropyCall& call;
+  const void* weight;  // [words, dim]
   // The logits of the chunk; later their gradients in call.dtype, each row beginning where its
   // logits began.
   float* logits;
-  int64_t stride;     // fp32 elements from one row of logits to the next
-  float* weight_sum;  // [vocab, dim], or null if dweight itself holds the sum of chunks
+  int64_t words;      // the vocabulary, or more: fp32 elements from one row of logits to the next
+  float* weight_sum;  // [words, dim], or null if dweight itself holds the sum of chunks
   int64_t begin;
   int64_t rows;
 
   GemmCall Logits() const {
     return {.m = rows,
-            .n = call.vocab,
+            .n = words,
             .k = call.dim,
             .dtype = call.dtype,
             .a = Hidden(),
             .lda = call.dim,
-            .b = call.weight,
+            .b = weight,
             .ldb = call.dim,
             .transpose_b = true,
             .c = logits,
-            .ldc = stride,
+            .ldc = words,
             .any_team = call.any_team};
   }
   GemmCall HiddenGradient() const {
     return {.m = rows,
             .n = call.dim,
-            .k = call.vocab,
+            .k = words,
             .dtype = call.dtype,
             .c_dtype = call.dtype,
             .a = logits,
             .lda = GradientStride(),
-            .b = call.weight,
+            .b = weight,
             .ldb = call.dim,
             .c = Advance(call.dhidden, begin * call.dim, call.dtype),
             .ldc = call.dim,
@@ -53,7 +54,7 @@ struct LossChunk {
   }
   GemmCall WeightGradient() const {
     const bool apart = weight_sum != nullptr;
-    return {.m = call.vocab,
+    return {.m = words,
             .n = call.dim,
             .k = rows,
             .dtype = call.dtype,
@@ -71,7 +72,7 @@ struct LossChunk {
 
   const void* Hidden() const { return Advance(call.hidden, begin * call.dim, call.dtype); }
   int64_t GradientStride() const {
-    return stride * static_cast<int64_t>(sizeof(float) / SizeOf(call.dtype));
+    return words * static_cast<int64_t>(sizeof(float) / SizeOf(call.dtype));
   }
 };
 

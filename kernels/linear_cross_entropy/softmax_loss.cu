@@ -53,18 +53,6 @@ __device__ __forceinline__ void LoadLogits(const float* row, int64_t at, int64_t
   for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : beyond;
 }
 
-template <typename T>
-__device__ __forceinline__ void StoreGradients(const float (&value)[kWidth], int64_t at,
-                                               int64_t vocab, T* row) {
-  if (at + kWidth <= vocab) {
-    StorePack<kWidth>(value, row + at);
-    return;
-  }
-  for (int i = 0; i < kWidth; ++i) {
-    if (at + i < vocab) row[at + i] = FromFloat<T>(value[i]);
-  }
-}
-
 // A block processes a row, which it copies to shared memory. Packs are divided among the threads,
 // and each thread processes only the packs that it has copied.
 template <typename T, int kBlock>
@@ -109,15 +97,15 @@ __global__ void __launch_bounds__(kBlock)
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
   const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
   const float inverse = 1.0f / sum;
-  for (int64_t at = first; at < vocab; at += kStep) {
-    LoadPack<kWidth>(cache + at, value);
+  for (int64_t at = first; at < stride; at += kStep) {
+    if (at < vocab) LoadPack<kWidth>(cache + at, value);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float hot = at + i == target ? 1.0f : 0.0f;
       // A row that does not count may hold any values, even infinities.
-      value[i] = counts ? (value[i] * inverse - hot) * scale : 0.0f;
+      value[i] = counts && at + i < vocab ? (value[i] * inverse - hot) * scale : 0.0f;
     }
-    StoreGradients(value, at, vocab, dx);
+    StorePack<kWidth>(value, dx + at);
   }
 }
 
@@ -159,17 +147,17 @@ __global__ void __launch_bounds__(kThreads)
   if (!gradients) return;
 
   const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
-  for (int64_t begin = 0; begin < vocab; begin += kStep) {
+  for (int64_t begin = 0; begin < stride; begin += kStep) {
     const int64_t at = begin + int64_t{threadIdx.x} * kWidth;
     float value[kWidth] = {};
     if (at < vocab) LoadLogits(x, at, vocab, 0.0f, value);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float hot = at + i == target ? 1.0f : 0.0f;
-      value[i] = counts ? (expf(value[i] - log_sum) - hot) * scale : 0.0f;
+      value[i] = counts && at + i < vocab ? (expf(value[i] - log_sum) - hot) * scale : 0.0f;
     }
     __syncthreads();  // all threads have read this stretch
-    StoreGradients(value, at, vocab, dx);
+    if (at < stride) StorePack<kWidth>(value, dx + at);
   }
 }
 

@@ -82,6 +82,9 @@ class SoftmaxLossTest : public testing::Test {
       CheckRow(&logits[static_cast<size_t>(row * stride)], vocab,
                kTargets[static_cast<size_t>(row)], dtype, loss[static_cast<size_t>(row)],
                &gradients[static_cast<size_t>(row * stride)]);
+      for (int64_t i = vocab; i < stride; ++i) {
+        ASSERT_EQ(GradientAt(&gradients[static_cast<size_t>(row * stride)], dtype, i), 0.0f);
+      }
       if (HasFatalFailure()) return;
     }
   }

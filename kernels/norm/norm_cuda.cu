@@ -160,19 +160,28 @@ __global__ void __launch_bounds__(kWarps * 32)
   if (threadIdx.x % 32 == 0) sums[row] = total;
 }
 
-// dgamma = sum of dy * xhat, dbeta = sum of dy.
-template <bool kCentred, typename T>
+// dgamma = sum of dy * xhat, dbeta = sum of dy. RMS norm has only the first.
+template <int N, bool kCentred, typename T>
 struct ParameterGradients {
+  static constexpr int kSums = kCentred ? 2 : 1;
   const T* dy;
   const T* x;
   const float* mean;
   const float* rstd;
   int64_t dim;
-  __device__ void operator()(int64_t row, int64_t column, float (&sums)[2]) const {
-    const float d = ToFloat(dy[row * dim + column]);
+  __device__ __forceinline__ void operator()(int64_t row, int64_t column,
+                                             float (&sums)[kSums][N]) const {
+    float d[N];
+    float value[N];
+    LoadPack<N>(dy + row * dim + column, d);
+    LoadPack<N>(x + row * dim + column, value);
     const float centre = kCentred ? mean[row] : 0.0f;
-    sums[0] += d * ((ToFloat(x[row * dim + column]) - centre) * rstd[row]);
-    sums[1] += d;
+    const float scale = rstd[row];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      sums[0][i] += d[i] * ((value[i] - centre) * scale);
+      if constexpr (kCentred) sums[1][i] += d[i];
+    }
   }
 };
 
@@ -195,18 +204,18 @@ absl::Status LaunchInputGradient(const NormBackwardCall& call, const LaunchTarge
                        call.width);
 }
 
-template <bool kCentred, typename T>
+template <int N, bool kCentred, typename T>
 absl::Status LaunchParameterGradients(const NormBackwardCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
+  using Add = ParameterGradients<N, kCentred, T>;
   const int64_t pieces = RowPieces(call.rows);
   ZEROTH_ASSIGN_OR_RETURN(
       const std::shared_ptr<Buffer> scratch,
-      kernels.Scratch(static_cast<size_t>(2 * pieces * call.dim) * sizeof(float)));
+      kernels.Scratch(static_cast<size_t>(Add::kSums * pieces * call.dim) * sizeof(float)));
   float* const partial = static_cast<float*>(scratch->data());
-  const ParameterGradients<kCentred, T> add{static_cast<const T*>(call.dy),
-                                            static_cast<const T*>(call.x), call.mean, call.rstd,
-                                            call.dim};
-  ZEROTH_RETURN_IF_ERROR(ColumnPieces<2>(call.rows, call.dim, add, partial, target));
+  const Add add{static_cast<const T*>(call.dy), static_cast<const T*>(call.x), call.mean, call.rstd,
+                call.dim};
+  ZEROTH_RETURN_IF_ERROR((ColumnPieces<Add::kSums, N>(call.rows, call.dim, add, partial, target)));
   if (call.dgamma != nullptr) {
     ZEROTH_RETURN_IF_ERROR(SumPieces(pieces, call.dim, partial, call.accumulate_dgamma,
                                      call.grad_dtype, call.dgamma, target));
@@ -244,13 +253,14 @@ absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
         ArePacked(static_cast<const char*>(call.dy), static_cast<const char*>(call.x),
                   static_cast<const char*>(call.gamma), static_cast<const char*>(call.dx));
     const bool centred = call.mean != nullptr;
-    // The gradients of parameters come first, because dx may be dy.
-    if (call.dgamma != nullptr || call.dbeta != nullptr) {
-      const absl::Status launched = centred ? LaunchParameterGradients<true, T>(call, kernels)
-                                            : LaunchParameterGradients<false, T>(call, kernels);
-      if (!launched.ok()) return launched;
-    }
     return DispatchWidth<kWidth>(packed, [&](auto width) {
+      // The gradients of parameters come first, because dx may be dy.
+      if (call.dgamma != nullptr || call.dbeta != nullptr) {
+        const absl::Status launched =
+            centred ? LaunchParameterGradients<width(), true, T>(call, kernels)
+                    : LaunchParameterGradients<width(), false, T>(call, kernels);
+        if (!launched.ok()) return launched;
+      }
       return centred ? LaunchInputGradient<width(), true, T>(call, target)
                      : LaunchInputGradient<width(), false, T>(call, target);
     });

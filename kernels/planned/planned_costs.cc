@@ -184,8 +184,10 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
   const int64_t chunk = LossChunkRows(call, kernels);
   const auto chunks = static_cast<double>((call.rows + chunk - 1) / chunk);
   const int products = 1 + (call.dhidden != nullptr ? 1 : 0) + (call.dweight != nullptr ? 1 : 0);
-  const bool sums_beside =
-      call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && chunk < call.rows;
+  // On a GPU as PlanLoss pads and sums.
+  const int64_t words = kernels.is_gpu() ? (call.vocab + 7) / 8 * 8 : call.vocab;
+  const bool rounds_once = call.grad_dtype != DType::kFloat32 && chunk < call.rows;
+  const bool sums_beside = call.dweight != nullptr && (rounds_once || words > call.vocab);
   const double logits = static_cast<double>(call.rows) * static_cast<double>(call.vocab);
   const double type = static_cast<double>(SizeOf(call.dtype));
   const double product =
@@ -203,8 +205,11 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
   cost.flops = 1;
   cost.flops_per_second = 1 / (products * product + passes);
   cost.launches = static_cast<int>(chunks) * (products + 1);
-  cost.scratch =
-      chunk * call.vocab * kFloat + (sums_beside ? call.vocab * call.dim * kFloat : int64_t{0});
+  cost.scratch = chunk * words * kFloat;
+  if (sums_beside) cost.scratch += words * call.dim * kFloat;
+  if (words > call.vocab) {
+    cost.scratch += words * call.dim * static_cast<int64_t>(SizeOf(call.dtype));
+  }
   if (unfused.has_value()) {
     const int64_t bytes = UnfusedLossBytes(call, *unfused);
     cost.scratch = std::max<int64_t>(0, bytes - AbsentBytes(call, *unfused, kernels, tensors));

@@ -16,15 +16,20 @@ namespace {
 using u64 = unsigned long long;
 
 constexpr int kThreads = 256;
-constexpr int kItems = 16;  // elements that a thread has of a tile
-constexpr int64_t kTile = int64_t{kThreads} * kItems;
+constexpr int kWarps = kThreads / 32;
+constexpr int kItems = 16;  // elements that a lane has of a tile
+constexpr int64_t kTile = int64_t{32} * kItems;
+constexpr int kSquaresBlocks = 4;  // that a multiprocessor holds
 
-// A square is mantissa^2 * 2^(2 * (exponent - 150)), its mantissa below 2^24. In the block's common
-// scale, squares of the largest exponent e are shifted left by kHeadBits, and those of exponent e -
-// k by 2 k bits less. For k up to kWindow no bit is lost. The sum of kTile (2^12) squares stays
-// below 2^48 * 2^62 * 2^12 < 2^123.
-constexpr int kHeadBits = 62;
-constexpr int kWindow = kHeadBits / 2;
+// A square is mantissa^2 * 2^(2 * (exponent - 150)), its mantissa below 2^24. The warp's sum has a
+// top exponent. A mantissa whose exponent is k below that is shifted right by k into 24 + kWindow
+// bits, so that for k up to kWindow no bit is lost.
+constexpr int kWindow = 28;
+// A lane's sum of squares of 28-bit numbers has room for 2^8 of them.
+constexpr int kMostTiles = 256 / kItems;
+// Elements of a tile whose largest exponent is so far below the top would leave the window too
+// often.
+constexpr int kMostBelowTop = 6;
 
 struct Wide {
   u64 low = 0;
@@ -66,18 +71,6 @@ __device__ void AddToWords(int64_t* words, Wide value, int unit) {
   }
 }
 
-// Returns the stored exponent, 1 for subnormals, and the mantissa with its leading one.
-__device__ __forceinline__ void Take(float x, int& exponent, unsigned& mantissa) {
-  const unsigned bits = __float_as_uint(x);
-  exponent = static_cast<int>((bits >> 23) & 0xff);
-  mantissa = bits & 0x7fffffu;
-  if (exponent == 0) {
-    exponent = 1;
-  } else {
-    mantissa |= 0x800000u;
-  }
-}
-
 // In units of 2^kMinExponent a square of stored exponent e has its last bit at 2 * (e - 1): the
 // smallest subnormal's square, 2^-298, is one unit.
 __device__ __forceinline__ int UnitOf(int exponent) { return 2 * (exponent - 1); }
@@ -101,56 +94,89 @@ struct SquaresTable {
 };
 static_assert(sizeof(SquaresTable) <= kKernelParameterBytes);
 
+// Loads the magnitudes' bits of this lane's elements of a tile; zeros beyond the array's end.
 template <typename T>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
-    SquareSums(const __grid_constant__ SquaresTable table) {
-  ZEROTH_SHARED(float, largest_scratch, [kThreads / 32]);
-  ZEROTH_SHARED(u64, low_scratch, [kThreads / 32]);
-  ZEROTH_SHARED(u64, high_scratch, [kThreads / 32]);
-  int64_t* const words = table.words;
-  // The tiles of all arrays are laid end to end. `tile` counts from the current array's first tile.
-  int array = 0;
-  for (int64_t tile = blockIdx.x;; tile += gridDim.x) {
-    while (array < table.count && tile >= TilesOf(table.arrays[array].count)) {
-      tile -= TilesOf(table.arrays[array++].count);
-    }
-    if (array == table.count) return;
-    const T* const x = static_cast<const T*>(table.arrays[array].x);
-    const int64_t count = table.arrays[array].count;
-    float values[kItems];
-    float largest_here = 0.0f;
+__device__ __forceinline__ void LoadTile(const T* x, int64_t count, int64_t tile,
+                                         unsigned (&bits)[kItems]) {
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t first = tile * kTile + int64_t{threadIdx.x % 32} * kWidth;
+  const bool packed = (reinterpret_cast<uintptr_t>(x) % 16 == 0) && (tile + 1) * kTile <= count;
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int64_t at = tile * kTile + int64_t{i} * kThreads + threadIdx.x;
-      float value = at < count ? ToFloat(x[at]) : 0.0f;
-      const unsigned bits = __float_as_uint(value);
-      if ((bits & 0x7f800000u) == 0x7f800000u) {
-        AddWord(words, (bits & 0x7fffffu) != 0 ? ExactSum::kNanWord : ExactSum::kInfWord, 1);
-        value = 0.0f;
-      }
-      values[i] = value;
-      largest_here = fmaxf(largest_here, fabsf(value));
-    }
-    const float largest = BlockMax<kThreads>(largest_here, largest_scratch);
-    if (largest == 0.0f) continue;  // the same in every thread
-    int top = 0;
-    unsigned unused = 0;
-    Take(largest, top, unused);
-    Wide sum;
+  for (int pack = 0; pack < kItems / kWidth; ++pack) {
+    const int64_t at = first + int64_t{pack} * 32 * kWidth;
+    float values[kWidth];
+    if (packed) {
+      LoadPack<kWidth>(x + at, values);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      int exponent = 0;
-      unsigned mantissa = 0;
-      Take(values[i], exponent, mantissa);
-      const u64 square = u64{mantissa} * mantissa;
-      const int below = top - exponent;
-      if (square == 0) continue;
-      if (below <= kWindow) {
-        AddWide(sum, ShiftedLeft(square, kHeadBits - 2 * below));
-      } else {
-        AddToWords(words, {square, 0}, UnitOf(exponent));
-      }
+      for (int i = 0; i < kWidth; ++i) values[i] = at + i < count ? ToFloat(x[at + i]) : 0.0f;
     }
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      bits[pack * kWidth + i] = __float_as_uint(values[i]) & 0x7fffffffu;
+    }
+  }
+}
+
+template <int kCount>
+__device__ __forceinline__ unsigned LargestOfWarp(const unsigned (&bits)[kCount]) {
+  unsigned largest = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) largest = bits[i] > largest ? bits[i] : largest;
+  return WarpMax(largest);
+}
+
+// Counts infinities and NaNs, and replaces them with zeros.
+__device__ __forceinline__ void CountSpecial(int64_t* words, unsigned (&bits)[kItems]) {
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    if (bits[i] < 0x7f800000u) continue;
+    AddWord(words, bits[i] > 0x7f800000u ? ExactSum::kNanWord : ExactSum::kInfWord, 1);
+    bits[i] = 0;
+  }
+}
+
+// The stored exponent, 1 for subnormals, and the mantissa with its leading one.
+struct Element {
+  __device__ __forceinline__ explicit Element(unsigned bits)
+      : exponent(bits >= 0x800000u ? static_cast<int>(bits >> 23) : 1),
+        mantissa(bits >= 0x800000u ? (bits & 0x7fffffu) | 0x800000u : bits) {}
+  int exponent;
+  unsigned mantissa;
+};
+
+// A lane's part of a warp's sum of squares: shifted mantissas are high * 2^kWindow + low, and their
+// squares are summed as three kinds of products.
+class SquareSum {
+ public:
+  __device__ __forceinline__ explicit SquareSum(int64_t* words) : words_(words) {}
+
+  // Adds elements of which the largest of the warp has exponent `top`.
+  __device__ __forceinline__ void AddTile(const unsigned (&bits)[kItems], int top) {
+    if (top > top_ || top < top_ - kMostBelowTop || tiles_ == kMostTiles) {
+      Flush();
+      top_ = top;
+    }
+    ++tiles_;
+    unsigned left = 0;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) left |= Add(bits[i]) ? 0u : 1u << i;
+    for (; left != 0; left &= left - 1) {
+      // A loop over constants, because a variable index would move the elements to local memory.
+      unsigned first = 0;
+#pragma unroll
+      for (int i = kItems; i-- > 0;) first = (left >> i & 1u) != 0 ? bits[i] : first;
+      const Element element(first);
+      const u64 square = u64{element.mantissa} * element.mantissa;
+      AddToWords(words_, {square, 0}, UnitOf(element.exponent));
+    }
+  }
+
+  // Adds the warp's sum to the words.
+  __device__ void Flush() {
+    Wide sum = {low_, 0};
+    AddWide(sum, ShiftedLeft(cross_, kWindow + 1));
+    AddWide(sum, ShiftedLeft(high_, 2 * kWindow));
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) {
       Wide other;
@@ -158,25 +184,67 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       other.high = __shfl_xor_sync(kWholeWarp, sum.high, mask);
       AddWide(sum, other);
     }
-    if (threadIdx.x % 32 == 0) {
-      low_scratch[threadIdx.x / 32] = sum.low;
-      high_scratch[threadIdx.x / 32] = sum.high;
+    int unit = UnitOf(top_) - 2 * kWindow;
+    if (unit < 0) {
+      // There are no bits below one unit: the low bits of a sum of tiny values are zeros.
+      const int drop = -unit;
+      sum.low = (sum.low >> drop) | (sum.high << (64 - drop));
+      sum.high >>= drop;
+      unit = 0;
     }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      for (int i = 1; i < kThreads / 32; ++i) AddWide(sum, {low_scratch[i], high_scratch[i]});
-      int unit = UnitOf(top) - kHeadBits;
-      if (unit < 0) {
-        // There are no bits below one unit: the low bits of a block of tiny values are zeros.
-        const int drop = -unit;
-        sum.low = (sum.low >> drop) | (sum.high << (64 - drop));
-        sum.high >>= drop;
-        unit = 0;
-      }
-      AddToWords(words, sum, unit);
-    }
-    __syncthreads();
+    if (threadIdx.x % 32 == 0) AddToWords(words_, sum, unit);
+    high_ = cross_ = low_ = 0;
+    tiles_ = 0;
   }
+
+ private:
+  // Returns false, and adds nothing, for an element outside of the window.
+  __device__ __forceinline__ bool Add(unsigned bits) {
+    const Element element(bits);
+    const int below = top_ - element.exponent;
+    const bool is_inside = below <= kWindow;
+    const unsigned mantissa = is_inside ? element.mantissa : 0;
+    const auto shift = static_cast<unsigned>(is_inside ? below : 0);
+    const unsigned high = mantissa >> shift;
+    const unsigned low = __funnelshift_r(0u, mantissa, shift) >> (32 - kWindow);
+    high_ += u64{high} * high;
+    cross_ += u64{high} * low;
+    low_ += u64{low} * low;
+    return is_inside || element.mantissa == 0;
+  }
+
+  int64_t* const words_;
+  int top_ = 1;
+  int tiles_ = 0;
+  u64 high_ = 0;
+  u64 cross_ = 0;
+  u64 low_ = 0;
+};
+
+// Each warp takes tiles in turn.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kSquaresBlocks)
+    SquareSums(const __grid_constant__ SquaresTable table) {
+  SquareSum sum(table.words);
+  // The tiles of all arrays are laid end to end. `tile` counts from the current array's first tile.
+  int array = 0;
+  for (int64_t tile = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;;
+       tile += int64_t{gridDim.x} * kWarps) {
+    while (array < table.count && tile >= TilesOf(table.arrays[array].count)) {
+      tile -= TilesOf(table.arrays[array++].count);
+    }
+    if (array == table.count) break;
+    unsigned bits[kItems];
+    LoadTile(static_cast<const T*>(table.arrays[array].x), table.arrays[array].count, tile, bits);
+    unsigned largest = LargestOfWarp(bits);
+    if (largest >= 0x7f800000u) {
+      CountSpecial(table.words, bits);
+      largest = LargestOfWarp(bits);
+    }
+    if (largest == 0) continue;  // the same in every lane
+    sum.AddTile(bits, Element(largest).exponent);
+  }
+  sum.Flush();
 }
 
 // Carries upwards until every word but the top one is in [0, 2^kBinBits), as ExactSum::Normalize
@@ -228,13 +296,13 @@ __global__ void ClipFactorKernel(const int64_t* words, double scale, double max_
 
 absl::Status LaunchSums(DType dtype, const SquaresTable& table, int64_t tiles,
                         const LaunchTarget& target) {
-  const LaunchShape shape = MapShape(tiles * kThreads, target.multiprocessors);
+  const LaunchShape shape = MapShape(tiles * 32, target.multiprocessors, kSquaresBlocks);
   return DispatchType(dtype, [&](auto tag) {
     return ZEROTH_LAUNCH(SquareSums<typename decltype(tag)::type>, shape, target.stream, table);
   });
 }
 
-// A block sums its elements in 128-bit integers that share one exponent, and then adds to a few
+// A warp sums its elements in 128-bit integers that share one exponent, and then adds to a few
 // words. Arrays of one type share launches.
 absl::Status AddSquares(const AddSquaresCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
