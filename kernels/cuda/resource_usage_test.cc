@@ -30,7 +30,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
   for (const char* const pattern :
        {"Map1<*", "Map2<*", "SwiGluForward<*", "Lookup<*", "SumBatch<*", "Rotate<*",
         "DequantizeKernel<*", "SumKernel<*", "EpilogueKernel<*", "RoundKernel<*", "LargestKernel<*",
-        "AdamWKernel<*", "PrepareKeys", "SquareSums<*"}) {
+        "AdamWKernel<*", "PrepareKeys"}) {
     ForEach(pattern, [](const KernelCode& kernel) {
       EXPECT_EQ(kernel.block_threads, kMapThreads);
       EXPECT_GE(BlocksByRegisters(kernel, kMapThreads), kBlocksPerMultiprocessor);
@@ -56,6 +56,9 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
            Residency{"EightBitAdamWKernel<__nv_bfloat16, *", kMapThreads, 4},
            Residency{"EightBitAdamWKernel<float, *", kMapThreads, 3},
            Residency{"CachedSoftmaxLossKernel<*, 1024>", 1024, 1},
+           Residency{"SquareSums<*", kMapThreads, 4},
+           Residency{"ColumnPiecesKernel<1, *", 256, 5},
+           Residency{"ColumnPiecesKernel<2, *", 256, 4},
            Residency{"NormForward<*", 128, 8},
            Residency{"NormInputGradient<*", 128, 8},
        }) {
@@ -87,6 +90,9 @@ TEST_F(KernelUsageTest, PacksMoveAtOnce) {
            Widths{"Lookup<8, *", 16, 2, 1},
            Widths{"Rotate<8, *", 16, 6, 2},
            Widths{"Rotate<4, *", 16, 4, 2},
+           Widths{"SquareSums<float>", 16, 4, 0},
+           Widths{"ColumnPiecesKernel<1, 8, *", 16, 4, 0},
+           Widths{"ColumnPiecesKernel<2, 8, *", 16, 8, 0},
            Widths{"NormForward<8, *", 16, 3, 1},
            Widths{"NormForward<4, *", 16, 3, 1},
            Widths{"NormInputGradient<8, *", 16, 6, 1},
