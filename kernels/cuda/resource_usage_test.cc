@@ -59,6 +59,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
            Residency{"SquareSums<*", kMapThreads, 4},
            Residency{"ColumnPiecesKernel<1, *", 256, 5},
            Residency{"ColumnPiecesKernel<2, *", 256, 4},
+           Residency{"NormGradients<*", 256, 2},
            Residency{"NormForward<*", 128, 8},
            Residency{"NormInputGradient<*", 128, 8},
        }) {
@@ -93,6 +94,7 @@ TEST_F(KernelUsageTest, PacksMoveAtOnce) {
            Widths{"SquareSums<float>", 16, 4, 0},
            Widths{"ColumnPiecesKernel<1, 8, *", 16, 4, 0},
            Widths{"ColumnPiecesKernel<2, 8, *", 16, 8, 0},
+           Widths{"NormGradients<8, 3, *", 16, 12, 3},
            Widths{"NormForward<8, *", 16, 3, 1},
            Widths{"NormForward<4, *", 16, 3, 1},
            Widths{"NormInputGradient<8, *", 16, 6, 1},

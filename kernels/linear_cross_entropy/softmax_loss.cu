@@ -49,12 +49,39 @@ constexpr float kBelowAll = -3.0e38f;
 __device__ __forceinline__ void LoadLogits(const float* row, int64_t at, int64_t vocab,
                                            float beyond, float (&value)[kWidth]) {
   LoadPack<kWidth>(row + at, value);
+  if (at + kWidth <= vocab) return;
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : beyond;
 }
 
+// A maximum, and the sum of exponentials relative to it.
+struct SoftmaxSum {
+  float largest = kBelowAll;
+  float sum = 0.0f;
+
+  // Makes `most` the maximum, which is not smaller.
+  __device__ __forceinline__ void Raise(float most) {
+    sum *= expf(largest - most);
+    largest = most;
+  }
+  // Adds a logit that is not larger than the maximum.
+  __device__ __forceinline__ void Add(float logit) {
+    sum += logit <= kBelowAll ? 0.0f : expf(logit - largest);
+  }
+};
+
+template <int kBlock>
+__device__ __forceinline__ SoftmaxSum OverBlock(SoftmaxSum of_thread, float* scratch) {
+  of_thread.Raise(BlockMax<kBlock>(of_thread.largest, scratch));
+  of_thread.sum = BlockSum<kBlock>(of_thread.sum, scratch);
+  return of_thread;
+}
+
 // A block processes a row, which it copies to shared memory. Packs are divided among the threads,
-// and each thread processes only the packs that it has copied.
+// and each thread processes only the packs that it has copied. A row is copied in parts, and one
+// part is summed while the next ones arrive.
+constexpr int kParts = 4;
+
 template <typename T, int kBlock>
 __global__ void __launch_bounds__(kBlock)
     CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
@@ -68,42 +95,62 @@ __global__ void __launch_bounds__(kBlock)
   const float at_target = counts ? x[target] : 0.0f;
   const int64_t first = int64_t{threadIdx.x} * kWidth;
   constexpr int64_t kStep = int64_t{kBlock} * kWidth;
-  for (int64_t at = first; at < vocab; at += kStep) CopyAsync16(cache + at, x + at, true);
-  CommitCopies();
-  WaitForCopies<0>();
+  const int64_t steps = (vocab + kStep - 1) / kStep;
+  const auto for_part = [&](int part, const auto& use) {
+    const int64_t end = first + steps * (part + 1) / kParts * kStep;
+    for (int64_t at = first + steps * part / kParts * kStep; at < end && at < vocab; at += kStep) {
+      use(at);
+    }
+  };
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    for_part(part, [&](int64_t at) { CopyAsync16(cache + at, x + at, true); });
+    CommitCopies();
+  }
 
   float value[kWidth];
-  float largest = kBelowAll;
-  for (int64_t at = first; at < vocab; at += kStep) {
-    LoadLogits(cache, at, vocab, kBelowAll, value);
+  SoftmaxSum softmax;
+  const auto add_part = [&](int part) {
+    float most = softmax.largest;
+    for_part(part, [&](int64_t at) {
+      LoadLogits(cache, at, vocab, kBelowAll, value);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) largest = fmaxf(largest, value[i]);
-  }
-  largest = BlockMax<kBlock>(largest, scratch);
-  float sum = 0.0f;
-  for (int64_t at = first; at < vocab; at += kStep) {
-    LoadLogits(cache, at, vocab, kBelowAll, value);
+      for (int i = 0; i < kWidth; ++i) most = fmaxf(most, value[i]);
+    });
+    softmax.Raise(most);
+    for_part(part, [&](int64_t at) {
+      LoadLogits(cache, at, vocab, kBelowAll, value);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      value[i] = value[i] <= kBelowAll ? 0.0f : expf(value[i] - largest);
-      sum += value[i];
-    }
-    StorePack<kWidth>(value, cache + at);
+      for (int i = 0; i < kWidth; ++i) softmax.Add(value[i]);
+    });
+  };
+  static_assert(kParts == 4);
+  WaitForCopies<3>();
+  add_part(0);
+  WaitForCopies<2>();
+  add_part(1);
+  WaitForCopies<1>();
+  add_part(2);
+  WaitForCopies<0>();
+  add_part(3);
+  softmax = OverBlock<kBlock>(softmax, scratch);
+  if (threadIdx.x == 0) {
+    losses[row] = counts ? softmax.largest + logf(softmax.sum) - at_target : 0.0f;
   }
-  sum = BlockSum<kBlock>(sum, scratch);
-  if (threadIdx.x == 0) losses[row] = counts ? largest + logf(sum) - at_target : 0.0f;
   if (!gradients) return;
 
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
   const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
-  const float inverse = 1.0f / sum;
+  const float inverse = 1.0f / softmax.sum;
   for (int64_t at = first; at < stride; at += kStep) {
     if (at < vocab) LoadPack<kWidth>(cache + at, value);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float hot = at + i == target ? 1.0f : 0.0f;
       // A row that does not count may hold any values, even infinities.
-      value[i] = counts && at + i < vocab ? (value[i] * inverse - hot) * scale : 0.0f;
+      value[i] = counts && at + i < vocab
+                     ? (expf(value[i] - softmax.largest) * inverse - hot) * scale
+                     : 0.0f;
     }
     StorePack<kWidth>(value, dx + at);
   }
@@ -125,24 +172,19 @@ __global__ void __launch_bounds__(kThreads)
   const float at_target = counts ? x[target] : 0.0f;
 
   constexpr int64_t kStep = int64_t{kThreads} * kWidth;
-  float largest = kBelowAll;
-  float sum = 0.0f;
+  SoftmaxSum softmax;
   for (int64_t at = int64_t{threadIdx.x} * kWidth; at < vocab; at += kStep) {
     float value[kWidth];
     LoadLogits(x, at, vocab, kBelowAll, value);
-    float most = largest;
+    float most = softmax.largest;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) most = fmaxf(most, value[i]);
-    sum *= expf(largest - most);
-    largest = most;
+    softmax.Raise(most);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      sum += value[i] <= kBelowAll ? 0.0f : expf(value[i] - largest);
-    }
+    for (int i = 0; i < kWidth; ++i) softmax.Add(value[i]);
   }
-  const float overall = BlockMax<kThreads>(largest, scratch);
-  sum = BlockSum<kThreads>(sum * expf(largest - overall), scratch);
-  const float log_sum = overall + logf(sum);
+  softmax = OverBlock<kThreads>(softmax, scratch);
+  const float log_sum = softmax.largest + logf(softmax.sum);
   if (threadIdx.x == 0) losses[row] = counts ? log_sum - at_target : 0.0f;
   if (!gradients) return;
 

@@ -63,6 +63,8 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
   Problem p;
   p.rows = index == 0 ? 0 : RandomSize(1, 90);
   p.dim = RandomSize(1, 130);
+  // Devices divide long rows, and process rows of whole packs in another way than others.
+  if (index % 7 == 3) p.dim = 8 * RandomSize(1, 1100);
   p.dtype = kElementTypes[index % 2];
   p.grad_dtype = kElementTypes[index / 2 % 2];
   p.fused = index / 4 % 2 == 0;
