@@ -180,9 +180,9 @@ TEST(AttentionChoiceTest, DescriptionsSayWhatWillBe) {
     AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
     EXPECT_EQ(choice.Describe(kShape, DType::kBFloat16).value(), "cuDNN 9.99.0");
     AttentionShape wide = kShape;
-    wide.batch = 64;
+    wide.batch = 128;
     EXPECT_EQ(choice.Describe(wide, DType::kBFloat16).value(),
-              "cuDNN 9.99.0, backward of 26 sequences at a time");
+              "cuDNN 9.99.0, backward of 85 sequences at a time");
     EXPECT_EQ(choice.Describe(kShape, DType::kFloat32).value(),
               "Zeroth's kernels (cuDNN: it has no attention in fp32, expected bf16 or fp16)");
   }
@@ -203,22 +203,22 @@ TEST(AttentionChoiceTest, DescriptionsSayWhatWillBe) {
 TEST(AttentionChoiceTest, OneSequenceTooLongForTheWorkspaceGoesByHeads) {
   Library library;
   AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
-  EXPECT_EQ(choice.Describe({2, 8192, 32, 8, 128}, DType::kBFloat16).value(),
+  EXPECT_EQ(choice.Describe({2, 16384, 32, 8, 128}, DType::kBFloat16).value(),
             "cuDNN 9.99.0, backward of 1 of 8 heads of keys at a time");
-  EXPECT_EQ(choice.Describe({1, 4096, 32, 8, 128}, DType::kBFloat16).value(),
+  EXPECT_EQ(choice.Describe({1, 8192, 32, 8, 128}, DType::kBFloat16).value(),
             "cuDNN 9.99.0, backward of 4 of 8 heads of keys at a time");
 }
 
 TEST(AttentionChoiceTest, OneHeadTooLongForTheWorkspaceIsOurs) {
   Library library;
   AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
-  const AttentionShape longer = {2, 16384, 32, 8, 128};
+  const AttentionShape longer = {2, 32768, 32, 8, 128};
   const auto workspace = choice.CudnnWorkspace(Key(longer, AttentionPass::kBackward), {});
   ASSERT_TRUE(workspace.ok()) << workspace.status();
   EXPECT_FALSE(workspace->has_value());
   const std::string words = choice.Describe(longer, DType::kBFloat16).value();
   EXPECT_TRUE(absl::StrContains(words,
-                                "needs 2048 MiB of workspace for one of a sequence's 8 "
+                                "needs 8192 MiB of workspace for one of a sequence's 8 "
                                 "heads of keys"))
       << words;
 }
@@ -233,7 +233,7 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
   for (int round = 0; round < 200; ++round) {
     AttentionShape shape;
     shape.batch = pick(70);
-    shape.seq = pick(6000);
+    shape.seq = pick(10000);
     shape.kv_heads = pick(4);
     shape.heads = shape.kv_heads * pick(6);
     shape.head_dim = 8 * pick(16);

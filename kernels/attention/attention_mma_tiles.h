@@ -32,19 +32,6 @@ absl::Status DispatchTiles(const AttentionPlan& plan, DType dtype, const Functio
   return dtype == DType::kBFloat16 ? of_type(TypeTag<bf16>()) : of_type(TypeTag<fp16>());
 }
 
-inline constexpr float kLog2E = 1.44269504088896340736f;
-
-// 2^x to two units in the last place; 0 below the smallest normal number.
-__device__ __forceinline__ float FastExp2(float x) {
-#if defined(ZEROTH_CUDA_EMULATION)
-  return std::exp2(x);
-#else
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
-
 // The rows that a block owns: the first one, the first one of this thread's warp, and their head.
 struct OwnedRows {
   int first;

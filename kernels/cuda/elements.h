@@ -6,6 +6,7 @@
 #ifndef ZEROTH_KERNELS_CUDA_ELEMENTS_H_
 #define ZEROTH_KERNELS_CUDA_ELEMENTS_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -92,6 +93,19 @@ __device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
 template <typename... Pointers>
 bool ArePacked(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+inline constexpr float kLog2E = 1.44269504088896340736f;
+
+// 2^x to two units in the last place; 0 below the smallest normal number.
+__device__ __forceinline__ float FastExp2(float x) {
+#if defined(ZEROTH_CUDA_EMULATION)
+  return std::exp2(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+#endif
 }
 
 // The range of the items of [0, count) that this thread takes if the threads of the grid, such as

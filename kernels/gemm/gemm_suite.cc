@@ -112,10 +112,11 @@ Element Expect(const GemmCase& test, const Operands& in, const Products& product
   // The slope of both activations is below 1.13, and so is GELU's derivative; their own rounding is
   // a few units of the argument.
   double error = epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(sum));
-  // cuBLASLt's epilogue may take the hardware's tanh, whose relative error is 2^-11.
+  // cuBLASLt's epilogue takes an approximate tanh: an H200 was seen to be off by 3.6e-4 of the
+  // argument.
   if (test.by_blas && test.activation == Activation::kGelu && activated &&
       test.c_dtype != DType::kFloat32) {
-    error += 2.5e-4 * std::abs(sum);
+    error += 5e-4 * std::abs(sum);
   }
   // cuBLASLt's epilogue multiplies by a derivative that was seen to be off by 1.1e-5 on an H100.
   if (test.gelu_backward && test.by_blas) error += 3e-5 * std::abs(sum);

@@ -44,47 +44,90 @@ __global__ void __launch_bounds__(kMapThreads)
 // Stands for a missing logit; every logit is larger.
 constexpr float kBelowAll = -3.0e38f;
 
-// Loads logits [at, at + kWidth) of a row of `vocab`, with `beyond` in the place of those past the
+// Loads logits [at, at + kWidth) of a row of `vocab`, with kBelowAll in the place of those past the
 // end. The row's memory extends to a multiple of kWidth.
-__device__ __forceinline__ void LoadLogits(const float* row, int64_t at, int64_t vocab,
-                                           float beyond, float (&value)[kWidth]) {
+__device__ __forceinline__ void LoadLogits(const float* row, int at, int vocab,
+                                           float (&value)[kWidth]) {
   LoadPack<kWidth>(row + at, value);
   if (at + kWidth <= vocab) return;
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : beyond;
+  for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : kBelowAll;
 }
 
-// A maximum, and the sum of exponentials relative to it.
-struct SoftmaxSum {
+// The softmax of a row: its maximum, and the sum of exponentials relative to that.
+struct Softmax {
   float largest = kBelowAll;
   float sum = 0.0f;
 
-  // Makes `most` the maximum, which is not smaller.
+  // Makes `most` the maximum, which is not smaller. A sum relative to kBelowAll becomes zero.
   __device__ __forceinline__ void Raise(float most) {
-    sum *= expf(largest - most);
+    sum *= FastExp2((largest - most) * kLog2E);
     largest = most;
   }
-  // Adds a logit that is not larger than the maximum.
-  __device__ __forceinline__ void Add(float logit) {
-    sum += logit <= kBelowAll ? 0.0f : expf(logit - largest);
+  // Returns e^(logit - maximum) for a logit that is not larger. A precise exponential would take
+  // more instructions than the kernel has time for.
+  __device__ __forceinline__ float Exponential(float logit) const {
+    return FastExp2((logit - largest) * kLog2E);
+  }
+  __device__ __forceinline__ void Add(const float (&logits)[kWidth]) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sum += Exponential(logits[i]);
   }
 };
 
+__device__ __forceinline__ float LargestOf(float largest, const float (&logits)[kWidth]) {
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) largest = fmaxf(largest, logits[i]);
+  return largest;
+}
+
 template <int kBlock>
-__device__ __forceinline__ SoftmaxSum OverBlock(SoftmaxSum of_thread, float* scratch) {
+__device__ __forceinline__ Softmax OverBlock(Softmax of_thread, float* scratch) {
   of_thread.Raise(BlockMax<kBlock>(of_thread.largest, scratch));
   of_thread.sum = BlockSum<kBlock>(of_thread.sum, scratch);
   return of_thread;
 }
 
+// The gradients of a row: (softmax - one_hot(target)) * scale, or zeros for a target that does not
+// count. Such a row may hold any values, even infinities.
+class Gradients {
+ public:
+  __device__ __forceinline__ Gradients(const Softmax& softmax, int vocab, int target, float scale)
+      : softmax_(softmax),
+        vocab_(vocab),
+        target_(target),
+        scale_(scale),
+        scale_of_sum_(scale / softmax.sum),
+        counts_(Counts(target, vocab)) {}
+
+  // Replaces logits [at, at + kWidth), of which those from `vocab` on become zeros.
+  __device__ __forceinline__ void Replace(int at, float (&value)[kWidth]) const {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) value[i] = softmax_.Exponential(value[i]) * scale_of_sum_;
+    const bool has_target = target_ >= at && target_ < at + kWidth;
+    if (!has_target && counts_ && at + kWidth <= vocab_) return;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      if (at + i == target_) value[i] -= scale_;
+      if (!counts_ || at + i >= vocab_) value[i] = 0.0f;
+    }
+  }
+
+ private:
+  const Softmax& softmax_;
+  const int vocab_;
+  const int target_;
+  const float scale_;
+  const float scale_of_sum_;
+  const bool counts_;
+};
+
 // A block processes a row, which it copies to shared memory. Packs are divided among the threads,
 // and each thread processes only the packs that it has copied. A row is copied in parts, and one
 // part is summed while the next ones arrive.
-constexpr int kParts = 4;
-
 template <typename T, int kBlock>
 __global__ void __launch_bounds__(kBlock)
-    CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
+    CachedSoftmaxLossKernel(int vocab, int stride, float* logits, const int32_t* targets,
                             LossDivisor divisor, bool gradients, float grad_scale, float* losses) {
   ZEROTH_SHARED(float, scratch, [kBlock / 32]);
   ZEROTH_DYNAMIC_SHARED(float, cache);
@@ -93,35 +136,34 @@ __global__ void __launch_bounds__(kBlock)
   const int32_t target = targets[row];
   const bool counts = Counts(target, vocab);
   const float at_target = counts ? x[target] : 0.0f;
-  const int64_t first = int64_t{threadIdx.x} * kWidth;
-  constexpr int64_t kStep = int64_t{kBlock} * kWidth;
-  const int64_t steps = (vocab + kStep - 1) / kStep;
+  const int first = static_cast<int>(threadIdx.x) * kWidth;
+  constexpr int kStep = kBlock * kWidth;
+  constexpr int kParts = 4;
+  const int steps = (vocab + kStep - 1) / kStep;
   const auto for_part = [&](int part, const auto& use) {
-    const int64_t end = first + steps * (part + 1) / kParts * kStep;
-    for (int64_t at = first + steps * part / kParts * kStep; at < end && at < vocab; at += kStep) {
+    const int end = first + steps * (part + 1) / kParts * kStep;
+    for (int at = first + steps * part / kParts * kStep; at < end && at < vocab; at += kStep) {
       use(at);
     }
   };
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    for_part(part, [&](int64_t at) { CopyAsync16(cache + at, x + at, true); });
+    for_part(part, [&](int at) { CopyAsync16(cache + at, x + at, true); });
     CommitCopies();
   }
 
-  float value[kWidth];
-  SoftmaxSum softmax;
+  float value[kWidth] = {};
+  Softmax softmax;
   const auto add_part = [&](int part) {
     float most = softmax.largest;
-    for_part(part, [&](int64_t at) {
-      LoadLogits(cache, at, vocab, kBelowAll, value);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) most = fmaxf(most, value[i]);
+    for_part(part, [&](int at) {
+      LoadLogits(cache, at, vocab, value);
+      most = LargestOf(most, value);
     });
     softmax.Raise(most);
-    for_part(part, [&](int64_t at) {
-      LoadLogits(cache, at, vocab, kBelowAll, value);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) softmax.Add(value[i]);
+    for_part(part, [&](int at) {
+      LoadLogits(cache, at, vocab, value);
+      softmax.Add(value);
     });
   };
   static_assert(kParts == 4);
@@ -140,18 +182,10 @@ __global__ void __launch_bounds__(kBlock)
   if (!gradients) return;
 
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
-  const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
-  const float inverse = 1.0f / softmax.sum;
-  for (int64_t at = first; at < stride; at += kStep) {
+  const Gradients gradients_of(softmax, vocab, target, grad_scale / Value(divisor));
+  for (int at = first; at < stride; at += kStep) {
     if (at < vocab) LoadPack<kWidth>(cache + at, value);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float hot = at + i == target ? 1.0f : 0.0f;
-      // A row that does not count may hold any values, even infinities.
-      value[i] = counts && at + i < vocab
-                     ? (expf(value[i] - softmax.largest) * inverse - hot) * scale
-                     : 0.0f;
-    }
+    gradients_of.Replace(at, value);
     StorePack<kWidth>(value, dx + at);
   }
 }
@@ -161,7 +195,7 @@ __global__ void __launch_bounds__(kBlock)
 // not longer than a logit, so that a stretch overwrites nothing that later stretches read.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    SoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
+    SoftmaxLossKernel(int vocab, int stride, float* logits, const int32_t* targets,
                       LossDivisor divisor, bool gradients, float grad_scale, float* losses) {
   ZEROTH_SHARED(float, scratch, [kThreads / 32]);
   const int64_t row = blockIdx.x;
@@ -171,33 +205,26 @@ __global__ void __launch_bounds__(kThreads)
   const bool counts = Counts(target, vocab);
   const float at_target = counts ? x[target] : 0.0f;
 
-  constexpr int64_t kStep = int64_t{kThreads} * kWidth;
-  SoftmaxSum softmax;
-  for (int64_t at = int64_t{threadIdx.x} * kWidth; at < vocab; at += kStep) {
-    float value[kWidth];
-    LoadLogits(x, at, vocab, kBelowAll, value);
-    float most = softmax.largest;
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) most = fmaxf(most, value[i]);
-    softmax.Raise(most);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) softmax.Add(value[i]);
+  constexpr int kStep = kThreads * kWidth;
+  const int first = static_cast<int>(threadIdx.x) * kWidth;
+  float value[kWidth] = {};
+  Softmax softmax;
+  for (int at = first; at < vocab; at += kStep) {
+    LoadLogits(x, at, vocab, value);
+    softmax.Raise(LargestOf(softmax.largest, value));
+    softmax.Add(value);
   }
   softmax = OverBlock<kThreads>(softmax, scratch);
-  const float log_sum = softmax.largest + logf(softmax.sum);
-  if (threadIdx.x == 0) losses[row] = counts ? log_sum - at_target : 0.0f;
+  if (threadIdx.x == 0) {
+    losses[row] = counts ? softmax.largest + logf(softmax.sum) - at_target : 0.0f;
+  }
   if (!gradients) return;
 
-  const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
-  for (int64_t begin = 0; begin < stride; begin += kStep) {
-    const int64_t at = begin + int64_t{threadIdx.x} * kWidth;
-    float value[kWidth] = {};
-    if (at < vocab) LoadLogits(x, at, vocab, 0.0f, value);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float hot = at + i == target ? 1.0f : 0.0f;
-      value[i] = counts && at + i < vocab ? (expf(value[i] - log_sum) - hot) * scale : 0.0f;
-    }
+  const Gradients gradients_of(softmax, vocab, target, grad_scale / Value(divisor));
+  for (int begin = 0; begin < stride; begin += kStep) {
+    const int at = begin + first;
+    if (at < vocab) LoadPack<kWidth>(x + at, value);
+    gradients_of.Replace(at, value);
     __syncthreads();  // all threads have read this stretch
     if (at < stride) StorePack<kWidth>(value, dx + at);
   }
@@ -246,8 +273,8 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
     using T = typename decltype(tag)::type;
     const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes) {
       return Launch("SoftmaxLoss", kernel, {grid, dim3(threads), dynamic_shared_bytes},
-                    target.stream, vocab, stride, logits, targets, divisor, gradients, grad_scale,
-                    losses);
+                    target.stream, static_cast<int>(vocab), static_cast<int>(stride), logits,
+                    targets, divisor, gradients, grad_scale, losses);
     };
     if (row_bytes + kStaticSharedBytes > shared_bytes) {
       return launch(SoftmaxLossKernel<T>, kThreads, 0);

@@ -214,12 +214,14 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     const bool has_row = row < end;
     Pack<T, N> d[kPacks];
     Pack<T, N> value[kPacks];
+    Pack<T, N> before[kPacks] = {};
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int column = first + p * step;
       if (!has_row || column >= dim) continue;
       d[p] = *reinterpret_cast<const Pack<T, N>*>(dy + row * dim + column);
       value[p] = *reinterpret_cast<const Pack<T, N>*>(x + row * dim + column);
+      if (accumulate) before[p] = *reinterpret_cast<const Pack<T, N>*>(dx + row * dim + column);
     }
     const float mean = kCentred && has_row ? mean_in[row] : 0.0f;
     const float rstd = has_row ? rstd_in[row] : 0.0f;
@@ -276,12 +278,12 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
       Reconvert(value[p]);
       float g[N];
       LoadPack<N>(gamma + column, g);
-      float out[N] = {};
-      if (accumulate) LoadPack<N>(dx + row * dim + column, out);
+      float out[N];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float xhat = (ToFloat(value[p].at[i]) - mean) * rstd;
-        out[i] += rstd * (ToFloat(d[p].at[i]) * g[i] - plain - xhat * along);
+        out[i] =
+            ToFloat(before[p].at[i]) + rstd * (ToFloat(d[p].at[i]) * g[i] - plain - xhat * along);
       }
       StorePack<N>(out, dx + row * dim + column);
     }
