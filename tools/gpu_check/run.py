@@ -322,7 +322,7 @@ def parse(arguments):
     parser.add_argument("--only", default="", metavar="REGEX", help="items with such an id alone")
     parser.add_argument("--time_limit", type=float, default=0, metavar="SECONDS",
                         help="for this call; none if not given")
-    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for an item")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for an item")
     parser.add_argument("--jobs", type=int, default=1, metavar="N",
                         help="items at a time, of those that measure nothing (%s)" %
                         ", ".join(items.SHARE_THE_GPU))
