@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -53,6 +54,13 @@ constexpr float kEps = 1e-5f;
 
 constexpr int kCases = 80;
 
+// Returns the relative error of a row's scale. A device may add a row's squares one by one, and
+// each addition rounds.
+double ScaleTolerance(int64_t dim) {
+  constexpr double kRoundOff = 1.0 / (1 << 24);
+  return 1e-6 + kRoundOff * std::sqrt(static_cast<double>(dim));
+}
+
 void AddTo(std::vector<double>& values, const std::vector<float>& before) {
   for (size_t i = 0; i < values.size(); ++i) values[i] += before[i];
 }
@@ -63,8 +71,13 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
   Problem p;
   p.rows = index == 0 ? 0 : RandomSize(1, 90);
   p.dim = RandomSize(1, 130);
-  // Devices divide long rows, and process rows of whole packs in another way than others.
-  if (index % 7 == 3) p.dim = 8 * RandomSize(1, 1100);
+  // Devices divide long rows, and process rows of whole packs in another way than others. The
+  // reference's time grows with the square of a row's length, so there are few of the longest.
+  if (index % 7 == 3) {
+    const bool is_longest = index % 5 < 2;
+    if (is_longest) p.rows = RandomSize(1, 8);
+    p.dim = 8 * RandomSize(1, is_longest ? 1100 : 130);
+  }
   p.dtype = kElementTypes[index % 2];
   p.grad_dtype = kElementTypes[index / 2 % 2];
   p.fused = index / 4 % 2 == 0;
@@ -115,9 +128,9 @@ void NormSuite::CheckLayerNorm(const Problem& p) {
   ASSERT_TRUE(kernels::LayerNorm(kernels(), forward).ok());
   const reference::Normalised expected = reference::LayerNorm(
       p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), ToDouble(p.beta), kEps);
-  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 2e-6, 1e-6, "y");
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 1e-6 + ScaleTolerance(p.dim), 1e-6, "y");
   ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
-  ExpectClose(Download(forward.rstd), expected.rstd, 2e-6, 0, "rstd");
+  ExpectClose(Download(forward.rstd), expected.rstd, 1e-6 + ScaleTolerance(p.dim), 0, "rstd");
   if (p.fused) {
     EXPECT_EQ(Download(forward.sum), p.normalised);
   }
@@ -163,8 +176,8 @@ void NormSuite::CheckRmsNorm(const Problem& p) {
   ASSERT_TRUE(kernels::RmsNorm(kernels(), forward).ok());
   const reference::Normalised expected =
       reference::RmsNorm(p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), kEps);
-  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 1e-6, 0, "y");
-  ExpectClose(Download(forward.rstd), expected.rstd, 1e-6, 0, "rstd");
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, ScaleTolerance(p.dim), 0, "y");
+  ExpectClose(Download(forward.rstd), expected.rstd, ScaleTolerance(p.dim), 0, "rstd");
   if (p.fused) {
     EXPECT_EQ(Download(forward.sum), p.normalised);
   }
