@@ -20,8 +20,20 @@ absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCatego
   return buffer;
 }
 
+absl::Status StreamOrderedFree::Free(Tensor memory, std::shared_ptr<Event> last_use) {
+  if (last_use == nullptr) return absl::OkStatus();
+  const absl::Status status = device_.compute_stream().Wait(last_use);
+  if (!status.ok()) kept_.push_back({std::move(memory), std::move(last_use)});
+  FreeDone();
+  return status;
+}
+
+void StreamOrderedFree::FreeDone() {
+  std::erase_if(kept_, [](const Kept& kept) { return kept.last_use->IsDone(); });
+}
+
 BufferSet::BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit)
-    : device_(device), category_(category), limit_(limit) {
+    : device_(device), category_(category), limit_(limit), free_(device) {
   ZEROTH_CHECK(!sizes.empty());
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -101,25 +113,33 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
     }
   }
   // A stream that has failed reports its error itself.
-  if (last_use != nullptr) device_.compute_stream().Wait(last_use).IgnoreError();
+  free_.Free(std::move(buffer), std::move(last_use)).IgnoreError();
 }
 
 absl::Status BufferSet::Trim() {
+  free_.FreeDone();
   absl::Status status;
   for (SizeClass& in : classes_) {
-    for (const Free& slot : in.free) {
-      if (slot.last_use != nullptr) status.Update(device_.compute_stream().Wait(slot.last_use));
+    std::deque<Free> registered;
+    for (Free& slot : in.free) {
+      if (IsRegistered(slot.buffer)) {
+        registered.push_back(std::move(slot));
+      } else {
+        status.Update(free_.Free(std::move(slot.buffer), std::move(slot.last_use)));
+      }
     }
-    in.free.erase(std::remove_if(in.free.begin(), in.free.end(),
-                                 [&](const Free& slot) { return !IsRegistered(slot.buffer); }),
-                  in.free.end());
+    in.free = std::move(registered);
   }
   return status;
 }
 
 absl::StatusOr<Tensor> StreamScratch::TakeBytes(int64_t bytes, Stream& comm) {
   if (!memory_.defined() || memory_.numel() < bytes) {
-    ZEROTH_RETURN_IF_ERROR(Trim());
+    if (memory_.defined()) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, comm.Record());
+      ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(last_use));
+      memory_ = Tensor();
+    }
     ZEROTH_ASSIGN_OR_RETURN(memory_, AllocateBytes(device_, bytes, category_, comm));
     stream_ = &comm;
   }
@@ -136,8 +156,12 @@ absl::Status StreamScratch::Trim() {
   if (!memory_.defined()) return absl::OkStatus();
   const Tensor memory = std::exchange(memory_, Tensor());
   // The compute stream must not get memory that enqueued work still uses.
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, stream_->Record());
-  return device_.compute_stream().Wait(last_use);
+  absl::Status status;
+  const absl::StatusOr<std::shared_ptr<Event>> last_use = stream_->Record();
+  status.Update(last_use.status());
+  if (last_use.ok()) status.Update(device_.compute_stream().Wait(*last_use));
+  if (!status.ok()) status.Update(stream_->Synchronize());
+  return status;
 }
 
 }  // namespace zeroth

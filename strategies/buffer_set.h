@@ -23,11 +23,33 @@ namespace zeroth {
 absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
                                      Stream& writer);
 
+// Frees memory in the order of the compute stream, which is the order in which the allocator hands
+// memory out again. A compute stream that has failed orders nothing, so memory whose last user may
+// still be at work then stays until that is done. Used by one rank's thread only.
+class StreamOrderedFree {
+ public:
+  explicit StreamOrderedFree(Device& device) : device_(device) {}
+
+  // Frees `memory` after its last use; nullptr: that is done. Returns the error of the compute
+  // stream.
+  absl::Status Free(Tensor memory, std::shared_ptr<Event> last_use);
+  // Frees what has stayed and is used no more: everything, if all streams are idle.
+  void FreeDone();
+
+ private:
+  struct Kept {
+    Tensor memory;
+    std::shared_ptr<Event> last_use;
+  };
+
+  Device& device_;
+  std::vector<Kept> kept_;
+};
+
 // A fixed set of buffers that units use one after the other, so that peak memory is a formula and
 // never fragments. Each class of sizes has buffers of one size. A released buffer carries the event
 // of its last use, and the stream that writes it next waits for that event, so the host never
-// waits. Buffers return to the allocator in the order of the compute stream, which is the order in
-// which the allocator hands memory out again. Used by one rank's thread only.
+// waits. Used by one rank's thread only.
 //
 // Buffers within the limit are registered with the transport if it takes registrations
 // (Communicator::Register). The set then keeps them for as long as it lives.
@@ -51,7 +73,8 @@ class BufferSet {
   // Gives a buffer back; `last_use` is nullptr if its last use is done.
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
   // Returns the free, unregistered buffers to the allocator, after making the compute stream wait
-  // for their last users. Does so even if one of those has failed, and returns that error.
+  // for their last users. If the compute stream has failed, returns its error, and keeps what may
+  // be in use until the next Trim.
   absl::Status Trim();
 
  private:
@@ -82,6 +105,7 @@ class BufferSet {
   int limit_;
   std::vector<Communicator*> groups_;
   std::vector<Registered> registered_;
+  StreamOrderedFree free_;
 };
 
 // Memory for intermediate results of one stream: sums before they are rounded, state on its way
@@ -95,8 +119,8 @@ class StreamScratch {
   // call of either. `comm` is always the same stream.
   absl::StatusOr<Tensor> Take(int64_t numel, Stream& comm);
   absl::StatusOr<Tensor> TakeBytes(int64_t bytes, Stream& comm);
-  // Frees the memory after making the compute stream wait for its last use. Does so even if that
-  // has failed, and returns the error.
+  // Frees the memory after making the compute stream wait for its last use. If the compute stream
+  // has failed, the host waits instead, and the error is returned.
   absl::Status Trim();
 
  private:

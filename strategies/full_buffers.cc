@@ -56,7 +56,7 @@ int64_t FullGradientBytes(const Unit& unit, MicroBatches how) {
 
 FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units,
                          int limit, const BytesOf& bytes_of)
-    : device_(device), category_(category), held_(units.size()), own_(units.size()) {
+    : device_(device), category_(category), held_(units.size()), own_(units.size()), free_(device) {
   if (limit == 0) return;
   std::vector<std::vector<int64_t>> sizes;
   for (size_t how = 0; how < shared_of_.size(); ++how) {
@@ -120,13 +120,14 @@ void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   if (!held.buffer.defined()) return;  // all of the unit's shards are full buffers
   if (held.from != nullptr) {
     held.from->Release(std::move(held.buffer), std::move(last_use));
-  } else if (last_use != nullptr) {
+  } else {
     // A stream that has failed reports its error itself.
-    device_.compute_stream().Wait(last_use).IgnoreError();
+    free_.Free(std::move(held.buffer), std::move(last_use)).IgnoreError();
   }
 }
 
 absl::Status FullBuffers::Trim() {
+  free_.FreeDone();
   absl::Status status;
   for (const auto* sets : {&shared_, &own_}) {
     for (const std::unique_ptr<BufferSet>& set : *sets) {

@@ -77,6 +77,7 @@ class FullBuffers {
   std::vector<Holding> held_;          // by unit index
   // The registered buffers of units that share none, by unit index.
   std::vector<std::unique_ptr<BufferSet>> own_;
+  StreamOrderedFree free_;
 };
 
 }  // namespace zeroth

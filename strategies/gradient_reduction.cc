@@ -148,6 +148,16 @@ absl::Status Finish(SegmentReduction& in) {
   return EndAcross(in);
 }
 
+// Returns an event after which neither stream uses what one has handed to the other; nullptr if
+// both have failed, which ends their work.
+std::shared_ptr<Event> AfterBoth(Stream& inside, Stream& across) {
+  const absl::StatusOr<std::shared_ptr<Event>> made = inside.Record();
+  if (made.ok()) across.Wait(*made).IgnoreError();
+  const absl::StatusOr<std::shared_ptr<Event>> used = across.Record();
+  if (used.ok()) return *used;
+  return made.ok() ? *made : nullptr;
+}
+
 absl::Status ExpectPlaceInTree(const Unit& unit, GradientSync sync) {
   const int64_t expected = unit.tree_micro_batches();
   const int64_t number = unit.micro_batches_accumulated() + 1;
@@ -180,9 +190,9 @@ absl::Status ReduceGradients(Unit& unit, const ReductionOptions& options, Gradie
   bool full_is_used_across = false;
   for (SegmentReduction& reduction : reductions) {
     const absl::Status finished = Finish(reduction);
-    // After an error, streams are synchronised before the buffer is used again.
     if (reduction.handed_over.defined()) {
-      options.handed_over->Release(std::move(reduction.handed_over), nullptr);
+      options.handed_over->Release(std::move(reduction.handed_over),
+                                   AfterBoth(inside, *options.across.stream));
     }
     ZEROTH_RETURN_IF_ERROR(finished);
     goes_across |= reduction.on == &options.across;

@@ -100,8 +100,10 @@ absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives&
 }
 
 absl::Status KeptParts::Drop(Stream& compute) {
-  const std::shared_ptr<Event> last_use = std::exchange(last_use_, nullptr);
-  const absl::Status status = last_use == nullptr ? absl::OkStatus() : compute.Wait(last_use);
+  if (last_use_ == nullptr) return absl::OkStatus();
+  const absl::Status status = compute.Wait(last_use_);
+  if (!status.ok() && !last_use_->IsDone()) return status;
+  last_use_ = nullptr;
   parts_.clear();
   return status;
 }

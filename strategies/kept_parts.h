@@ -34,8 +34,8 @@ class KeptParts {
   // As GatherSegments, but gathers the parts that the ranks of `group` keep, by `collectives`.
   absl::Status Gather(Unit& unit, Communicator& group, UnitCollectives& collectives,
                       const GatherTools& tools, Stream& comm);
-  // Frees the memory after making the compute stream wait for its last use. Does so even if that
-  // has failed, and returns the error.
+  // Frees the memory after making the compute stream wait for its last use. If the compute stream
+  // has failed, returns its error, and keeps memory that may be in use until the next Drop.
   absl::Status Drop(Stream& compute);
 
  private:

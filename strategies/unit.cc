@@ -234,10 +234,11 @@ absl::Status Unit::MarkAccumulated(std::shared_ptr<Event> done) {
 }
 
 absl::Status Unit::ForgetGradients() {
-  absl::Status status;
-  if (reduce_event_ != nullptr) status = device_->compute_stream().Wait(reduce_event_);
+  if (reduce_event_ != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(device_->compute_stream().Wait(reduce_event_));
+  }
   DropGradients();
-  return status;
+  return absl::OkStatus();
 }
 
 void Unit::DropGradients() {

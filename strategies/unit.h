@@ -241,7 +241,7 @@ class Unit {
   // adds to the full gradients of replicated segments, and starts those of other segments afresh.
   absl::Status MarkAccumulated(std::shared_ptr<Event> done);
   // Any state → kNone: frees the gradients, after making the compute stream wait for their
-  // reduction.
+  // reduction. An error leaves them to Abandon.
   absl::Status ForgetGradients();
   // Any states → kSharded and kNone, after an error and once all streams are idle. Clears data()
   // and grad() of the parameters, and destroys the strategy's state.
