@@ -56,6 +56,10 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
                  FullGradientBytes) {}
 
 Scheduler::~Scheduler() {
+  // After an error, work may be under way that uses kernels' memory.
+  for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), across_stream_.get()}) {
+    if (stream != nullptr) stream->Synchronize().IgnoreError();
+  }
   for (Unit* unit : units_) {
     for (Parameter* parameter : unit->parameters()) parameter->set_gradient_provider(nullptr);
   }

@@ -29,7 +29,8 @@ class Device;
 class Event {
  public:
   virtual ~Event() = default;
-  // True once the work before the event has ended, with or without an error.
+  // True once the work before the event has ended, with or without an error: also work of other
+  // streams that its stream was made to wait for.
   virtual bool IsDone() const = 0;
   // Blocks the host until the event is done. Returns the error of the stream that recorded it, if
   // any.

@@ -149,7 +149,7 @@ class WorkerCpuStream final : public CpuStream {
 
   absl::Status Enqueue(Work work) override {
     if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
-    Push({std::move(work), nullptr});
+    Push({.work = std::move(work)});
     return absl::OkStatus();
   }
 
@@ -161,7 +161,9 @@ class WorkerCpuStream final : public CpuStream {
   absl::StatusOr<std::shared_ptr<Event>> RecordTime() override { return Record(); }
 
   absl::Status Wait(const std::shared_ptr<Event>& event) override {
-    return Enqueue([event] { return event->Synchronize(); });
+    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    Push({.wait_for = event});
+    return absl::OkStatus();
   }
 
   absl::Status Synchronize() override {
@@ -171,10 +173,11 @@ class WorkerCpuStream final : public CpuStream {
   }
 
  private:
-  // Work, or an event to finish.
+  // One of the three.
   struct Item {
-    Work work;
-    std::shared_ptr<CpuEvent> event;
+    Work work = nullptr;
+    std::shared_ptr<Event> wait_for = nullptr;
+    std::shared_ptr<CpuEvent> event = nullptr;  // to finish
   };
 
   void Push(Item item) {
@@ -187,7 +190,7 @@ class WorkerCpuStream final : public CpuStream {
 
   std::shared_ptr<CpuEvent> PushEvent() {
     auto event = std::make_shared<CpuEvent>();
-    Push({nullptr, event});
+    Push({.event = event});
     return event;
   }
 
@@ -209,6 +212,9 @@ class WorkerCpuStream final : public CpuStream {
     while (Pop(item)) {
       if (item.event != nullptr) {
         item.event->Finish(error_.Get());
+      } else if (item.wait_for != nullptr) {
+        // Even after an error: a later event says that this work has ended, too.
+        error_.Update(item.wait_for->Synchronize());
       } else if (error_.Get().ok()) {
         error_.Update(RunGuarded(item.work, name_));
       }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -313,6 +314,40 @@ TEST_F(CpuStreamTest, EventsOfAFailedWorkerStillBecomeDone) {
     EXPECT_EQ(event->Synchronize(), absl::AbortedError("broken"));
     EXPECT_TRUE(event->IsDone());
   }
+}
+
+// Memory that another stream's work uses must not be freed early because this stream has failed.
+TEST_F(CpuStreamTest, AFailedWorkerStillWaitsForOtherStreams) {
+  Gate failing;
+  Gate working;
+  auto failed = Worker("failed");
+  auto other = Worker("other");
+  std::atomic<bool> worked = false;
+  ASSERT_TRUE(other
+                  ->Enqueue(Do([&] {
+                    working.Pass();
+                    worked = true;
+                  }))
+                  .ok());
+  const auto others_event = other->Record();
+  ASSERT_TRUE(others_event.ok());
+  ASSERT_TRUE(failed
+                  ->Enqueue([&failing] {
+                    failing.Pass();
+                    return absl::AbortedError("broken");
+                  })
+                  .ok());
+  const auto error = failed->Record();
+  ASSERT_TRUE(error.ok());
+  ASSERT_TRUE(failed->Wait(*others_event).ok());
+  const auto event = failed->Record();
+  ASSERT_TRUE(event.ok());
+  failing.Open();
+  EXPECT_EQ((*error)->Synchronize(), absl::AbortedError("broken"));
+  EXPECT_FALSE((*event)->IsDone());
+  working.Open();
+  EXPECT_EQ((*event)->Synchronize(), absl::AbortedError("broken"));
+  EXPECT_TRUE(worked);
 }
 
 TEST_F(CpuStreamTest, ErrorOfOneRankReachesManyHosts) {
