@@ -42,6 +42,7 @@ struct Preset {
   // Tera a second.
   double fp32, tf32, bf16, fp8;
   double attention_share;
+  bool attention_keeps_scores;
   int multiprocessors;
   // Giga a second.
   double memory, link, network, host;
@@ -55,6 +56,7 @@ struct Preset {
 //   reached.
 // - Attention: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and MI300X and
 //   FlashAttention-3 (Shah et al., 2024) from Hopper on, by the rate of products.
+// - Scores that attention keeps: workspace of cuDNN 9's deterministic backward, by its own plans.
 // - Multiprocessors of a collective: NCCL gives each of its channels a block of its kernel, and has
 //   16 channels over nodes of eight network cards ("16 coll channels" in its log).
 // - Links: bus bandwidth of large calls in nccl-tests and rccl-tests, near 80 % of the data
@@ -62,15 +64,15 @@ struct Preset {
 //   72 GPUs of a GB200 are one domain of NVLink.
 // - Latencies: a step of a ring in NCCL's own model (graph/tuning.cc, protocol Simple).
 constexpr Preset kPresets[] = {
-    // name, devices, GiB, fp32, tf32, bf16, fp8, attention, multiprocessors, memory, link, network,
-    // host
-    {"A100-40", 8, 39.4, 17, 135, 271, 0, 0.65, 108, 1555, 235, 24, 24},
-    {"A100-80", 8, 79.2, 17, 135, 271, 0, 0.65, 108, 2039, 235, 24, 24},
-    {"H100", 8, 79.2, 53, 397, 794, 1403, 0.7, 132, 3350, 360, 48, 50},
-    {"H200", 8, 139.8, 53, 397, 794, 1453, 0.7, 132, 4800, 360, 48, 50},
-    {"B200", 8, 178, 62, 872, 1745, 3433, 0.7, 148, 8000, 700, 48, 50},
-    {"GB200", 72, 178, 62, 911, 1822, 3433, 0.7, 148, 8000, 700, 48, 50},
-    {"MI300X", 8, 191.5, 80, 334, 668, 0, 0.6, 304, 5300, 310, 48, 50},
+    // name, devices, GiB, fp32, tf32, bf16, fp8, attention and whether it keeps scores,
+    // multiprocessors, memory, link, network, host
+    {"A100-40", 8, 39.4, 17, 135, 271, 0, 0.65, true, 108, 1555, 235, 24, 24},
+    {"A100-80", 8, 79.2, 17, 135, 271, 0, 0.65, true, 108, 2039, 235, 24, 24},
+    {"H100", 8, 79.2, 53, 397, 794, 1403, 0.7, true, 132, 3350, 360, 48, 50},
+    {"H200", 8, 139.8, 53, 397, 794, 1453, 0.7, true, 132, 4800, 360, 48, 50},
+    {"B200", 8, 178, 62, 872, 1745, 3433, 0.7, false, 148, 8000, 700, 48, 50},
+    {"GB200", 72, 178, 62, 911, 1822, 3433, 0.7, false, 148, 8000, 700, 48, 50},
+    {"MI300X", 8, 191.5, 80, 334, 668, 0, 0.6, false, 304, 5300, 310, 48, 50},
 };
 
 Machine MachineOf(const Preset& preset) {
@@ -84,6 +86,7 @@ Machine MachineOf(const Preset& preset) {
   machine.bf16_flops = preset.bf16 * kTera;
   machine.fp8_flops = preset.fp8 * kTera;
   machine.attention_share = preset.attention_share;
+  machine.attention_keeps_scores = preset.attention_keeps_scores;
   machine.multiprocessors = preset.multiprocessors;
   machine.collective_multiprocessors = 16;
   machine.memory_bandwidth = 0.85 * preset.memory * kGiga;
@@ -115,6 +118,7 @@ constexpr Field kFields[] = {
     {"bf16_flops", &Machine::bf16_flops},
     {.name = "fp8_flops", .number = &Machine::fp8_flops, .may_be_zero = true},
     {"attention_share", &Machine::attention_share},
+    {.name = "attention_keeps_scores", .flag = &Machine::attention_keeps_scores},
     {.name = "multiprocessors", .count = &Machine::multiprocessors, .may_be_zero = true},
     {.name = "collective_multiprocessors",
      .count = &Machine::collective_multiprocessors,

@@ -66,9 +66,10 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
   return MedianSeconds(world, device, both, kRounds, 1);
 }
 
-// The part of the rate of products in `dtype`, which all ranks reach together, that attention does.
-absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kernels& kernels,
-                                      DType dtype, double products) {
+// Sets the part of the rate of products in `dtype`, which all ranks reach together, that attention
+// does, and whether attention keeps scores.
+absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
+                              double products, Machine& machine) {
   // As products are measured: what is over sooner measures how fast kernels start.
   constexpr double kLongEnough = 2e-3;
   constexpr int64_t kMostSequences = 256;
@@ -77,6 +78,10 @@ absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kerne
   shape.heads = shape.kv_heads = 8;
   shape.head_dim = 64;
   double rate = 0;
+  Allocator& allocator = device.allocator();
+  constexpr MemoryCategory kWorkspace = MemoryCategory::kWorkspace;
+  const int64_t before = allocator.stats()[kWorkspace].current_bytes;
+  allocator.ResetPeaks();
   for (shape.batch = 1; shape.batch <= kMostSequences; shape.batch *= 4) {
     ZEROTH_ASSIGN_OR_RETURN(const double seconds,
                             AttentionSeconds(world, device, kernels, dtype, shape));
@@ -85,9 +90,13 @@ absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kerne
     const double flops =
         3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
     rate = flops * world.size() / seconds;
+    const int64_t scores = shape.batch * shape.heads * shape.seq * shape.seq;
+    machine.attention_keeps_scores =
+        machine.is_gpu && allocator.stats()[kWorkspace].peak_bytes - before >= 2 * scores;
     if (seconds >= kLongEnough) break;
   }
-  return std::min(1.0, rate / products);
+  machine.attention_share = std::min(1.0, rate / products);
+  return absl::OkStatus();
 }
 
 // Seconds of a collective in place in a buffer of `floats`. On a CPU each call is timed by itself,
@@ -229,8 +238,8 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
     machine.tf32_flops = rate / units;
   }
   const DType trained = machine.is_gpu ? DType::kBFloat16 : DType::kFloat32;
-  ZEROTH_ASSIGN_OR_RETURN(machine.attention_share, AttentionShare(world, device, *kernels, trained,
-                                                                  machine.is_gpu ? bf16 : fp32));
+  ZEROTH_RETURN_IF_ERROR(
+      MeasureAttention(world, device, *kernels, trained, machine.is_gpu ? bf16 : fp32, machine));
   ZEROTH_ASSIGN_OR_RETURN(machine.launch_seconds, CopySeconds(world, device, kNothing, 1000));
   ZEROTH_ASSIGN_OR_RETURN(const double copy, CopySeconds(world, device, copied, 1));
   machine.memory_bandwidth = 2.0 * static_cast<double>(copied) * world.size() / copy / units;

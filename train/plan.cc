@@ -33,6 +33,8 @@ constexpr int kComputeStream = 0;  // a device's first
 // The machine's share of one rank.
 Machine ForRanks(Machine machine, const TrainOptions& options) {
   const bool threads = options.comm == "local";  // ranks of one process, on one node
+  machine.attention_keeps_scores &=
+      options.like == "zeroth";  // others let backward be in any order
   if (!machine.is_gpu) {
     machine.devices_per_node =
         threads ? options.world_size

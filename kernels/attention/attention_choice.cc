@@ -24,18 +24,6 @@ CudnnAttentionKey SomeHeads(CudnnAttentionKey key, int64_t kv_heads) {
   return key;
 }
 
-// The largest divisor of `kv_heads` for which so many of a sequence's `bytes` of workspace fit into
-// the limit; 0 if the share of one head does not.
-int64_t HeadsThatFit(int64_t kv_heads, size_t bytes) {
-  int64_t some = kv_heads;
-  while (some > 0 && (kv_heads % some != 0 ||
-                      bytes / static_cast<size_t>(kv_heads) * static_cast<size_t>(some) >
-                          AttentionChoice::kMostWorkspaceBytes)) {
-    --some;
-  }
-  return some;
-}
-
 // Moves the addresses on by `sequences` sequences. Arrays that a pass does not have stay null.
 CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttentionPointers& from,
                                 int64_t sequences) {
@@ -60,27 +48,25 @@ CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttenti
 
 AttentionChoice::Made AttentionChoice::Make(const CudnnAttentionKey& key) {
   Parts parts;
-  parts.sequences = key.shape.batch;
-  parts.kv_heads = key.shape.kv_heads;
+  parts.part = {key.shape.batch, key.shape.kv_heads};
   ZEROTH_ASSIGN_OR_RETURN(parts.plan, cudnn_->MakePlan(key));
   const size_t whole = parts.plan->workspace_bytes();
-  if (whole > kMostWorkspaceBytes) {
+  if (whole > kMostCudnnWorkspace) {
     // The workspace is proportional to the batch.
     const size_t each = (whole + key.shape.batch - 1) / key.shape.batch;
-    parts.sequences = std::max<int64_t>(static_cast<int64_t>(kMostWorkspaceBytes / each), 1);
-    parts.kv_heads = HeadsThatFit(key.shape.kv_heads, each);
-    if (parts.kv_heads == 0) {
+    parts.part = PartThatFits(key.shape, each);
+    if (parts.part.kv_heads == 0) {
       return absl::UnimplementedError(
           absl::StrCat("cuDNN: attention over ", key.shape.seq, " tokens in ", key.shape.heads,
                        " heads needs ", each / static_cast<size_t>(key.shape.kv_heads) >> 20,
                        " MiB of workspace for one of a sequence's ", key.shape.kv_heads,
-                       " heads of keys, expected at most ", kMostWorkspaceBytes >> 20));
+                       " heads of keys, expected at most ", kMostCudnnWorkspace >> 20));
     }
-    const bool some_heads = parts.kv_heads < key.shape.kv_heads;
+    const bool some_heads = parts.part.kv_heads < key.shape.kv_heads;
     ZEROTH_ASSIGN_OR_RETURN(parts.plan,
-                            cudnn_->MakePlan(some_heads ? SomeHeads(key, parts.kv_heads)
-                                                        : WithBatch(key, parts.sequences)));
-    if (const int64_t rest = key.shape.batch % parts.sequences; rest != 0) {
+                            cudnn_->MakePlan(some_heads ? SomeHeads(key, parts.part.kv_heads)
+                                                        : WithBatch(key, parts.part.sequences)));
+    if (const int64_t rest = key.shape.batch % parts.part.sequences; rest != 0) {
       ZEROTH_ASSIGN_OR_RETURN(parts.rest, cudnn_->MakePlan(WithBatch(key, rest)));
     }
   }
@@ -92,7 +78,7 @@ AttentionChoice::Made AttentionChoice::Make(const CudnnAttentionKey& key) {
 
 absl::StatusOr<const AttentionChoice::Parts*> AttentionChoice::Find(const CudnnAttentionKey& key) {
   // Before the library is loaded, which takes a while.
-  ZEROTH_RETURN_IF_ERROR(CheckCudnnKey(key));
+  ZEROTH_RETURN_IF_ERROR(CheckCudnnAttention(key.shape, key.dtype, key.packed_documents));
   if (!asked_) {
     asked_ = true;
     absl::StatusOr<std::unique_ptr<Cudnn>> cudnn = make_cudnn_();
@@ -138,9 +124,10 @@ absl::Status AttentionChoice::EnqueueCudnn(const CudnnAttentionKey& key,
                                            void* workspace) {
   ZEROTH_ASSIGN_OR_RETURN(const Parts* parts, Find(key));
   int64_t done = 0;
-  for (; done + parts->sequences <= key.shape.batch; done += parts->sequences) {
+  const auto [sequences, kv_heads] = parts->part;
+  for (; done + sequences <= key.shape.batch; done += sequences) {
     CudnnAttentionPointers part = Advanced(key, pointers, done);
-    for (; part.first_kv_head < key.shape.kv_heads; part.first_kv_head += parts->kv_heads) {
+    for (; part.first_kv_head < key.shape.kv_heads; part.first_kv_head += kv_heads) {
       part.first_head = part.first_kv_head * (key.shape.heads / key.shape.kv_heads);
       ZEROTH_RETURN_IF_ERROR(parts->plan->Enqueue(part, workspace));
     }
@@ -168,7 +155,7 @@ absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shap
     return absl::StrCat(library, " forward, ", kOwn, " backward (", backward.status().message(),
                         ")");
   }
-  const Parts& part = **backward;
+  const AttentionPart& part = (*backward)->part;
   if (part.kv_heads < shape.kv_heads) {
     return absl::StrCat(library, ", backward of ", part.kv_heads, " of ", shape.kv_heads,
                         " heads of keys at a time");

@@ -26,6 +26,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/attention/cudnn.h"
+#include "zeroth/kernels/attention/cudnn_limits.h"
 
 namespace zeroth::cuda {
 
@@ -41,10 +42,6 @@ class AttentionChoice {
  public:
   using MakeCudnn = std::function<absl::StatusOr<std::unique_ptr<Cudnn>>()>;
 
-  // The most workspace that cuDNN gets for one call. At 2 bytes a score it holds 85 sequences of
-  // gpt2_124m, one of 8192 tokens in 16 heads, or 16384 tokens in 4 heads. Steps of gpt2_124m
-  // and llama_1b on an H200 took 1 % longer with 640 MiB, and not less time with 6 GiB.
-  static constexpr size_t kMostWorkspaceBytes = size_t{2} << 30;
   // Plans are kept for so many keys; the key that was used least recently is dropped first.
   static constexpr size_t kMostKeys = 64;
 
@@ -53,7 +50,7 @@ class AttentionChoice {
       : wanted_(wanted), make_cudnn_(std::move(make_cudnn)) {}
 
   // Returns the size of the workspace in which cuDNN computes the call, at most
-  // kMostWorkspaceBytes, or nothing if our own kernels compute it. Unimplemented says why cuDNN
+  // kMostCudnnWorkspace, or nothing if our own kernels compute it. Unimplemented says why cuDNN
   // cannot, if it was asked for by name.
   absl::StatusOr<std::optional<size_t>> CudnnWorkspace(const CudnnAttentionKey& key,
                                                        const CudnnAttentionPointers& pointers);
@@ -68,10 +65,9 @@ class AttentionChoice {
  private:
   // How cuDNN computes the calls of one key.
   struct Parts {
-    int64_t sequences = 0;  // of `plan`
-    int64_t kv_heads = 0;   // of `plan`; divides the call's
+    AttentionPart part;  // that `plan` computes
     std::unique_ptr<CudnnAttentionPlan> plan;
-    std::unique_ptr<CudnnAttentionPlan> rest;  // null if `sequences` divides the batch
+    std::unique_ptr<CudnnAttentionPlan> rest;  // null if part.sequences divides the batch
     size_t workspace_bytes = 0;
   };
   using Made = absl::StatusOr<Parts>;

@@ -250,7 +250,7 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
     const auto workspace = choice.CudnnWorkspace(key, pointers);
     ASSERT_TRUE(workspace.ok()) << workspace.status();
     if (!workspace->has_value()) continue;  // one head is too long
-    EXPECT_LE(**workspace, AttentionChoice::kMostWorkspaceBytes);
+    EXPECT_LE(**workspace, kMostCudnnWorkspace);
     ASSERT_EQ(choice.EnqueueCudnn(key, pointers, nullptr), absl::OkStatus());
     int64_t sequence = 0;
     int64_t kv_head = 0;

@@ -2,30 +2,6 @@
 
 #include "zeroth/kernels/attention/cudnn.h"
 
-#include "absl/strings/str_cat.h"
-
-namespace zeroth::cuda {
-
-absl::Status CheckCudnnKey(const CudnnAttentionKey& key) {
-  if (key.dtype != DType::kBFloat16 && key.dtype != DType::kFloat16) {
-    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention in ",
-                                                 DTypeName(key.dtype), ", expected bf16 or fp16"));
-  }
-  if (key.shape.head_dim % 8 != 0) {
-    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention with heads ",
-                                                 key.shape.head_dim,
-                                                 " wide, expected a multiple of 8"));
-  }
-  if (key.shape.window > 0 || key.packed_documents) {
-    return absl::UnimplementedError(
-        absl::StrCat("cuDNN: ", key.packed_documents ? "packed documents" : "sliding windows",
-                     " are not asked of it; Zeroth's own kernels compute attention with them"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace zeroth::cuda
-
 #if defined(ZEROTH_HAS_CUDNN)
 
 #include <cudnn_frontend.h>
@@ -38,9 +14,11 @@ absl::Status CheckCudnnKey(const CudnnAttentionKey& key) {
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/attention/cudnn_limits.h"
 
 namespace cudnn_frontend {
 // The handle with which cudnn-frontend looks up the library's functions. It declares this variable,
@@ -259,7 +237,7 @@ class LoadedCudnn : public Cudnn {
 
   absl::StatusOr<std::unique_ptr<CudnnAttentionPlan>> MakePlan(
       const CudnnAttentionKey& key) override {
-    ZEROTH_RETURN_IF_ERROR(CheckCudnnKey(key));
+    ZEROTH_RETURN_IF_ERROR(CheckCudnnAttention(key.shape, key.dtype, key.packed_documents));
     try {
       return MakeGraph(key);
     } catch (const std::exception& error) {

@@ -44,10 +44,6 @@ struct CudnnAttentionKey {
   bool operator<(const CudnnAttentionKey& other) const { return Tied() < other.Tied(); }
 };
 
-// Returns Unimplemented for a key that no version of cuDNN computes. Callers check this first,
-// since loading the library takes a while. MakePlan checks it, too.
-absl::Status CheckCudnnKey(const CudnnAttentionKey& key);
-
 // Device memory, laid out as in AttentionArgs and AttentionBackwardArgs and aligned to 16 bytes.
 // Forward writes out and always lse. Without lse, cuDNN might choose another engine, and a forward
 // that is recomputed for backward would have other bits than the first one. Backward reads out and

@@ -138,7 +138,7 @@ TEST_P(CudnnTest, BackwardStaysWithinTheWorkspace) {
     const auto workspace = choice.CudnnWorkspace(key, {});
     ASSERT_TRUE(workspace.ok()) << workspace.status();
     ASSERT_TRUE(workspace->has_value());
-    EXPECT_LE(**workspace, AttentionChoice::kMostWorkspaceBytes);
+    EXPECT_LE(**workspace, kMostCudnnWorkspace);
   }
 }
 

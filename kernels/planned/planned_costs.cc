@@ -15,6 +15,7 @@
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_layout.h"
+#include "zeroth/kernels/attention/cudnn_limits.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
@@ -58,12 +59,6 @@ KernelCost CostOf(const Call&, const PlannedKernels&, CallTensors tensors) {
   return {.bytes = Bytes(tensors)};
 }
 
-// Column sums work on blocks of rows; each block has a row of partial sums.
-int64_t PartialSums(const PlannedKernels& kernels, int64_t rows, int64_t columns) {
-  constexpr int64_t kGpuBlocks = 64;
-  const int64_t blocks = kernels.is_gpu() ? std::min(rows, kGpuBlocks) : cpu::BlockCount(rows);
-  return blocks * columns * kFloat;
-}
 
 // The scratch in which a CPU widens 16-bit operands, a block of each at a time (gemm_cpu.h).
 int64_t WidenedBytes(const GemmCall& call) {
@@ -92,14 +87,22 @@ KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTenso
   return cost;
 }
 
+// Sums over rows work on blocks of rows; each block has a row of partial sums. On a GPU the blocks
+// are RowPieces of kernels/cuda/launch_shapes.h.
 KernelCost CostOf(const BiasGradientCall& call, const PlannedKernels& kernels, CallTensors) {
+  const int64_t blocks = kernels.is_gpu() ? std::clamp<int64_t>((call.rows + 63) / 64, 1, 128)
+                                          : cpu::BlockCount(call.rows);
   return {.bytes = Bytes(call.rows * call.cols, call.dtype),
-          .scratch = PartialSums(kernels, call.rows, call.cols)};
+          .scratch = blocks * call.cols * kFloat};
 }
 
+// On a GPU the blocks are GradientPieces of norm_cuda.cu, and RMS norm, without a mean, has one sum.
 KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
-  return {.bytes = Bytes(tensors), .scratch = 2 * PartialSums(kernels, call.rows, call.dim)};
+  const int64_t blocks = kernels.is_gpu() ? std::clamp<int64_t>(call.rows / 32, 1, 512)
+                                          : cpu::BlockCount(call.rows);
+  const int64_t sums = kernels.is_gpu() && call.mean == nullptr ? 1 : 2;
+  return {.bytes = Bytes(tensors), .scratch = sums * blocks * call.dim * kFloat};
 }
 
 // The forward's two products of [seq, seq]. A causal mask leaves half of them, a window less.
@@ -127,6 +130,23 @@ KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, Call
   return cost;
 }
 
+// The workspace of the backward on a GPU: cuDNN's where it keeps the gradients of scores and is
+// asked, otherwise a number for each row.
+int64_t GpuBackwardScratch(const AttentionBackwardCall& call, const PlannedKernels& kernels) {
+  constexpr int64_t kScoreBytes = 2;
+  const AttentionShape& shape = call.shape;
+  const int64_t rows = shape.heads * shape.seq;
+  const int64_t own = shape.batch * rows * kFloat;
+  const bool keeps_scores =
+      kernels.machine().attention_keeps_scores &&
+      kernels.options().attention != AttentionBackend::kFlash && !IsEmpty(shape) &&
+      CheckCudnnAttention(shape, call.dtype, /*packed_documents=*/call.starts != nullptr).ok();
+  if (!keeps_scores) return own;
+  const int64_t sequence = kScoreBytes * rows * shape.seq;
+  const AttentionPart part = PartThatFits(shape, static_cast<size_t>(sequence));
+  return part.kv_heads == 0 ? own : part.sequences * (sequence / shape.kv_heads) * part.kv_heads;
+}
+
 KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
   const AttentionShape& shape = call.shape;
@@ -137,7 +157,7 @@ KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kerne
       .bytes = Bytes(tensors),
       .launches = 2};
   cost.scratch = kernels.is_gpu()
-                     ? shape.batch * shape.heads * shape.seq * kFloat
+                     ? GpuBackwardScratch(call, kernels)
                      : cpu::BackwardScratch::Floats(cpu::AttentionLayout(shape)) *
                            AttentionThreads(kernels, shape.batch * shape.kv_heads) * kFloat;
   return cost;

@@ -291,6 +291,38 @@ TEST(PlanTest, TheTreeTakesStaging) {
   EXPECT_GT(staging(), int64_t{7} * 50257 * 768 * 4 / 8);
 }
 
+// cuDNN's backward keeps 2 bytes for each score, of as many key heads at a time as 2 GiB hold.
+TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
+  TrainOptions options = OptionsOf("llama_tiny", 1, "no_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 1;
+  const Machine machine = Named("H100");
+  nlohmann::json config = PresetConfig(options.model).value();
+  config["max_position_embeddings"] = 32768;
+  const auto workspace = [&](int64_t seq_len, const Machine& on) {
+    options.seq_len = seq_len;
+    const absl::StatusOr<Plan> plan = PlanRun(options, on, ModelRegistry::Create(config).value());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.value_or(Plan()).memory[static_cast<size_t>(MemoryCategory::kWorkspace)];
+  };
+  ASSERT_EQ(config["num_attention_heads"], 4);
+  ASSERT_EQ(config["num_key_value_heads"], 2);
+  const auto one_head = [](int64_t seq_len) { return 2 * seq_len * seq_len; };
+  constexpr double kOther = 5e7;  // of products and RoPE
+  EXPECT_NEAR(workspace(8192, machine), 4 * one_head(8192), kOther);
+  EXPECT_NEAR(workspace(20480, machine), 2 * one_head(20480), kOther);
+  EXPECT_LT(workspace(32768, machine), one_head(8192));  // a key head does not fit
+  EXPECT_LT(workspace(8192, Named("B200")), one_head(8192));
+  options.attention_backend = "flash";
+  EXPECT_LT(workspace(8192, machine), one_head(8192));
+  options.attention_backend = "auto";
+  options.like = "fsdp2";
+  EXPECT_LT(workspace(8192, machine), one_head(8192));
+  options.like = "zeroth";
+  options.param_dtype = "fp32";
+  EXPECT_LT(workspace(8192, machine), one_head(8192));
+}
+
 TEST(PlanTest, JsonHasTheKeysThatProgramsRead) {
   const nlohmann::json json =
       PlanJson(PlanOf(OptionsOf("gpt2_nano", 2, "full_shard"), Named("H100")));

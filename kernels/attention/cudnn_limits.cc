@@ -1,0 +1,43 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/attention/cudnn_limits.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace zeroth {
+
+absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents) {
+  if (dtype != DType::kBFloat16 && dtype != DType::kFloat16) {
+    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention in ", DTypeName(dtype),
+                                                 ", expected bf16 or fp16"));
+  }
+  if (shape.head_dim % 8 != 0) {
+    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention with heads ",
+                                                 shape.head_dim,
+                                                 " wide, expected a multiple of 8"));
+  }
+  if (shape.window > 0 || packed_documents) {
+    return absl::UnimplementedError(
+        absl::StrCat("cuDNN: ", packed_documents ? "packed documents" : "sliding windows",
+                     " are not asked of it; Zeroth's own kernels compute attention with them"));
+  }
+  return absl::OkStatus();
+}
+
+AttentionPart PartThatFits(const AttentionShape& shape, size_t sequence_bytes) {
+  const auto fitting = static_cast<int64_t>(kMostCudnnWorkspace / sequence_bytes);
+  AttentionPart part;
+  part.sequences = std::clamp<int64_t>(fitting, 1, shape.batch);
+  part.kv_heads = shape.kv_heads;
+  const size_t head_bytes = sequence_bytes / static_cast<size_t>(shape.kv_heads);
+  while (part.kv_heads > 0 &&
+         (shape.kv_heads % part.kv_heads != 0 ||
+          head_bytes * static_cast<size_t>(part.kv_heads) > kMostCudnnWorkspace)) {
+    --part.kv_heads;
+  }
+  return part;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,39 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What cuDNN computes of attention, and how much of a call at a time. A plan of a run
+// (kernels/planned) asks this too, where there is no cuDNN.
+
+#ifndef ZEROTH_KERNELS_ATTENTION_CUDNN_LIMITS_H_
+#define ZEROTH_KERNELS_ATTENTION_CUDNN_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/attention/attention_shape.h"
+
+namespace zeroth {
+
+// The most workspace that cuDNN gets for one call. At 2 bytes a score it holds 85 sequences of
+// gpt2_124m, one of 8192 tokens in 16 heads, or 16384 tokens in 4 heads. Steps of gpt2_124m and
+// llama_1b on an H200 took 1 % longer with 640 MiB, and not less time with 6 GiB.
+constexpr size_t kMostCudnnWorkspace = size_t{2} << 30;
+
+// Returns Unimplemented for a call that no version of cuDNN computes.
+absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents);
+
+// What is computed at a time: several sequences, or some heads of one.
+struct AttentionPart {
+  int64_t sequences = 0;
+  int64_t kv_heads = 0;  // divides the call's; 0 if not even one fits
+};
+
+// The largest part of a call that kMostCudnnWorkspace holds, if a sequence takes `sequence_bytes`,
+// which are not 0.
+AttentionPart PartThatFits(const AttentionShape& shape, size_t sequence_bytes);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_ATTENTION_CUDNN_LIMITS_H_
