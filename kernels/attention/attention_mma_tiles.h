@@ -16,6 +16,7 @@
 #include "zeroth/kernels/attention/attention_plan.h"
 #include "zeroth/kernels/cuda/async_copy.h"
 #include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/elements.h"
 #include "zeroth/kernels/cuda/mma.h"
 
 namespace zeroth::cuda {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums over rows, in two stages and a fixed order. Rows are divided into pieces (RowPieces). Each
-// piece is summed separately, and then the pieces in order.
+// Sums over rows, in a fixed order. The rows are divided into pieces (RowPieces). A first kernel
+// sums each piece, and a second one adds the pieces' sums in order.
 
 #ifndef ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_
 #define ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_
@@ -16,13 +16,8 @@
 
 namespace zeroth::cuda {
 
-// Returns the number of fp32 scratch elements for `sums` sums over [rows, columns] at once.
-inline int64_t ColumnSumScratch(int64_t rows, int64_t columns, int sums) {
-  return RowPieces(rows) * columns * sums;
-}
-
-// out[c] (+)= the sum over rows r of x[r * stride + c]. `scratch` has ColumnSumScratch(rows,
-// columns, 1) elements.
+// out[c] (+)= the sum over rows r of x[r * stride + c]. `scratch` has RowPieces(rows) * columns
+// elements.
 absl::Status ColumnSum(int64_t rows, int64_t columns, int64_t stride, DType dtype, const void* x,
                        bool accumulate, DType out_dtype, void* out, float* scratch,
                        const LaunchTarget& target);

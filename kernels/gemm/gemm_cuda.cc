@@ -128,8 +128,7 @@ const OnCuda<RunGemm> gemm;
 absl::Status BiasGradient(const BiasGradientCall& call, CudaKernels& kernels) {
   ZEROTH_ASSIGN_OR_RETURN(
       const std::shared_ptr<Buffer> scratch,
-      kernels.Scratch(static_cast<size_t>(ColumnSumScratch(call.rows, call.cols, 1)) *
-                      sizeof(float)));
+      kernels.Scratch(static_cast<size_t>(RowPieces(call.rows) * call.cols) * sizeof(float)));
   return ColumnSum(call.rows, call.cols, call.stride, call.dtype, call.dy, call.accumulate,
                    call.grad_dtype, call.dbias, static_cast<float*>(scratch->data()),
                    kernels.target());

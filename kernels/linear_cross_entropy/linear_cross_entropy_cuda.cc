@@ -80,7 +80,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
   ZEROTH_RETURN_IF_ERROR(
       CountTargets(call.rows, call.vocab, call.targets, counted, kernels.data_error(), target));
   const void* weight = call.weight;
-  if (plan.pads_weight) {
+  if (plan.pads_weight && call.rows > 0) {
     ZEROTH_RETURN_IF_ERROR(
         PadWeight(call, plan.words, scratch + plan.weight_offset, target.stream));
     weight = scratch + plan.weight_offset;

@@ -6,6 +6,7 @@
 #include "zeroth/kernels/cuda/async_copy.h"
 #include "zeroth/kernels/cuda/data_error_report.h"
 #include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/elements.h"
 #include "zeroth/kernels/cuda/warp.h"
 #include "zeroth/kernels/linear_cross_entropy/softmax_loss.h"
 
@@ -41,17 +42,17 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// Stands for a missing logit; every logit is larger.
+// The maximum of no logits. It is finite, so that an exponential relative to it is no NaN.
 constexpr float kBelowAll = -3.0e38f;
 
-// Loads logits [at, at + kWidth) of a row of `vocab`, with kBelowAll in the place of those past the
-// end. The row's memory extends to a multiple of kWidth.
+// Loads logits [at, at + kWidth) of a row of `vocab`. Past the end there is -infinity, whose
+// exponential is 0 whatever the maximum. The row's memory extends to a multiple of kWidth.
 __device__ __forceinline__ void LoadLogits(const float* row, int at, int vocab,
                                            float (&value)[kWidth]) {
   LoadPack<kWidth>(row + at, value);
   if (at + kWidth <= vocab) return;
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : kBelowAll;
+  for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : -INFINITY;
 }
 
 // The softmax of a row: its maximum, and the sum of exponentials relative to that.

@@ -30,9 +30,8 @@ struct LossDivisor {
 // For each row: losses[row] = log(sum(exp(logits))) - logits[target], or 0 if the target does not
 // count. If `gradients`, the logits are overwritten with (softmax - one_hot(target)) * grad_scale /
 // divisor in `dtype`, from the start of each row's memory, and with zeros from `vocab` to `stride`.
-// Rows that fit into `shared_bytes`, the
-// shared memory that a block may have, are read once, and longer ones twice. `stride` is a multiple
-// of 8, and `logits` is aligned to 16 bytes.
+// Rows that fit into `shared_bytes`, the shared memory that a block may have, are read once, and
+// longer ones twice. `stride` is a multiple of 8, and `logits` is aligned to 16 bytes.
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
                          const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
                          float grad_scale, float* losses, size_t shared_bytes,

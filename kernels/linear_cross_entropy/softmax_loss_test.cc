@@ -55,8 +55,21 @@ class SoftmaxLossTest : public testing::Test {
                                 MemoryCategory::kWorkspace);
   }
 
+  static constexpr int64_t kAllMinusInfinity = 2;  // a row that counts
+
+  // Puts infinities and NaN where they must not matter, and -infinity into all of one row.
+  static void AddSpecial(int64_t vocab, int64_t stride, std::vector<float>& logits) {
+    const auto set = [&](int64_t row, int64_t at, float value) {
+      logits[static_cast<size_t>(row * stride + at)] = value;
+    };
+    if (vocab > 1) set(0, vocab - 1, -INFINITY);  // its target is 0
+    set(1, 0, INFINITY);
+    set(4, vocab - 1, std::nanf(""));
+    for (int64_t i = 0; i < vocab; ++i) set(kAllMinusInfinity, i, -INFINITY);
+  }
+
   // Runs the kernel on rows of random logits, between which there is nothing to be read.
-  void Check(int64_t vocab, DType dtype, size_t shared_bytes) {
+  void Check(int64_t vocab, DType dtype, size_t shared_bytes, bool special = false) {
     SCOPED_TRACE(absl::StrCat("vocab ", vocab, ", ", DTypeName(dtype), ", shared ", shared_bytes));
     const int64_t stride = (vocab + 7) / 8 * 8;
     std::vector<float> logits(static_cast<size_t>(kRows * stride), std::nanf(""));
@@ -66,6 +79,7 @@ class SoftmaxLossTest : public testing::Test {
         logits[static_cast<size_t>(row * stride + i)] = normal(random_);
       }
     }
+    if (special) AddSpecial(vocab, stride, logits);
     const Tensor data = Upload(logits);
     const Tensor targets = Upload(kTargets);
     const Tensor counted = Upload(std::vector<int32_t>{kCounted});
@@ -79,9 +93,13 @@ class SoftmaxLossTest : public testing::Test {
     const std::vector<float> loss = *losses.ToHost<float>();
     const std::vector<float> gradients = *data.ToHost<float>();
     for (int64_t row = 0; row < kRows; ++row) {
-      CheckRow(&logits[static_cast<size_t>(row * stride)], vocab,
-               kTargets[static_cast<size_t>(row)], dtype, loss[static_cast<size_t>(row)],
-               &gradients[static_cast<size_t>(row * stride)]);
+      if (special && row == kAllMinusInfinity) {
+        ASSERT_TRUE(std::isnan(loss[static_cast<size_t>(row)]));
+      } else {
+        CheckRow(&logits[static_cast<size_t>(row * stride)], vocab,
+                 kTargets[static_cast<size_t>(row)], dtype, loss[static_cast<size_t>(row)],
+                 &gradients[static_cast<size_t>(row * stride)]);
+      }
       for (int64_t i = vocab; i < stride; ++i) {
         ASSERT_EQ(GradientAt(&gradients[static_cast<size_t>(row * stride)], dtype, i), 0.0f);
       }
@@ -127,6 +145,18 @@ TEST_F(SoftmaxLossTest, RowsThatDoNotFit) {
   for (const int64_t vocab : {1, 3, 2048, 2049, 10007}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       Check(vocab, dtype, /*shared_bytes=*/0);
+    }
+  }
+}
+
+// Rows that do not count have gradients of 0 whatever they hold. A row without a finite logit has
+// no loss, at every length.
+TEST_F(SoftmaxLossTest, InfinitiesAndNan) {
+  for (const int64_t vocab : {3, 8, 1000, 1003}) {
+    for (const size_t shared : {size_t{0}, properties().shared_bytes_per_block}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        Check(vocab, dtype, shared, /*special=*/true);
+      }
     }
   }
 }

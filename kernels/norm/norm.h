@@ -37,15 +37,15 @@ struct LayerNormArgs {
 };
 using RmsNormArgs = LayerNormArgs;
 
-// RmsNormBackward has neither mean nor dbeta. The sums over rows have an order that depends on the
-// shape alone.
+// RmsNormBackward has neither mean nor dbeta. The order of the sums over rows depends on the shape,
+// the type, the alignment of the tensors and on which gradients are wanted, and on nothing else.
 struct LayerNormBackwardArgs {
   Tensor dy;     // [rows, dim]
   Tensor x;      // [rows, dim], the input of forward, or its `sum`
   Tensor gamma;  // [dim]
   Tensor mean;   // [rows]
   Tensor rstd;   // [rows]
-  Tensor dx;     // [rows, dim]
+  Tensor dx;     // [rows, dim]; may be dy
   bool accumulate_dx = false;
   Tensor dgamma;  // [dim], or undefined when frozen
   bool accumulate_dgamma = false;

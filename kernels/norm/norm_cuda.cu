@@ -177,7 +177,7 @@ int64_t GradientPieces(int64_t rows) { return std::clamp<int64_t>(rows / 32, 1, 
 // Hides from the compiler that the pack stays the same, so that it converts elements again instead
 // of keeping converted ones, which take twice the registers.
 template <typename T, int N>
-__device__ __forceinline__ void Reconvert([[maybe_unused]] Pack<T, N>& pack) {
+__device__ __forceinline__ void ForgetConversions([[maybe_unused]] Pack<T, N>& pack) {
 #if !defined(ZEROTH_CUDA_EMULATION)
   static_assert(sizeof(pack) == 16);
   auto* const words = reinterpret_cast<uint32_t*>(&pack);
@@ -274,8 +274,8 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     for (int p = 0; p < kPacks; ++p) {
       const int column = first + p * step;
       if (!has_row || column >= dim) continue;
-      Reconvert(d[p]);
-      Reconvert(value[p]);
+      ForgetConversions(d[p]);
+      ForgetConversions(value[p]);
       float g[N];
       LoadPack<N>(gamma + column, g);
       float out[N];

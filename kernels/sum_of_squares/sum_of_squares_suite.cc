@@ -139,6 +139,24 @@ TEST_P(SumOfSquaresSuite, ManyTensorsAreOneSum) {
   EXPECT_EQ(Words(sum), HostSum(all));
 }
 
+// Devices sum squares relative to the largest exponent of late, with room for so many of the
+// largest. Here are more of these, and then the exponents fall.
+TEST_P(SumOfSquaresSuite, LongArraysNeitherOverflowNorLoseSmallSquares) {
+  constexpr int64_t kTile = 512;  // as CUDA's
+  constexpr int64_t kTiles = 128 * 20;
+  std::vector<float> values(static_cast<size_t>(kTiles * kTile));
+  for (int64_t i = 0; i < kTiles * kTile; ++i) {
+    const int64_t round = i / kTile / 128;
+    const auto top = static_cast<uint32_t>(round < 17 ? 150 : 150 - 7 * (round - 16));
+    // One large number, and others whose low bits are all ones.
+    const uint32_t exponent = i % kTile == 0 ? top : top - 24;
+    values[static_cast<size_t>(i)] = std::bit_cast<float>(exponent << 23 | 0x7fffffu);
+  }
+  const Tensor sum = NewSum();
+  ASSERT_TRUE(kernels::AddSquares(kernels(), Upload({kTiles * kTile}, values), sum).ok());
+  EXPECT_EQ(Words(sum), HostSum(values));
+}
+
 TEST_P(SumOfSquaresSuite, DecodesToTheSumInDouble) {
   const std::vector<float> values = RandomNormal(20000, 0.01f);
   const Tensor sum = NewSum();
