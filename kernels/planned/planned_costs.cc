@@ -59,7 +59,6 @@ KernelCost CostOf(const Call&, const PlannedKernels&, CallTensors tensors) {
   return {.bytes = Bytes(tensors)};
 }
 
-
 // The scratch in which a CPU widens 16-bit operands, a block of each at a time (gemm_cpu.h).
 int64_t WidenedBytes(const GemmCall& call) {
   if (call.dtype == DType::kBFloat16 &&
@@ -96,11 +95,12 @@ KernelCost CostOf(const BiasGradientCall& call, const PlannedKernels& kernels, C
           .scratch = blocks * call.cols * kFloat};
 }
 
-// On a GPU the blocks are GradientPieces of norm_cuda.cu, and RMS norm, without a mean, has one sum.
+// On a GPU the blocks are GradientPieces of norm_cuda.cu, and RMS norm, without a mean, has one
+// sum.
 KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
-  const int64_t blocks = kernels.is_gpu() ? std::clamp<int64_t>(call.rows / 32, 1, 512)
-                                          : cpu::BlockCount(call.rows);
+  const int64_t blocks =
+      kernels.is_gpu() ? std::clamp<int64_t>(call.rows / 32, 1, 512) : cpu::BlockCount(call.rows);
   const int64_t sums = kernels.is_gpu() && call.mean == nullptr ? 1 : 2;
   return {.bytes = Bytes(tensors), .scratch = sums * blocks * call.dim * kFloat};
 }
