@@ -209,7 +209,16 @@ absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
 
 absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
+  const int64_t data_ranks = world_->size() / options_.tensor.size;
+  const int64_t data_rank = world_->rank() / options_.tensor.size;
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
+    // A recording would repeat the draws of one step.
+    if (!options_.record_steps) {
+      const int64_t samples = inputs.tokens(i).dim(0);
+      step.context().set_draws(StepDraws{.seed = options_.dropout_seed,
+                                         .step = optimizer_->step(),
+                                         .first_sample = (i * data_ranks + data_rank) * samples});
+    }
     ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
     ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
     ZEROTH_RETURN_IF_ERROR(step.Backward(loss));

@@ -68,7 +68,9 @@ struct TrainerOptions {
   // Decay of a moving average of the weights (WeightEma); 0: none.
   double ema_decay = 0;
   // Record one step and replay the recording in later steps, with the same bits; see Trainer::Step.
+  // Not for models with dropout, whose draws differ from step to step.
   bool record_steps = false;
+  uint64_t dropout_seed = 0;  // StepDraws::seed
   // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
   // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
   // r, r + W, r + 2 W, … of each step and each evaluation. MicroBatchesPerRank says which world
