@@ -171,10 +171,12 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   device_options.threads = ThreadsPerRank(options);
   PlannedDevice device(on, device_options);
   PlannedSystem system = SystemOf(options);
-  system.comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
   const bool by_nccl = on.is_gpu && options.comm != "local";
-  system.comm.gathers_by_copy_engine = by_nccl && options.nccl_copy_engine != "off" &&
-                                       !options.quantized_weights && options.like == "zeroth";
+  // In other systems NCCL's own kernels gather and reduce.
+  const bool as_here = by_nccl && options.like == "zeroth";
+  system.comm.tree_reduction = as_here && options.reduction == "tree";
+  system.comm.gathers_by_copy_engine =
+      as_here && options.nccl_copy_engine != "off" && !options.quantized_weights;
   system.comm.calls_together = by_nccl && !system.comm.parts;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));

@@ -97,10 +97,15 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   // into the one to be reduced. The others compute in these buffers.
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
-  system.late_gradient_shards = options.like == "fsdp2";
-  system.backward_in_one = options.like == "fsdp2" && options.world_size == 1 &&
+  const bool is_eager = options.like == "fsdp2_eager";
+  system.loss_frees_buffers = !is_eager;
+  if (options.like != "fsdp2" && !is_eager) {
+    MakeDeepSpeed(options, system);
+    return system;
+  }
+  system.late_gradient_shards = true;
+  system.backward_in_one = !is_eager && options.world_size == 1 &&
                            options.param_dtype == options.master_dtype && options.offload == "none";
-  if (options.like != "fsdp2") MakeDeepSpeed(options, system);
   return system;
 }
 
@@ -118,9 +123,10 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
   if (!system.unfused_loss) return std::nullopt;
   UnfusedLoss loss;
   loss.softmax_dtype = options.mixed_precision().master_dtype;
+  loss.frees_staging = system.loss_frees_buffers;
   // Only strategies that free units after their forward share buffers.
-  loss.frees_gathered =
-      options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
+  loss.frees_gathered = system.loss_frees_buffers && options.reshard_after_forward == "true" &&
+                        sharding.strategy().capabilities().shares_buffers;
   loss.gradient_begins_later = !system.backward_in_one;  // MakeBackwardOnePiece leaves it out
   return loss;
 }

@@ -25,6 +25,8 @@ struct PlannedSystem {
   // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
   // no float() around its logits.
   bool unfused_loss = false;
+  // False: the loss cannot have the memory of gathered units and of collectives.
+  bool loss_frees_buffers = true;
   // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
   bool late_gradient_shards = false;
   // One GPU has no FSDP. The whole backward is compiled into one piece, which makes all gradients

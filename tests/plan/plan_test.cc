@@ -421,6 +421,26 @@ TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
               0.001 * expected);
 }
 
+// Run eagerly, the loss has its logits beside the gathered units and the buffers of collectives,
+// and the rest of the step is the same.
+TEST(PlanTest, LikeFsdp2EagerTheBuffersOfCollectivesAreBesideTheLoss) {
+  TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
+  options.param_dtype = "bf16";
+  options.seq_len = 8192;
+  options.activation_checkpointing = "selective";
+  options.like = "fsdp2";
+  const Plan compiled = PlanOf(options, Named("H100"));
+  options.like = "fsdp2_eager";
+  const Plan eager = PlanOf(options, Named("H100"));
+  EXPECT_EQ(eager.bytes, compiled.bytes);
+  EXPECT_EQ(eager.step_seconds, compiled.step_seconds);
+  // The root, two blocks, the buffer of a block's gather, and a few scalars.
+  const int64_t block = 2 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336 + 2);
+  const int64_t root = 2 * 4096 * (2 * 128256 + 1);
+  EXPECT_NEAR(static_cast<double>(eager.memory_peak_bytes - compiled.memory_peak_bytes),
+              static_cast<double>(root + 3 * block), 64);
+}
+
 // Under no_sync the shards of gradients come when the full ones go.
 TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
   TrainOptions options = OptionsOf("llama3_8b", 4, "full_shard");

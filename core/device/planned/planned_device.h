@@ -58,12 +58,13 @@ class PlannedAllocator final : public AccountingAllocator {
 };
 
 // The loss of a system without a fused one. The logits of all tokens are in the type of the
-// parameters. Their softmax, its gradient and the logits' gradient are made in one piece each. At
-// that moment no buffer is there that comes and goes with a unit.
+// parameters. Their softmax, its gradient and the logits' gradient are made in one piece each.
 struct UnfusedLoss {
   DType softmax_dtype = DType::kFloat32;
-  // True if all gathered parameters have been freed before; otherwise all are there.
+  // True if the loss has the memory of gathered parameters; otherwise they are beside it.
   bool frees_gathered = true;
+  // The same for the buffers of collectives.
+  bool frees_staging = true;
   // True if the head's gradient, which begins with the loss here, begins later.
   bool gradient_begins_later = true;
 };
