@@ -115,6 +115,15 @@ check_module_examples() {
   done
 }
 
+# A source without tests has at most 400 lines: it has one subject.
+check_length() {
+  long_sources() {
+    git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | grep -vE '_test\.|_suite|/emulation/|^tests/' | xargs wc -l |
+      awk '$1 > 400 && $2 != "total" { print $2 " has " $1 " lines, more than 400"; found = 1 } END { exit found }'
+  }
+  check "length of sources" long_sources
+}
+
 # Versions of clang-format differ, so one of them decides: Debian 12's.
 check_format() {
   local clang_format
