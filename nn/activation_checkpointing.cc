@@ -25,6 +25,7 @@ constexpr Choice kChoices[] = {
     {"attention", Module::Role::kAttention, Module::Recomputes::kAll},
     {"mlp", Module::Role::kMlp, Module::Recomputes::kAll},
     {"elementwise", Module::Role::kBlock, Module::Recomputes::kBetweenProducts},
+    {"selective_eager", Module::Role::kBlock, Module::Recomputes::kSelectedEagerly},
 };
 
 }  // namespace

@@ -25,15 +25,20 @@ namespace zeroth {
 // order.
 class KeptOutputs {
  public:
-  // Products with weights whose outputs are kept: all that the second forward reads, or every
-  // second product, beginning with the first (torchtitan's choice).
-  explicit KeptOutputs(bool all_products) : all_products_(all_products) {}
+  // The products with weights whose outputs are kept.
+  enum class Products : uint8_t {
+    kRead,             // all that the second forward reads
+    kEverySecondRead,  // of these every second one, beginning with a module's first product
+    kEverySecond,      // every second product, read or not
+  };
+  explicit KeptOutputs(Products products) : kept_products_(products) {}
 
   // Called once for each product, in order. `is_read` is false for a Context::unread_result, and
   // `is_sum` true for a product that is summed over ranks.
   bool KeepsNextProduct(bool is_read, bool is_sum) {
     const bool is_odd = products_++ % 2 == 0;
-    return all_products_ ? is_read : is_odd || is_sum;
+    if (!is_read && kept_products_ != Products::kEverySecond) return false;
+    return kept_products_ == Products::kRead || is_odd || is_sum;
   }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
@@ -49,7 +54,7 @@ class KeptOutputs {
   absl::StatusOr<Tensor> Take();
 
  private:
-  const bool all_products_;
+  const Products kept_products_;
   std::deque<Tensor> kept_;
   int64_t products_ = 0;
   bool is_second_ = false;

@@ -98,7 +98,11 @@ absl::StatusOr<Value> Module::HookedOne(Context& context, const Value& x, const 
       if (recomputes == Recomputes::kNothing) return body(context, in);
       std::shared_ptr<KeptOutputs> kept;
       if (recomputes != Recomputes::kAll) {
-        kept = std::make_shared<KeptOutputs>(recomputes == Recomputes::kBetweenProducts);
+        using Products = KeptOutputs::Products;
+        kept = std::make_shared<KeptOutputs>(
+            recomputes == Recomputes::kBetweenProducts   ? Products::kRead
+            : recomputes == Recomputes::kSelectedEagerly ? Products::kEverySecond
+                                                         : Products::kEverySecondRead);
       }
       return Recomputed(context, *this, in, std::move(kept), body);
     };

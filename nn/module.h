@@ -73,6 +73,7 @@ class Module {
     kNothing,
     kAll,              // everything: forward keeps only the input
     kSelected,         // everything except for attention and every second product
+    kSelectedEagerly,  // the same, but keeps a second product even if nothing reads it
     kBetweenProducts,  // everything except for attention and products
   };
   void set_recomputes(Recomputes what) { recomputes_ = what; }

@@ -18,6 +18,7 @@
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
+#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/plan_system.h"
@@ -187,6 +188,10 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   Timeline timeline;
   TrainerOptions trainer_options = TrainerOptionsFor(options, &timeline);
   trainer_options.kernels = options.kernel_options();
+  if (system.keeps_unread_products &&
+      trainer_options.activation_checkpointing == ActivationCheckpointing::kSelective) {
+    trainer_options.activation_checkpointing = ActivationCheckpointing::kSelectiveEager;
+  }
   // Recording a step replays the same work.
   trainer_options.record_steps = false;
   if (options.muon_precision == "auto") {

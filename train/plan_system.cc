@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/match.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/tensor/parameter.h"
@@ -97,14 +99,14 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   // into the one to be reduced. The others compute in these buffers.
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
-  const bool is_eager = options.like == "fsdp2_eager";
-  system.loss_frees_buffers = !is_eager;
-  if (options.like != "fsdp2" && !is_eager) {
+  system.keeps_unread_products = options.like == "fsdp2_2024_eager";
+  system.loss_frees_buffers = !absl::StartsWith(options.like, "fsdp2_2024");
+  if (!absl::StartsWith(options.like, "fsdp2")) {
     MakeDeepSpeed(options, system);
     return system;
   }
   system.late_gradient_shards = true;
-  system.backward_in_one = !is_eager && options.world_size == 1 &&
+  system.backward_in_one = !system.keeps_unread_products && options.world_size == 1 &&
                            options.param_dtype == options.master_dtype && options.offload == "none";
   return system;
 }

@@ -27,6 +27,8 @@ struct PlannedSystem {
   bool unfused_loss = false;
   // False: the loss cannot have the memory of gathered units and of collectives.
   bool loss_frees_buffers = true;
+  // Selective checkpointing keeps every second product, also one that backward does not read.
+  bool keeps_unread_products = false;
   // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
   bool late_gradient_shards = false;
   // One GPU has no FSDP. The whole backward is compiled into one piece, which makes all gradients

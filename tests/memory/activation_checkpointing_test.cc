@@ -126,7 +126,8 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAtten
             dim + 3 * dim + dim + gpt2.at("n_head").get<int64_t>() + 2 * 4 * dim);
 }
 
-// Of Llama's seven: queries, values, the gate, and what the block adds to its input.
+// Of Llama's seven: queries, values and the gate. The seventh is what the block adds to its input,
+// which nothing reads again.
 TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSideBySide) {
   const nlohmann::json llama = *PresetConfig("llama_tiny");
   const auto dim = llama.at("hidden_size").get<int64_t>();
@@ -134,6 +135,8 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSide
   const int64_t values = dim / heads * llama.at("num_key_value_heads").get<int64_t>();
   const auto hidden = llama.at("intermediate_size").get<int64_t>();
   EXPECT_EQ(Kept(ActivationCheckpointing::kSelective, "llama_tiny"),
+            dim + dim + values + dim + heads + hidden);
+  EXPECT_EQ(Kept(ActivationCheckpointing::kSelectiveEager, "llama_tiny"),
             dim + dim + values + dim + heads + hidden + dim);
   // All but the last, which only the block's result needs: queries, keys and values, what attention
   // adds to the block's input, the gate and what it is multiplied with.
@@ -159,6 +162,7 @@ TEST(ActivationCheckpointingMemoryTest, NoProductIsMadeTwiceThatBackwardDoesNotR
   // Attention's output; keys, attention's output and the MLP's other half.
   EXPECT_EQ(again(ActivationCheckpointing::kSelective, "gpt2_nano"), 1);
   EXPECT_EQ(again(ActivationCheckpointing::kSelective, "llama_tiny"), 3);
+  EXPECT_EQ(again(ActivationCheckpointing::kSelectiveEager, "llama_tiny"), 3);
   EXPECT_EQ(again(ActivationCheckpointing::kAttention, "gpt2_nano"), 1);
   EXPECT_EQ(again(ActivationCheckpointing::kAttention, "llama_tiny"), 3);
   EXPECT_EQ(again(ActivationCheckpointing::kMlp, "gpt2_nano"), 1);

@@ -413,7 +413,7 @@ TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
   const Plan one = PlanOf(options, Named("H100"));
   options.batch_size = 2;
   const Plan two = PlanOf(options, Named("H100"));
-  const double block = 2.0 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 4.0 * 32;
+  const double block = 2.0 * (4096 + 4096 + 1024 + 4096 + 14336) + 4.0 * 32;
   const double ends = 2.0 * 3 * 4096;  // the last block's output, normalised, and its gradient
   const double logits = (2.0 + 3 * 4.0) * 128256;
   const double expected = 8192 * (32 * block + ends + logits);
@@ -421,24 +421,30 @@ TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
               0.001 * expected);
 }
 
-// Run eagerly, the loss has its logits beside the gathered units and the buffers of collectives,
-// and the rest of the step is the same.
-TEST(PlanTest, LikeFsdp2EagerTheBuffersOfCollectivesAreBesideTheLoss) {
+// Before PyTorch 2.8 the loss had its logits beside gathered units and the buffers of collectives.
+// Without a compiler each block also keeps its last product. The rest of the step is the same.
+TEST(PlanTest, LikeFsdp2Of2024TheBuffersOfCollectivesAreBesideTheLoss) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
   options.param_dtype = "bf16";
+  options.batch_size = 2;
   options.seq_len = 8192;
   options.activation_checkpointing = "selective";
-  options.like = "fsdp2";
-  const Plan compiled = PlanOf(options, Named("H100"));
-  options.like = "fsdp2_eager";
-  const Plan eager = PlanOf(options, Named("H100"));
-  EXPECT_EQ(eager.bytes, compiled.bytes);
-  EXPECT_EQ(eager.step_seconds, compiled.step_seconds);
+  const auto like = [&](const char* system) {
+    options.like = system;
+    return PlanOf(options, Named("H100"));
+  };
+  const Plan now = like("fsdp2");
+  const Plan then = like("fsdp2_2024");
+  const Plan eager = like("fsdp2_2024_eager");
+  EXPECT_EQ(then.bytes, now.bytes);
+  EXPECT_EQ(eager.bytes, now.bytes);
+  EXPECT_EQ(then.step_seconds, now.step_seconds);
   // The root, two blocks, the buffer of a block's gather, and a few scalars.
   const int64_t block = 2 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336 + 2);
   const int64_t root = 2 * 4096 * (2 * 128256 + 1);
-  EXPECT_NEAR(static_cast<double>(eager.memory_peak_bytes - compiled.memory_peak_bytes),
+  EXPECT_NEAR(static_cast<double>(then.memory_peak_bytes - now.memory_peak_bytes),
               static_cast<double>(root + 3 * block), 64);
+  EXPECT_EQ(eager.memory_peak_bytes - then.memory_peak_bytes, int64_t{2} * 8192 * 32 * 4096 * 2);
 }
 
 // Under no_sync the shards of gradients come when the full ones go.

@@ -229,10 +229,17 @@ Group KempnerForge() {
 TEST(PublishedRowsTest, Llama3OnH200) { Check(KempnerForge()); }
 
 void InFp8(TrainOptions& options) { options.fp8 = "tensorwise"; }
-// A compiler of graphs keeps all products that backward reads (torchtitan's pull request 3060).
-void BetweenProducts(TrainOptions& options) { options.activation_checkpointing = "elementwise"; }
-void Fully(TrainOptions& options) { options.activation_checkpointing = "block"; }
-void Eagerly(TrainOptions& options) { options.like = "fsdp2_eager"; }
+// A compiler of graphs keeps all products that backward reads (torchtitan's pull request 3060), and
+// its runs are of 2026.
+void BetweenProducts(TrainOptions& options) {
+  options.activation_checkpointing = "elementwise";
+  options.like = "fsdp2";
+}
+void Fully(TrainOptions& options) {
+  options.activation_checkpointing = "block";
+  options.like = "fsdp2";
+}
+void Eagerly(TrainOptions& options) { options.like = "fsdp2_2024_eager"; }
 
 // torchtitan: Llama 3 on 8 H100, 8192 tokens, selective checkpointing by operation. Each table is
 // of its own date and software.
@@ -240,7 +247,7 @@ Group Torchtitan(const std::vector<Row>& rows) {
   return {"H100",
           [](TrainOptions& o) {
             o.activation_checkpointing = "selective";
-            o.like = "fsdp2";
+            o.like = "fsdp2_2024";
           },
           rows,
           /*fitted=*/0,
