@@ -664,6 +664,16 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(found["status"], "failed")
         self.assertIn("Device not supported", found["failure"])
 
+    def test_a_sanitizer_has_nothing_to_check_in_a_test_without_a_gpu(self):
+        class Outcome:
+            code, seconds = 0, 1.0
+            output = ("========= COMPUTE-SANITIZER\n[ RUN      ] A.B\n[       OK ] A.B (1 ms)\n"
+                      "========= Error: Target application terminated before first instrumented "
+                      "API call\n")
+        self.assertEqual(outputs.sanitizer(Outcome)["status"], "skipped")
+        Outcome.code = 1
+        self.assertEqual(outputs.sanitizer(Outcome)["status"], "failed")
+
     def test_words_to_train_on_are_the_same_every_time(self):
         with tempfile.TemporaryDirectory() as folder:
             texts = []
