@@ -164,6 +164,12 @@ absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, 
   return bench->Run(state, {AttentionFlops(shape, backward)}, op);
 }
 
+absl::Status RunExperts(benchmark::State& state, const ExpertLayer& layer, bool grouped) {
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, PrepareExperts(*bench, layer, kBf16, grouped));
+  return bench->Run(state, {layer.flops()}, op);
+}
+
 absl::Status RunLoss(benchmark::State& state, const Loss& loss) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
   ZEROTH_ASSIGN_OR_RETURN(const Op op, PrepareLoss(*bench, loss, kBf16));
@@ -230,6 +236,12 @@ void RegisterLayers() {
                  });
       }
     }
+  }
+  // The gates of a layer of Qwen3-30B-A3B with 8192 tokens, 8 of 128 experts each.
+  constexpr ExpertLayer kExperts = {8192 * 8, 128, 2048, 768};
+  for (const bool grouped : {true, false}) {
+    Register(grouped ? "BM_Experts/grouped" : "BM_Experts/one_by_one",
+             [=](auto& state) { return RunExperts(state, kExperts, grouped); });
   }
   for (const auto& [model, loss] :
        {std::pair("gpt2_124m", Loss{65536, 768, 50304}),

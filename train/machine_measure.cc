@@ -67,17 +67,19 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
 }
 
 // Sets the part of the rate of products in `dtype`, which all ranks reach together, that attention
-// does, and whether attention keeps scores.
+// reaches beside reading and writing its tensors at `bandwidth`, a rank's; and whether attention
+// keeps scores.
 absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
-                              double products, Machine& machine) {
+                              double products, double bandwidth, Machine& machine) {
   // As products are measured: what is over sooner measures how fast kernels start.
   constexpr double kLongEnough = 2e-3;
   constexpr int64_t kMostSequences = 256;
   AttentionShape shape;
-  shape.seq = 512;
+  shape.seq = machine.is_gpu ? 2048 : 512;
   shape.heads = shape.kv_heads = 8;
-  shape.head_dim = 64;
+  shape.head_dim = machine.is_gpu ? 128 : 64;
   double rate = 0;
+  machine.attention_keeps_scores = false;
   Allocator& allocator = device.allocator();
   constexpr MemoryCategory kWorkspace = MemoryCategory::kWorkspace;
   const int64_t before = allocator.stats()[kWorkspace].current_bytes;
@@ -89,9 +91,14 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
     const auto pairs = static_cast<double>(shape.seq * shape.seq) / 2;
     const double flops =
         3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
-    rate = flops * world.size() / seconds;
+    // The forward's tensors once, and the backward's twice: the same with their gradients.
+    const int64_t elements = 3 * shape.batch * shape.seq *
+                             (shape.packed_dim() + shape.heads * shape.head_dim);
+    const auto bytes = static_cast<double>(elements) * static_cast<double>(SizeOf(dtype));
+    rate = flops * world.size() / std::max(seconds - bytes / bandwidth, 0.5 * seconds);
+    // A larger batch than fits the workspace has its sequences one after another.
     const int64_t scores = shape.batch * shape.heads * shape.seq * shape.seq;
-    machine.attention_keeps_scores =
+    machine.attention_keeps_scores |=
         machine.is_gpu && allocator.stats()[kWorkspace].peak_bytes - before >= 2 * scores;
     if (seconds >= kLongEnough) break;
   }
@@ -237,12 +244,13 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
                             MeasureGemmRate(world, device, *rounding, DType::kFloat32));
     machine.tf32_flops = rate / units;
   }
-  const DType trained = machine.is_gpu ? DType::kBFloat16 : DType::kFloat32;
-  ZEROTH_RETURN_IF_ERROR(
-      MeasureAttention(world, device, *kernels, trained, machine.is_gpu ? bf16 : fp32, machine));
   ZEROTH_ASSIGN_OR_RETURN(machine.launch_seconds, CopySeconds(world, device, kNothing, 1000));
   ZEROTH_ASSIGN_OR_RETURN(const double copy, CopySeconds(world, device, copied, 1));
-  machine.memory_bandwidth = 2.0 * static_cast<double>(copied) * world.size() / copy / units;
+  const double bandwidth = 2.0 * static_cast<double>(copied) / copy;
+  machine.memory_bandwidth = bandwidth * world.size() / units;
+  const DType trained = machine.is_gpu ? DType::kBFloat16 : DType::kFloat32;
+  ZEROTH_RETURN_IF_ERROR(MeasureAttention(world, device, *kernels, trained,
+                                          machine.is_gpu ? bf16 : fp32, bandwidth, machine));
   machine.host_bandwidth = machine.memory_bandwidth / 2;
   if (machine.is_gpu) {
     ZEROTH_ASSIGN_OR_RETURN(machine.host_bandwidth, HostBandwidth(world, device));

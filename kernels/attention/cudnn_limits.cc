@@ -26,6 +26,22 @@ absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool 
   return absl::OkStatus();
 }
 
+int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores) {
+  constexpr int64_t kHalf = 2;  // bytes of bf16 and fp16
+  constexpr int64_t kFloat = 4;
+  constexpr int64_t kTile = 64;  // on Hopper 128 in one of the two dimensions
+  int64_t head = shape.seq * kFloat;
+  if (keeps_scores) {
+    const int64_t padded = (shape.seq + kTile - 1) / kTile * kTile;
+    head += padded * padded * kHalf;
+  }
+  // Gradients of keys and values for every head of queries, before those of a group are summed.
+  if (shape.heads != shape.kv_heads) {
+    head += 2 * shape.seq * shape.head_dim * (keeps_scores ? kHalf : kFloat);
+  }
+  return shape.heads * head;
+}
+
 AttentionPart PartThatFits(const AttentionShape& shape, size_t sequence_bytes) {
   const auto fitting = static_cast<int64_t>(kMostCudnnWorkspace / sequence_bytes);
   AttentionPart part;

@@ -17,12 +17,17 @@
 namespace zeroth {
 
 // The most workspace that cuDNN gets for one call. At 2 bytes a score it holds 85 sequences of
-// gpt2_124m, one of 8192 tokens in 16 heads, or 16384 tokens in 4 heads. Steps of gpt2_124m and
+// gpt2_124m, or one of 8192 tokens in 15 heads. Steps of gpt2_124m and
 // llama_1b on an H200 took 1 % longer with 640 MiB, and not less time with 6 GiB.
 constexpr size_t kMostCudnnWorkspace = size_t{2} << 30;
 
 // Returns Unimplemented for a call that no version of cuDNN computes.
 absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents);
+
+// The workspace that the deterministic backward of cuDNN 9 takes for one sequence, in 16-bit floats,
+// by its own plans for A100, H200 and B200. Up to Hopper it keeps the gradients of scores. The shape
+// is not empty.
+int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores);
 
 // What is computed at a time: several sequences, or some heads of one.
 struct AttentionPart {

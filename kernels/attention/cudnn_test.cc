@@ -24,6 +24,7 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_choice.h"
 #include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/cudnn_limits.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -126,6 +127,21 @@ TEST_P(CudnnTest, PlansOfADescriptionAreNotRun) {
       cudnn_->MakePlan({{1, 16, 2, 2, 64}, DType::kBFloat16, AttentionPass::kForward});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(absl::IsFailedPrecondition((*plan)->Enqueue({}, nullptr)));
+}
+
+// Plans of runs count on this.
+TEST_P(CudnnTest, BackwardTakesTheWorkspaceThatPlansHave) {
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 8192, 4, 1, 128}, AttentionShape{1, 8192, 4, 4, 128},
+        AttentionShape{2, 2048, 32, 4, 64}, AttentionShape{3, 1000, 12, 12, 64},
+        AttentionShape{1, 1531, 9, 3, 80}, AttentionShape{5, 500, 6, 2, 96}}) {
+    const auto plan = cudnn_->MakePlan({shape, DType::kBFloat16, AttentionPass::kBackward});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const auto expected = static_cast<double>(
+        shape.batch * CudnnBackwardWorkspace(shape, /*keeps_scores=*/GetParam() < 100));
+    EXPECT_NEAR(static_cast<double>((*plan)->workspace_bytes()), expected, 1e-3 * expected + 1024)
+        << "batch " << shape.batch << ", seq " << shape.seq << ", head_dim " << shape.head_dim;
+  }
 }
 
 // The workspace that bounds the parts is cuDNN's own number.

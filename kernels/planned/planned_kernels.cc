@@ -44,8 +44,10 @@ double PlannedKernels::Fill(int64_t m, int64_t n, int64_t k) const {
 absl::Status PlannedKernels::Note(absl::string_view operation, const KernelCost& cost) {
   // Before the allocations, so that a peak of memory is ascribed to this call.
   const double by_memory = cost.bytes / (machine().memory_bandwidth * device_.units());
+  const double by_products = cost.flops / cost.flops_per_second;
   PlannedDevice::Add(stream(), {std::string(operation), Resource::kCompute,
-                                std::max(cost.flops / cost.flops_per_second, by_memory),
+                                cost.hides_memory ? std::max(by_products, by_memory)
+                                                  : by_products + by_memory,
                                 machine().launch_seconds * cost.launches});
   const bool multiplies = cost.flops > 0;
   std::shared_ptr<Buffer> scratch;

@@ -16,11 +16,13 @@
 
 namespace zeroth {
 
-// The cost of a call. It takes the time of its arithmetic or of its memory, whichever is longer.
+// The cost of a call. It takes the time of its arithmetic or of its memory, whichever is longer, or
+// both if one does not hide the other.
 struct KernelCost {
   double flops = 0;
   double flops_per_second = 1;
   double bytes = 0;  // read and written
+  bool hides_memory = true;
   int launches = 1;
   int64_t scratch = 0;  // bytes of workspace
   // Where the scratch lies. A CPU has one block for each place, which grows to the largest call and

@@ -29,7 +29,7 @@ struct Machine {
   double tf32_flops = 0;
   double bf16_flops = 0;       // fp16 as well
   double fp8_flops = 0;        // 0: there are no such products
-  double attention_share = 1;  // of the rate of products, that attention reaches
+  double attention_share = 1;  // of the rate of products, that attention's products reach
   // cuDNN computes the backward of attention and keeps the gradients of all scores in workspace.
   bool attention_keeps_scores = false;
   // Tiles of a product that the device works on at a time: a product takes whole rounds of them.
