@@ -92,8 +92,8 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
     const double flops =
         3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
     // The forward's tensors once, and the backward's twice: the same with their gradients.
-    const int64_t elements = 3 * shape.batch * shape.seq *
-                             (shape.packed_dim() + shape.heads * shape.head_dim);
+    const int64_t elements =
+        3 * shape.batch * shape.seq * (shape.packed_dim() + shape.heads * shape.head_dim);
     const auto bytes = static_cast<double>(elements) * static_cast<double>(SizeOf(dtype));
     rate = flops * world.size() / std::max(seconds - bytes / bandwidth, 0.5 * seconds);
     // A larger batch than fits the workspace has its sequences one after another.

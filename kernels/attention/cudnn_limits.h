@@ -24,9 +24,9 @@ constexpr size_t kMostCudnnWorkspace = size_t{2} << 30;
 // Returns Unimplemented for a call that no version of cuDNN computes.
 absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents);
 
-// The workspace that the deterministic backward of cuDNN 9 takes for one sequence, in 16-bit floats,
-// by its own plans for A100, H200 and B200. Up to Hopper it keeps the gradients of scores. The shape
-// is not empty.
+// The workspace that the deterministic backward of cuDNN 9 takes for one sequence, in 16-bit
+// floats, by its own plans for A100, H200 and B200. Up to Hopper it keeps the gradients of scores.
+// The shape is not empty.
 int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores);
 
 // What is computed at a time: several sequences, or some heads of one.

@@ -140,11 +140,9 @@ int64_t GpuBackwardScratch(const AttentionBackwardCall& call, const PlannedKerne
       !CheckCudnnAttention(shape, call.dtype, /*packed_documents=*/call.starts != nullptr).ok()) {
     return own;
   }
-  const int64_t sequence =
-      CudnnBackwardWorkspace(shape, kernels.machine().attention_keeps_scores);
+  const int64_t sequence = CudnnBackwardWorkspace(shape, kernels.machine().attention_keeps_scores);
   const AttentionPart part = PartThatFits(shape, static_cast<size_t>(sequence));
-  return part.kv_heads == 0 ? own
-                            : part.sequences * (sequence / shape.kv_heads) * part.kv_heads;
+  return part.kv_heads == 0 ? own : part.sequences * (sequence / shape.kv_heads) * part.kv_heads;
 }
 
 KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kernels,
