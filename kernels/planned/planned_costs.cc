@@ -257,6 +257,19 @@ KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
           .place = KernelCost::kTable};
 }
 
+// False for a plan of another system, which makes its loss of PyTorch's operations and compiles
+// them.
+bool AreOwn(const PlannedKernels& kernels) {
+  return !kernels.planned_device().unfused_loss().has_value();
+}
+
+// Ours read the values for the largest magnitude, and again for the codes. A compiler finds the
+// largest where the values are made.
+KernelCost CostOf(const CastFp8Call& call, const PlannedKernels& kernels, CallTensors tensors) {
+  if (!AreOwn(kernels)) return {.bytes = Bytes(tensors)};
+  return {.bytes = Bytes(tensors) + Bytes(call.rows * call.cols, call.dtype), .launches = 3};
+}
+
 KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTensors) {
   return {.flops = Product(call.m, call.n, call.k),
           .flops_per_second = kernels.machine().fp8_flops * kernels.Fill(call.m, call.n, call.k),
@@ -269,7 +282,7 @@ KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTe
 double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
   constexpr double kReachedOnGpu = 140e12;
   const double products = kernels.FlopsPerSecond(dtype);
-  return kernels.is_gpu() ? std::min(products, kReachedOnGpu) : products;
+  return kernels.is_gpu() && AreOwn(kernels) ? std::min(products, kReachedOnGpu) : products;
 }
 
 KernelCost CostOf(const GroupedGemmCall& call, const PlannedKernels& kernels, CallTensors tensors) {

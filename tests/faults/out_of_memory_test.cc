@@ -17,6 +17,7 @@
 namespace zeroth::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -37,7 +38,7 @@ std::string Limit(const fs::path& out) {
   return absl::StrCat("--memory_limit=", peak * 3 / 4);
 }
 
-void ExpectReasonAndRemedies(const std::string& output) {
+void ExpectReason(const std::string& output) {
   EXPECT_THAT(output,
               ContainsRegex("rank [0-9] (failed|aborted): .*cannot allocate [0-9]+ bytes for "
                             "[a-z_]+ in (forward|backward|gradients of|optimizer) "));
@@ -46,8 +47,6 @@ void ExpectReasonAndRemedies(const std::string& output) {
   EXPECT_THAT(output, HasSubstr("most of it from:"));
   EXPECT_THAT(output, ContainsRegex("    optimizer adamw: [0-9.]+ MiB of optimizer"));
   EXPECT_THAT(output, ContainsRegex("    forward [a-z0-9_.]+: [0-9.]+ MiB of activations"));
-  EXPECT_THAT(output, HasSubstr("to fit    the fastest changes:"));
-  EXPECT_THAT(output, ContainsRegex("  --[a-z_=0-9 -]+: [0-9.]+ MiB less, "));
 }
 
 // Those of the first change.
@@ -64,7 +63,9 @@ TEST(OutOfMemoryTest, ThreadsSayWhyAndWhatFits) {
       With(Training(out), {absl::StrCat("--world_size=", kRanks), Limit(out), "--overwrite"});
   const Outcome failed = RunTrainer(flags);
   EXPECT_EQ(failed.exit_code, 1);
-  ExpectReasonAndRemedies(failed.output);
+  ExpectReason(failed.output);
+  EXPECT_THAT(failed.output, HasSubstr("to fit    the fastest changes:"));
+  EXPECT_THAT(failed.output, ContainsRegex("  --[a-z_=0-9 -]+: [0-9.]+ MiB less, "));
   const Outcome advised = RunTrainer(With(flags, Advice(failed.output)));
   EXPECT_EQ(advised.exit_code, 0) << advised.output;
 }
@@ -79,7 +80,10 @@ TEST(OutOfMemoryTest, ProcessesSayWhyAndWhatFits) {
   run.program.insert(run.program.end(), flags.begin(), flags.end());
   const MpirunOutcome failed = RunMpirun(run);
   EXPECT_EQ(failed.exit_code, 1);
-  ExpectReasonAndRemedies(failed.output);
+  ExpectReason(failed.output);
+  // The search stops early on a slow machine, since other processes wait for its end.
+  EXPECT_THAT(failed.output, AnyOf(HasSubstr("to fit    the fastest changes:"),
+                                   HasSubstr("The search ended before it had tried all")));
 }
 
 // Rank 0 has memory, and plans for the rank that lacks it.
