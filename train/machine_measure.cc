@@ -67,8 +67,8 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
 }
 
 // Sets the part of the rate of products in `dtype`, which all ranks reach together, that attention
-// reaches beside reading and writing its tensors at `bandwidth`, a rank's; and whether attention
-// keeps scores.
+// reaches, on a GPU beside reading and writing its tensors at `bandwidth`, a rank's; and whether
+// attention keeps scores.
 absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
                               double products, double bandwidth, Machine& machine) {
   // As products are measured: what is over sooner measures how fast kernels start.
@@ -95,7 +95,8 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
     const int64_t elements =
         3 * shape.batch * shape.seq * (shape.packed_dim() + shape.heads * shape.head_dim);
     const auto bytes = static_cast<double>(elements) * static_cast<double>(SizeOf(dtype));
-    rate = flops * world.size() / std::max(seconds - bytes / bandwidth, 0.5 * seconds);
+    const double beside = machine.is_gpu ? bytes / bandwidth : 0;
+    rate = flops * world.size() / std::max(seconds - beside, 0.5 * seconds);
     // A larger batch than fits the workspace has its sequences one after another.
     const int64_t scores = shape.batch * shape.heads * shape.seq * shape.seq;
     machine.attention_keeps_scores |=

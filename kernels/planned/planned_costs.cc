@@ -123,7 +123,7 @@ KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, Call
       .flops = AttentionFlops(shape),
       .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
       .bytes = Bytes(tensors),
-      .hides_memory = false};
+      .hides_memory = !kernels.is_gpu()};
   if (!kernels.is_gpu()) {
     cost.scratch = cpu::ForwardScratch::Floats(cpu::AttentionLayout(shape)) *
                    AttentionThreads(kernels, shape.batch * shape.heads) * kFloat;
@@ -153,7 +153,7 @@ KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kerne
       .flops = 2.5 * AttentionFlops(shape),
       .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
       .bytes = Bytes(tensors),
-      .hides_memory = false,
+      .hides_memory = !kernels.is_gpu(),
       .launches = 2};
   cost.scratch = kernels.is_gpu()
                      ? GpuBackwardScratch(call, kernels)
