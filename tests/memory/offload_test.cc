@@ -44,7 +44,8 @@ nlohmann::json DeepConfig() {
 
 int64_t CountParameters(const nlohmann::json& config) {
   int64_t numel = 0;
-  for (const Parameter* parameter : (*ModelRegistry::Create(config))->Parameters()) {
+  const auto model = ModelRegistry::Create(config);
+  for (const Parameter* parameter : (*model)->Parameters()) {
     numel += parameter->numel();
   }
   return numel;
