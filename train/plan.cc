@@ -175,7 +175,10 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   const bool by_nccl = on.is_gpu && options.comm != "local";
   // In other systems NCCL's own kernels gather and reduce.
   const bool as_here = by_nccl && options.like == "zeroth";
-  system.comm.tree_reduction = as_here && options.reduction == "tree";
+  using Reduction = PlannedCommunicator::Options::Reduction;
+  if (as_here) {
+    system.comm.reduction = options.reduction == "tree" ? Reduction::kTree : Reduction::kLibrary;
+  }
   system.comm.gathers_by_copy_engine =
       as_here && options.nccl_copy_engine != "off" && !options.quantized_weights;
   system.comm.calls_together = by_nccl && !system.comm.parts;

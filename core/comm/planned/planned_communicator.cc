@@ -26,11 +26,14 @@ absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device,
   return absl::OkStatus();
 }
 
-// A kernel that reads and writes so many bytes.
-void Pass(const char* label, size_t bytes, const Machine& machine, Stream& stream) {
-  PlannedDevice::Add(
-      stream, {label, Resource::kCompute, static_cast<double>(bytes) / machine.memory_bandwidth,
-               machine.launch_seconds});
+// A kernel of a collective that reads and writes so many bytes. Waiting for it is waiting for the
+// collective.
+void Pass(const char* label, size_t bytes, const Collective& collective, const Machine& machine,
+          Stream& stream) {
+  PlannedWork work{label, Resource::kCompute, static_cast<double>(bytes) / machine.memory_bandwidth,
+                   machine.launch_seconds};
+  work.collective = CollectiveOpName(collective.op).data();
+  PlannedDevice::Add(stream, std::move(work));
 }
 
 // The operation's field of a LinkRate; nullptr if it has none.
@@ -56,6 +59,15 @@ double RateAt(const std::vector<LinkRate>& rates, double bytes, double LinkRate:
   const LinkRate& below = *(above - 1);
   const double part = std::log(bytes / below.bytes) / std::log(above->bytes / below.bytes);
   return std::lerp(below.*field, (*above).*field, part);
+}
+
+bool Reduces(const Collective& collective) {
+  return collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
+}
+
+// Whether NCCL's own reduction writes its sum to the destination.
+bool InPlace(const Collective& collective) {
+  return !collective.accumulate && collective.recv.dtype == collective.send.dtype;
 }
 
 }  // namespace
@@ -173,6 +185,24 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
   return time;
 }
 
+size_t PlannedCommunicator::ScratchOf(const Collective& collective) const {
+  if (!Reduces(collective)) return 0;
+  const size_t element = SizeOf(collective.send.dtype);
+  const bool scatters = collective.op == CollectiveOp::kReduceScatter;
+  switch (options_.reduction) {
+    case Options::Reduction::kWithoutScratch:
+      return 0;
+    case Options::Reduction::kTree: {
+      const int64_t piece =
+          scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
+      return static_cast<size_t>(piece * (size() - 1)) * element;
+    }
+    case Options::Reduction::kLibrary:
+      return InPlace(collective) ? 0 : static_cast<size_t>(collective.recv.count) * element;
+  }
+  return 0;
+}
+
 absl::Status PlannedCommunicator::Before(const Collective& collective, const Parts& parts,
                                          Stream& stream) {
   const bool scatters = collective.op == CollectiveOp::kReduceScatter;
@@ -190,35 +220,34 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, const Par
     }
     const int64_t most = options_.reduce_bucket > 0 ? options_.reduce_bucket : send.count;
     ZEROTH_RETURN_IF_ERROR(Grow(reduce_buffer_, bytes_of(send, most), stream.device()));
-    Pass("copy into a reduce buffer", 2 * ByteSize(send), machine_, stream);
+    Pass("copy into a reduce buffer", 2 * ByteSize(send), collective, machine_, stream);
   }
   if (options_.copies_in_and_out && collective.op == CollectiveOp::kAllGather) {
     gather_buffer_.reset();
     ZEROTH_RETURN_IF_ERROR(
         Grow(gather_buffer_, bytes_of(collective.recv, parts.elements), stream.device()));
   }
-  if (!options_.tree_reduction) return absl::OkStatus();
-  if (!scatters && collective.op != CollectiveOp::kAllReduce) return absl::OkStatus();
-  // As NcclCommunicator has it: what the others send of this rank's piece.
-  const int64_t count =
-      scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
   if (!continues_ || !options_.calls_together) staged_bytes_ = 0;
-  staged_bytes_ +=
-      static_cast<size_t>(count) * SizeOf(collective.send.dtype) * static_cast<size_t>(size() - 1);
-  return Grow(staging_, staged_bytes_, stream.device());
+  staged_bytes_ += ScratchOf(collective);
+  return staged_bytes_ == 0 ? absl::OkStatus() : Grow(staging_, staged_bytes_, stream.device());
 }
 
 void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
   // The root's reduction is the last of a backward, which waits for it and frees its buffer.
   const bool is_gather = collective.op == CollectiveOp::kAllGather;
   if (collective.call.label == "root" && !is_gather) reduce_buffer_.reset();
-  const bool reduces =
-      collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
-  if (options_.tree_reduction && reduces) {
-    Pass("sum over ranks", ByteSize(collective.send), machine_, stream);
+  if (options_.reduction == Options::Reduction::kTree && Reduces(collective)) {
+    Pass("sum over ranks", ByteSize(collective.send), collective, machine_, stream);
+  }
+  const bool finishes = !InPlace(collective) || collective.call.reduce == ReduceOp::kMean;
+  if (options_.reduction == Options::Reduction::kLibrary && Reduces(collective) && finishes) {
+    const auto sum = static_cast<size_t>(collective.recv.count) * SizeOf(collective.send.dtype);
+    const size_t stored = ByteSize(collective.recv) * (collective.accumulate ? 2 : 1);
+    Pass("finish of a sum over ranks", sum + stored, collective, machine_, stream);
   }
   if (options_.copies_in_and_out && is_gather) {
-    Pass("copy out of a gather buffer", 2 * ByteSize(collective.recv), machine_, stream);
+    Pass("copy out of a gather buffer", 2 * ByteSize(collective.recv), collective, machine_,
+         stream);
   }
 }
 

@@ -45,8 +45,11 @@ class PlannedCommunicator final : public CheckedCommunicator,
     double host_seconds = 0;  // that pass before each rank sends, in sum
   };
   struct Options {
-    // LaunchOptions::reduction on GPUs: "tree" takes staging, and a pass over it.
-    bool tree_reduction = false;
+    // LaunchOptions::reduction on GPUs. The tree takes scratch memory for what the other ranks
+    // send, and a pass over it. NCCL's own reduction takes some for a sum that is added to its
+    // destination or is of another dtype, and a pass for that and for a mean.
+    enum class Reduction { kWithoutScratch, kTree, kLibrary };
+    Reduction reduction = Reduction::kWithoutScratch;
     // All-gathers inside a node take no multiprocessors (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
     // AllGatherAll and ReduceScatterAll make one operation of their calls, which takes the latency
@@ -101,6 +104,8 @@ class PlannedCommunicator final : public CheckedCommunicator,
   double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
+  // Bytes of scratch memory that a reduction takes in NcclCommunicator.
+  size_t ScratchOf(const Collective& collective) const;
   // Memory and passes over it that the options add, before and after the collective itself.
   absl::Status Before(const Collective& collective, const Parts& parts, Stream& stream);
   void After(const Collective& collective, Stream& stream);
@@ -111,7 +116,7 @@ class PlannedCommunicator final : public CheckedCommunicator,
   const Options options_;
   int local_ = 0;  // of them, on this rank's node
   int nodes_ = 1;
-  std::shared_ptr<Buffer> staging_;        // of the sum over ranks
+  std::shared_ptr<Buffer> staging_;        // scratch memory of reductions
   size_t staged_bytes_ = 0;                // that the operation's calls so far have needed of it
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;

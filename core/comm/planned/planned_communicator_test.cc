@@ -159,7 +159,7 @@ TEST(PlannedCommunicatorTest, CallsTogetherTakeOneLatency) {
 TEST(PlannedCommunicatorTest, ReductionsTogetherAreStagedTogether) {
   for (const bool together : {true, false}) {
     PlannedCommunicator::Options options;
-    options.tree_reduction = true;
+    options.reduction = PlannedCommunicator::Options::Reduction::kTree;
     options.calls_together = together;
     const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
     PlannedDevice device(TwoSpeeds(), {});
@@ -171,6 +171,27 @@ TEST(PlannedCommunicatorTest, ReductionsTogetherAreStagedTogether) {
                     .ok());
     const int64_t staged = 3 * 4 * ((1 << 18) + (together ? 1 << 16 : 0));
     EXPECT_EQ(device.allocator().stats()[MemoryCategory::kCommunication].current_bytes, staged);
+  }
+}
+
+// NCCL's own sum needs scratch memory where it is not written to its destination at once.
+TEST(PlannedCommunicatorTest, NcclsSumsTakeScratchWhereTheyAreAddedToWhatIsThere) {
+  PlannedCommunicator::Options options;
+  options.reduction = PlannedCommunicator::Options::Reduction::kLibrary;
+  for (const bool accumulate : {false, true}) {
+    const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
+    PlannedDevice device(TwoSpeeds(), {});
+    ASSERT_TRUE(world
+                    ->ReduceScatter(Floats(device, 4 << 18), Floats(device, 1 << 18),
+                                    ReduceOp::kSum, device.compute_stream(), "h.0", accumulate)
+                    .ok());
+    EXPECT_EQ(device.allocator().stats()[MemoryCategory::kCommunication].current_bytes,
+              accumulate ? 4 << 18 : 0);
+    // The sum is read, and added to what is in memory.
+    ASSERT_EQ(device.ledger().entries().size(), accumulate ? 2u : 1u);
+    if (accumulate) {
+      EXPECT_DOUBLE_EQ(device.ledger().entries()[1].work.seconds, 3 * (4 << 18) / 1e12);
+    }
   }
 }
 
