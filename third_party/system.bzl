@@ -33,7 +33,7 @@ def fail_missing(ctx, what, package):
     # Modules give repositories other names than their own.
     if "~" not in ctx.name and "+" not in ctx.name:
         message += ("A project that imports Zeroth can do without: declare a repository '%s' of your own before " +
-                    "zeroth_dependencies(), or use Bazel modules, which take all but oneDNN from their registry " +
+                    "zeroth_dependencies(), or use Bazel modules, which take most from their registry " +
                     "(docs/importing.md).\n") % ctx.name
     fail(message)
 
