@@ -78,6 +78,10 @@ absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, const Tensor& slice,
   return slice;
 }
 
+namespace {
+
+// Gives every segment of a sharded unit memory for its full parameters: a place in a buffer that
+// `comm` may write, or its shard if that is the same memory.
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
   const DType dtype = unit.precision().param_dtype;
   const int64_t bytes = FullParameterBytes(unit);
@@ -99,16 +103,21 @@ absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& com
   return absl::OkStatus();
 }
 
-absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& tools,
-                            Stream& comm) {
+}  // namespace
+
+absl::StatusOr<CollectiveContext> PrepareGather(Unit& unit, Communicator& group,
+                                                const GatherTools& tools, Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   if (!unit.precision().computes_in_masters() && tools.kernels == nullptr) {
     return NeedsKernels(unit, "a gather");
   }
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *tools.buffers, comm));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const CollectiveContext context,
-      CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
+  return CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch);
+}
+
+absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& tools,
+                            Stream& comm) {
+  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context, PrepareGather(unit, group, tools, comm));
   std::vector<UnitGather> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;

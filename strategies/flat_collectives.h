@@ -40,8 +40,10 @@ struct GatherTools {
 };
 
 // Gives every segment of a sharded unit memory for its full parameters: a place in a buffer that
-// `comm` may write, or its shard if that is the same memory.
-absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm);
+// `comm` may write, or its shard if that is the same memory. Returns the context of the gather that
+// fills it.
+absl::StatusOr<CollectiveContext> PrepareGather(Unit& unit, Communicator& group,
+                                                const GatherTools& tools, Stream& comm);
 
 // Returns what this rank contributes to the gather of a segment: its shard, or `slice`
 // ([shard_numel] of param_dtype), after rounding the shard into it, or reading the shard from the

@@ -74,12 +74,8 @@ absl::Status KeptParts::GatherAcross(const Unit& unit, Communicator& across,
 
 absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives& collectives,
                                const GatherTools& tools, Stream& comm) {
-  ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   ZEROTH_RETURN_IF_ERROR(comm.Wait(last_use_));
-  ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *tools.buffers, comm));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const CollectiveContext context,
-      CollectiveContextOf(unit, group, comm, tools.kernels, tools.collective_scratch));
+  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context, PrepareGather(unit, group, tools, comm));
   std::vector<UnitGather> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;

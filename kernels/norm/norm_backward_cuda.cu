@@ -197,14 +197,17 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
       StorePack<N>(out, dx + row * dim + column);
     }
   }
-  for (int other = 1; other < teams; ++other) {
+  const auto store_sums = [&](float* to, int64_t stride) {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int column = first + p * step;
-      if (team != other || column >= dim) continue;
+      if (column >= dim) continue;
 #pragma unroll
-      for (int s = 0; s < kSums; ++s) StorePack<N>(sums[s][p], shared + s * dim + column);
+      for (int s = 0; s < kSums; ++s) StorePack<N>(sums[s][p], to + s * stride + column);
     }
+  };
+  for (int other = 1; other < teams; ++other) {
+    if (team == other) store_sums(shared, dim);
     __syncthreads();
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
@@ -220,15 +223,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     }
     __syncthreads();
   }
-#pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    const int column = first + p * step;
-    if (team != 0 || column >= dim) continue;
-#pragma unroll
-    for (int s = 0; s < kSums; ++s) {
-      StorePack<N>(sums[s][p], partial + (int64_t{s} * gridDim.x + blockIdx.x) * dim + column);
-    }
-  }
+  if (team == 0) store_sums(partial + int64_t{blockIdx.x} * dim, int64_t{gridDim.x} * dim);
 }
 
 // dgamma = sum of dy * xhat, dbeta = sum of dy. RMS norm has only the first.
