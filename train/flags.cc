@@ -222,15 +222,26 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
                                              const std::vector<OwnSwitch>& others) {
   Words words(argv + 1, argv + argc);
   for (const OwnSwitch& own : others) {
-    const std::string flag = absl::StrCat("--", own.name, own.text == nullptr ? "" : "=");
-    const auto end = std::remove_if(words.begin(), words.end(), [&](absl::string_view word) {
-      if (own.text == nullptr) return word == flag;
-      if (!absl::ConsumePrefix(&word, flag)) return false;
-      *own.text = std::string(word);
-      return true;
-    });
-    if (own.value != nullptr) *own.value = end != words.end();
-    words.erase(end, words.end());
+    const std::string flag = absl::StrCat("--", own.name);
+    Words rest;
+    for (size_t i = 0; i < words.size(); ++i) {
+      absl::string_view word = words[i];
+      const bool is_own = absl::ConsumePrefix(&word, flag);
+      if (is_own && own.text == nullptr && word.empty()) {
+        *own.value = true;
+      } else if (is_own && own.text != nullptr && absl::ConsumePrefix(&word, "=")) {
+        *own.text = std::string(word);
+      } else if (is_own && own.text != nullptr && word.empty()) {
+        // "--name VALUE"
+        if (++i == words.size()) {
+          return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value: ", flag, "=..."));
+        }
+        *own.text = words[i];
+      } else {
+        rest.push_back(words[i]);
+      }
+    }
+    words = std::move(rest);
   }
   ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(std::move(words)));
   if (given.others.count("help") > 0) {

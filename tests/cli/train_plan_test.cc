@@ -80,9 +80,15 @@ TEST(TrainPlanTest, WhatDoesNotFitComesWithWhatWould) {
 
 TEST(TrainPlanTest, ThePlannerFindsTheLargestThatFits) {
   const fs::path log = Scratch() / "log";
-  const Flags flags = {
-      "--model=llama3_8b", "--world_size=8", "--machine=H100", "--param_dtype=bf16",
-      "--seq_len=8192",    "--batch_size=1", "--json",         "--largest=batch"};
+  const Flags flags = {"--model=llama3_8b",
+                       "--world_size=8",
+                       "--machine=H100",
+                       "--param_dtype=bf16",
+                       "--seq_len=8192",
+                       "--batch_size=1",
+                       "--json",
+                       "--largest",
+                       "batch"};
   ASSERT_EQ(Wait(Start(flags, log, "", {}, "tools/plan/plan")), 0) << Logs(log);
   const nlohmann::json json = nlohmann::json::parse(Read(log), nullptr, false);
   ASSERT_TRUE(json.is_object()) << Logs(log);
