@@ -143,8 +143,10 @@ TEST(PeftDirectoryTest, WhatIsNoPlainAdapterIsRefused) {
   EXPECT_THAT(message(kConfig, {a, {b.name, Shape({3, 4})}}), HasSubstr("expected [out, 2]"));
   EXPECT_THAT(message(kConfig, {a, b, {"lm_head.weight", Shape({1})}}),
               HasSubstr("is no half of an adapter"));
-  for (const char* key : {R"("use_rslora": true)", R"("use_dora": true)", R"("bias": "all")",
-                          R"("rank_pattern": {"x": 3})", R"("modules_to_save": ["lm_head"])"}) {
+  for (const char* key :
+       {R"("use_rslora": true)", R"("use_dora": true)", R"("bias": "all")",
+        R"("rank_pattern": {"x": 3})", R"("modules_to_save": ["lm_head"])",
+        R"("init_lora_weights": "pissa_niter_4")", R"("layer_replication": [[0, 2]])"}) {
     const std::string config =
         absl::StrCat(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, )", key, "}");
     EXPECT_THAT(message(config, {a, b}), HasSubstr("which Zeroth does not know")) << key;

@@ -92,9 +92,15 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
     if (used) return Unsupported(config, key);
   }
   for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "megatron_config",
-                          "target_parameters", "trainable_token_indices"}) {
+                          "target_parameters", "trainable_token_indices", "layer_replication"}) {
     const auto found = config.json().find(key);
     if (found != config.json().end() && !found->empty()) return Unsupported(config, key);
+  }
+  // Other ways to begin, as pissa, change the weights of the base when PEFT loads the adapter.
+  const auto begin = config.json().find("init_lora_weights");
+  if (begin != config.json().end() && begin->is_string() && *begin != "gaussian" &&
+      *begin != "eva" && *begin != "orthogonal") {
+    return Unsupported(config, "init_lora_weights");
   }
   PeftAdapter adapter;
   ZEROTH_ASSIGN_OR_RETURN(adapter.rank, config.GetInt("r"));
