@@ -311,7 +311,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
 absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
   const TrainOptions& options = job.options;
   ExportOptions result;
-  result.token_ids = TokenIds(job.source.config(), job.tokenizer.get());
+  result.token_ids = job.source.TokenIds(job.tokenizer.get());
   ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
   result.tokenizer_files = job.tokenizer_files;

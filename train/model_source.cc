@@ -2,6 +2,8 @@
 
 #include "zeroth/train/model_source.h"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -209,6 +211,42 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
       " do not fit the model that its config.json describes:\n  ", absl::StrJoin(wrong, "\n  ")));
 }
 
+// A model with a tied head has no lm_head.weight, but its files may: then it must be the embedding,
+// or the model that is trained would be another one than the files hold.
+absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& model) {
+  constexpr char kHead[] = "lm_head.weight";
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  const SafetensorsEntry* head = weights.Find(kHead);
+  if (head == nullptr) return absl::OkStatus();
+  std::string embedding;
+  for (const Parameter* parameter : model.Parameters()) {
+    if (parameter->name() == kHead) return absl::OkStatus();
+    for (const char* name : {"wte.weight", "embed_tokens.weight"}) {
+      if (absl::EndsWith(parameter->name(), name))
+        embedding = StoredName(weights, parameter->name());
+    }
+  }
+  if (embedding.empty()) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(embedding));
+  ZEROTH_ASSIGN_OR_RETURN(const Shape head_shape, weights.ShapeOf(kHead));
+  bool same = shape == head_shape;
+  std::vector<float> one(static_cast<size_t>(std::min(kPiece, shape.numel())));
+  std::vector<float> other(one.size());
+  for (int64_t begin = 0; same && begin < shape.numel(); begin += kPiece) {
+    const auto size = static_cast<size_t>(std::min(kPiece, shape.numel() - begin));
+    const absl::Span<float> a = absl::MakeSpan(one).first(size);
+    const absl::Span<float> b = absl::MakeSpan(other).first(size);
+    ZEROTH_RETURN_IF_ERROR(weights.ReadElements(embedding, begin, a));
+    ZEROTH_RETURN_IF_ERROR(weights.ReadElements(kHead, begin, b));
+    same = std::memcmp(a.data(), b.data(), size * sizeof(float)) == 0;
+  }
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(weights.description(), ": \"", kHead, "\" differs from \"", embedding,
+                   "\", but the model's head is its embedding. If the head is one of its own, set "
+                   "\"tie_word_embeddings\" to false in config.json; otherwise remove the tensor"));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
@@ -242,6 +280,7 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   // Errors of the configuration and the weights show here, before any rank starts.
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
+  ZEROTH_RETURN_IF_ERROR(CheckTiedHead(source.directory_->weights(), *model));
   return source;
 }
 
@@ -354,6 +393,15 @@ absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& 
   for (const auto& [name, bytes] : content.files)
     absl::StrAppend(&content.identity, " ", name, " ", ChecksumText(ChecksumOf(bytes)));
   return content;
+}
+
+nlohmann::json ModelSource::TokenIds(const Tokenizer* tokenizer) const {
+  // A model from scratch learns the tokens of the tokenizer that its text was read with, whatever
+  // ids the configuration that it borrows has.
+  if (!directory_.has_value() && tokenizer != nullptr) {
+    return zeroth::TokenIds(nlohmann::json::object(), tokenizer);
+  }
+  return zeroth::TokenIds(config_, tokenizer);
 }
 
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer) {

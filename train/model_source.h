@@ -91,6 +91,8 @@ class ModelSource {
                                                            bool has_text) const;
   // Reads the files that OpenTokenizer opens; the byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
+  // TokenIds below for this model and `tokenizer`, which wins if the model is trained from scratch.
+  nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
 
  private:
   // The files of --tokenizer=`choice`.

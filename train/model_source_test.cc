@@ -1,16 +1,26 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include "zeroth/train/model_source.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
-#include "zeroth/train/model_source.h"
 
 namespace zeroth {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::HasSubstr;
 
 TEST(TokenIdsTest, BytesHaveTheirOwn) {
   const ByteTokenizer bytes;
@@ -40,6 +50,58 @@ TEST(TokenIdsTest, TheSourcesAreKept) {
 TEST(TokenIdsTest, WhatIsUnknownIsNull) {
   EXPECT_EQ(TokenIds(Json::object(), nullptr),
             (Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}}));
+}
+
+TEST(TokenIdsTest, AModelFromScratchHasTheTokenizers) {
+  const auto llama = OpenTokenizer("tests/testdata/tokenizers/llama3").value();
+  const Json own = {{"bos_token_id", llama->prefix().front()},
+                    {"eos_token_id", llama->end_of_text()}};
+  TrainOptions options;
+  options.model = "tests/testdata/llama_tiny/config.json";
+  const absl::StatusOr<ModelSource> scratch = ModelSource::Open(options);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  EXPECT_EQ(scratch->TokenIds(llama.get()), own);
+  EXPECT_EQ(scratch->TokenIds(nullptr)["eos_token_id"], 256);
+  options.model.clear();
+  options.init_from = "tests/testdata/llama_tiny";
+  const absl::StatusOr<ModelSource> tuned = ModelSource::Open(options);
+  ASSERT_TRUE(tuned.ok()) << tuned.status();
+  EXPECT_EQ(tuned->TokenIds(llama.get())["eos_token_id"], 256);
+}
+
+// A copy of Llama's weights beside a configuration that ties the head.
+TEST(ModelSourceTest, ATiedModelTakesNoOtherHead) {
+  const auto weights = HfWeights::Open("tests/testdata/llama_tiny").value();
+  Json config = Json::parse(ReadTestFile("tests/testdata/llama_tiny/config.json"));
+  config["tie_word_embeddings"] = true;
+  for (const bool same : {true, false}) {
+    const TemporaryDirectory dir;
+    dir.Write("config.json", config.dump());
+    std::vector<TensorDeclaration> tensors;
+    for (const auto& [name, entry] : weights->tensors()) {
+      tensors.push_back({name, DType::kFloat32, entry.shape});
+    }
+    auto writer = SafetensorsWriter::Create(dir.File("model.safetensors"), tensors);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const auto& [name, entry] : weights->tensors()) {
+      const bool is_head = name == "lm_head.weight";
+      const auto values =
+          weights->ReadAll(is_head && same ? "model.embed_tokens.weight" : name, entry.shape);
+      ASSERT_TRUE(values.ok()) << values.status();
+      ASSERT_TRUE((*writer)->Write(name, 0, *values).ok());
+    }
+    ASSERT_TRUE((*writer)->Finish().ok());
+    TrainOptions options;
+    options.init_from = dir.path();
+    const absl::Status status = ModelSource::Open(options).status();
+    if (same) {
+      EXPECT_EQ(status, absl::OkStatus());
+    } else {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("\"lm_head.weight\" differs from \"model.embed_tokens.weight\""));
+    }
+  }
 }
 
 }  // namespace
