@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/hf_convert.h"
-
 #include <cstddef>
 #include <string>
 #include <vector>

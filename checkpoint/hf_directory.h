@@ -17,7 +17,6 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
-#include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/weights_source.h"
 
 namespace zeroth {

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

@@ -19,7 +19,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
-#include "zeroth/checkpoint/hf_convert.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/random_access_file.h"
 

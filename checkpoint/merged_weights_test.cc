@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/merged_weights.h"
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,8 +11,8 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/checkpoint/peft_adapter.h"
-#include "zeroth/checkpoint/safetensors.h"
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

@@ -1,12 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/range_set.h"
-
 #include <algorithm>
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+
+#include "zeroth/checkpoint/tensor_file_writer.h"
 
 namespace zeroth {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "zeroth/checkpoint/safetensors.h"
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/fuzz/fuzz_target.h"

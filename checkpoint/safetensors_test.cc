@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/safetensors.h"
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

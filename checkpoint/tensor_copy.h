@@ -16,7 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
 

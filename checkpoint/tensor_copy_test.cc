@@ -15,8 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/checkpoint/safetensors.h"
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

@@ -12,19 +12,37 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "zeroth/checkpoint/range_set.h"
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
+
+// A set of integers, held as disjoint half-open ranges. Adjacent ranges are merged, so writing a
+// tensor front to back in a million pieces costs one node.
+class RangeSet {
+ public:
+  // Adds [begin, end) and returns true if none of it is in the set. Otherwise changes nothing and
+  // returns false.
+  bool Insert(int64_t begin, int64_t end);
+
+  // Returns the first maximal range inside [0, size) that is not in the set; empty if there is
+  // none.
+  std::optional<std::pair<int64_t, int64_t>> FirstGap(int64_t size) const;
+
+ private:
+  std::map<int64_t, int64_t> ranges_;  // begin -> end
+};
 
 // A tensor of a file to be written.
 struct TensorDeclaration {
@@ -97,6 +115,31 @@ class TensorFileWriter {
   std::map<std::string, Slot, std::less<>> slots_;  // ranges guarded by mutex_
   // The claims do not show the hole that a failed write leaves.
   absl::Status first_error_;  // guarded by mutex_
+};
+
+// The layout of a safetensors file: the header, then the data.
+struct SafetensorsLayout {
+  std::string header;    // its length is a multiple of 64
+  TensorLayout tensors;  // in the order of names, without gaps
+};
+
+// Equal declarations give equal headers. `path` is for messages. InvalidArgument for an empty,
+// repeated, reserved or non-UTF-8 name, a size that overflows, or more than a header may hold.
+absl::StatusOr<SafetensorsLayout> LayOutSafetensors(
+    const std::string& path, std::vector<TensorDeclaration> tensors,
+    const std::map<std::string, std::string>& metadata);
+
+// Writers of safetensors files. Equal declarations give equal bytes: tensors are sorted by name,
+// and the data begins 64-byte aligned.
+struct SafetensorsWriter {
+  // The metadata without which transformers does not load a file.
+  static std::map<std::string, std::string> DefaultMetadata() { return {{"format", "pt"}}; }
+
+  // Creates a temporary file beside `path`, whose directory must exist. InvalidArgument as
+  // LayOutSafetensors says.
+  static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(
+      const std::string& path, std::vector<TensorDeclaration> tensors,
+      const std::map<std::string, std::string>& metadata = DefaultMetadata());
 };
 
 }  // namespace zeroth

@@ -121,4 +121,10 @@ absl::StatusOr<std::vector<uint8_t>> TensorFile::RawBytes(absl::string_view name
   return bytes;
 }
 
+absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(SafetensorsHeader header, ReadSafetensorsHeader(file));
+  return std::unique_ptr<SafetensorsFile>(new SafetensorsFile(std::move(file), std::move(header)));
+}
+
 }  // namespace zeroth

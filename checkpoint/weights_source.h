@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +83,24 @@ class TensorFile : public WeightsSource {
  private:
   const RandomAccessFile file_;
   const int64_t data_begin_;
+};
+
+// A safetensors file; Open checks its whole header. Immutable and thread-safe.
+class SafetensorsFile final : public TensorFile {
+ public:
+  // NotFound or PermissionDenied from the file system; InvalidArgument as ParseSafetensorsHeader
+  // says.
+  static absl::StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
+
+  // The file's "__metadata__".
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  SafetensorsFile(RandomAccessFile file, SafetensorsHeader header)
+      : TensorFile(std::move(file), header.data_begin, std::move(header.tensors)),
+        metadata_(std::move(header.metadata)) {}
+
+  const std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace zeroth

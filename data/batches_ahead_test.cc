@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/batches_ahead.h"
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -16,6 +14,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/data/loader.h"
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {

@@ -1,11 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/byte_alphabet.h"
-
 #include <set>
 #include <string>
 
 #include "gtest/gtest.h"
+
+#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

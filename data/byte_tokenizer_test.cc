@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/byte_tokenizer.h"
-
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
 namespace {

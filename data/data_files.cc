@@ -21,7 +21,7 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/token_format.h"
+#include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +15,7 @@
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/data_files.h"
+#include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
@@ -80,6 +83,17 @@ class DocumentReader {
 // Feeds a part's ids to `sink`. A document begins with the tokenizer's prefix, and ends with the
 // suffix and the end-of-text id, unless the suffix ends with that id.
 absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokenizer::Sink sink);
+
+// Returns the bytes of the files as tokens of ByteTokenizer, each file followed by an end-of-text
+// token. Files of at least 64 KiB stay open and are read on demand, with RandomAccessFile's errors.
+// Smaller files are copied, because a million small files would exhaust the process's descriptors.
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<DataFile>& files);
+
+// Encodes the documents of text files and of files of JSON lines with the tokenizer's
+// prefix and suffix, each followed by an end-of-text token. Held in memory as 16-bit ids if the
+// vocabulary permits, otherwise as 32-bit ids.
+absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,
+                                                              const Tokenizer& tokenizer);
 
 }  // namespace zeroth
 

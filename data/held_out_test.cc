@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/held_out.h"
-
 #include <memory>
 #include <numeric>
 #include <set>
@@ -14,6 +12,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/data/loader.h"
+#include "zeroth/data/open_data.h"
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {

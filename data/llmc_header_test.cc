@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/data/token_format.h"
+#include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {

@@ -9,7 +9,6 @@
 #include "zeroth/core/base/fuzz/fuzz_target.h"
 #include "zeroth/data/test_token_files.h"
 #include "zeroth/data/token_file.h"
-#include "zeroth/data/token_format.h"
 
 namespace zeroth {
 namespace {

@@ -15,6 +15,21 @@
 
 namespace zeroth {
 
+// Two parts of a source that share no token.
+struct SplitSource {
+  std::shared_ptr<const TokenSource> train;
+  std::shared_ptr<const TokenSource> held_out;
+};
+
+// Holds out the end of `source`: about `fraction` of its tokens, 0 < fraction < 1. Rows are never
+// cut. A stream is cut where the first document begins in that fraction, or otherwise where the
+// last document before it begins. A document begins after each token `end_of_text`; a stream
+// without such a token is cut at the fraction. The parts depend on nothing but the arguments.
+//
+// InvalidArgument if a part would be empty. Errors of the source.
+absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> source, double fraction,
+                                         int32_t end_of_text);
+
 struct DataOptions {
   // Turns text into tokens; unused for token files. Need not outlive the call.
   const Tokenizer* tokenizer = nullptr;

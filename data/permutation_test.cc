@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/permutation.h"
-
 #include <array>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
+
+#include "zeroth/data/mixture.h"
 
 namespace zeroth {
 namespace {

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/text_source.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -15,7 +13,8 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/temporary_directory.h"
-#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/documents.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {

@@ -26,7 +26,6 @@
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/token_file.h"
-#include "zeroth/data/token_shards.h"
 
 namespace zeroth {
 namespace {

@@ -14,7 +14,6 @@
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/token_format.h"
 
 namespace zeroth {
 namespace {

@@ -1,15 +1,19 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Files of token ids, which are read on demand.
+// Files of token ids, which are read on demand, and their writer.
 
 #ifndef ZEROTH_DATA_TOKEN_FILE_H_
 #define ZEROTH_DATA_TOKEN_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/data/token_source.h"
 
@@ -28,6 +32,97 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string
 // version 7 (Llama 3). A stream. InvalidArgument as above.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
                                                                 int32_t vocab_size);
+
+inline constexpr char kNpyMagic[] = "\x93NUMPY";
+
+// The header of a NumPy .npy file (NEP 1).
+struct NpyHeader {
+  std::string descr;  // element type, such as "<i4"
+  bool fortran_order = false;
+  std::vector<int64_t> shape;
+  size_t data_begin = 0;  // bytes before the first element
+};
+
+// Parses the header at the start of `file`, versions 1 to 3, but does not check the data after it.
+// InvalidArgument for a structured element type and for a bad header; the message says what is
+// wrong at which byte, without the file's name.
+absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file);
+// The header of a file of `count` unsigned integers of 2 or 4 bytes. Its length is constant.
+std::vector<uint8_t> NpyHeaderBytes(size_t token_bytes, int64_t count);
+
+// Length of an llm.c shard's header: 256 little-endian int32 (magic, version, token count, zeros).
+inline constexpr size_t kLlmcHeaderBytes = 1024;
+
+struct LlmcHeader {
+  int64_t count = 0;       // tokens after the header
+  size_t token_bytes = 0;  // 2 (GPT-2 shards) or 4 (Llama 3 shards)
+};
+
+// True if `file` begins with the magic number of a token shard.
+bool HasLlmcMagic(absl::Span<const uint8_t> file);
+
+// Checks magic, version, that there are tokens, and that a file of `file_bytes`, of which `head` is
+// the beginning, ends with the last of them. `head` has kLlmcHeaderBytes, or all of a shorter file.
+// InvalidArgument says what is wrong at which byte, without the file's name.
+absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> head, size_t file_bytes);
+// The header of a shard of `count` tokens of 2 or 4 bytes.
+std::vector<uint8_t> LlmcHeaderBytes(size_t token_bytes, int64_t count);
+
+// Returns the name of one of several shards: NAME-00003.bin for NAME.bin. `path` ends in .npy or
+// .bin.
+std::string TokenShardPath(const std::string& path, int64_t shard);
+
+// Writes a stream of token ids as files that OpenNpyFile and OpenLlmcFile read. The name of a shard ends in
+// ".partial" until the shard is complete, so that no reader takes a part for the whole. Movable.
+// Not thread-safe.
+class TokenShardWriter {
+ public:
+  struct Options {
+    // Ends in .npy or .bin (llm.c). Several shards are NAME-00000.bin and so on; one is NAME.bin.
+    std::string path;
+    // Every id is below this. Ids take 16 bits if this is at most 65536, otherwise 32.
+    int32_t vocab_size = 0;
+    // Most tokens of a shard.
+    int64_t shard_tokens = int64_t{1} << 30;
+  };
+  // How much has been written. Another writer can resume here.
+  struct Position {
+    int64_t shard = 0;
+    int64_t tokens_in_shard = 0;
+  };
+
+  // InvalidArgument for another ending, or more tokens per shard than the format can express.
+  static absl::StatusOr<TokenShardWriter> Create(const Options& options);
+  TokenShardWriter(TokenShardWriter&& other) noexcept;
+  TokenShardWriter& operator=(TokenShardWriter&&) = delete;
+  ~TokenShardWriter();
+
+  // Cuts off what was written after `position`. DataLoss if less was written.
+  absl::Status Resume(const Position& position);
+  const Position& position() const { return position_; }
+
+  absl::Status Append(absl::Span<const int32_t> ids);
+  // When this returns, everything that was appended is on stable storage.
+  absl::Status Flush();
+  // Completes the last shard. FailedPrecondition if there is no token at all.
+  absl::Status Finish();
+
+ private:
+  explicit TokenShardWriter(const Options& options) : options_(options) {}
+  bool is_npy() const;
+  size_t token_bytes() const { return options_.vocab_size <= 65536 ? 2 : 4; }
+  // The header of the current shard, of a length that does not depend on the number of tokens.
+  std::vector<uint8_t> Header() const;
+  std::string PathOf(int64_t shard) const { return TokenShardPath(options_.path, shard); }
+  absl::Status OpenShard();
+  absl::Status CloseShard();
+
+  Options options_;
+  Position position_;
+  int fd_ = -1;
+  std::string partial_;
+  std::vector<uint8_t> buffer_;
+};
 
 }  // namespace zeroth
 

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/token_format.h"
-
 #include <algorithm>
 #include <cstring>
 
@@ -12,6 +10,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {

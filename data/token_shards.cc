@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/token_shards.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -20,7 +18,7 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/token_format.h"
+#include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/token_shards.h"
-
 #include <filesystem>
 #include <numeric>
 #include <string>

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -35,6 +36,14 @@ std::string ReplaceInvalidUtf8(absl::string_view text);
 
 // Appends the UTF-8 form of a valid code point.
 void AppendUtf8(uint32_t code_point, std::string* out);
+
+// Spells bytes as GPT-2's vocabulary files do: one printable character per byte. Printable ASCII
+// and Latin-1 bytes are the characters of the same number; the other 68 are U+0100 and the
+// following, in order. So a space is U+0120.
+std::string BytesToAlphabet(absl::string_view bytes);
+
+// The inverse; empty if `text` has a character outside the alphabet.
+std::optional<std::string> AlphabetToBytes(absl::string_view text);
 
 }  // namespace zeroth
 

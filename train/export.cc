@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/hf_convert.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"

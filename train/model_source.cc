@@ -19,7 +19,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"

@@ -11,9 +11,9 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
-#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {

@@ -16,7 +16,6 @@
 #include "zeroth/api/rank.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/data/batches_ahead.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/data/unicode.h"
 
 namespace zeroth {

@@ -15,9 +15,9 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/gguf/gguf_names.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
-#include "zeroth/checkpoint/gguf/gguf_writer.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {

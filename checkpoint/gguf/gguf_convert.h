@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/dtype.h"
 

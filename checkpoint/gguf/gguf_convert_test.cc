@@ -14,7 +14,6 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/gguf/gguf_writer.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"

@@ -31,6 +31,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/random_access_file.h"
 
@@ -171,6 +172,24 @@ class GgufFile final : public TensorFile {
         metadata_(std::move(header.metadata)) {}
 
   const GgufMetadata metadata_;
+};
+
+// Serializes the header of a file, up to and including the padding before the data. `tensors` are
+// in the file's order; their ranges must be aligned. InvalidArgument for what a reader would
+// refuse: an empty key or name, one that is too long, too many dimensions, a type that the format
+// lacks.
+absl::StatusOr<std::string> SerializeGgufHeader(
+    const GgufMetadata& metadata,
+    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors);
+
+// Writers of GGUF files of version 3.
+struct GgufWriter {
+  // Creates a temporary file beside `path`, whose directory must exist. Tensors lie in the given
+  // order. InvalidArgument for a repeated name, a size that overflows, or what SerializeGgufHeader
+  // refuses.
+  static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(
+      const std::string& path, const GgufMetadata& metadata,
+      const std::vector<TensorDeclaration>& tensors);
 };
 
 }  // namespace zeroth

@@ -17,7 +17,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/checkpoint/gguf/gguf_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

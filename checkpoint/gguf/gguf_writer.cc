@@ -1,12 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_writer.h"
-
 #include <algorithm>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {

@@ -26,8 +26,8 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/sharded/shard_writer.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"

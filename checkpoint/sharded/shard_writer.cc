@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/direct_file.h"

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/temporary_directory.h"
-#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {

@@ -13,7 +13,6 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/byte_alphabet.h"
 #include "zeroth/data/unicode.h"
 
 namespace zeroth {

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/data/tokenizer/replacement.h"
+#include "zeroth/data/tokenizer/regex.h"
 
 namespace zeroth {
 

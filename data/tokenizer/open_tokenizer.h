@@ -8,11 +8,31 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/data/tokenizer.h"
-#include "zeroth/data/tokenizer/tokenizer_json.h"
 
 namespace zeroth {
+
+struct TokenizerOptions {
+  // True: text that spells a special token becomes that token, as in Hugging Face's libraries by
+  // default. False: it is ordinary text.
+  bool parse_special = false;
+};
+
+// Makes a tokenizer of the content of Hugging Face's tokenizer.json and of the
+// tokenizer_config.json beside it, whose "eos_token" ends a text. If `config` is null, one of the
+// usual spellings ends it. Unimplemented names an unknown part; InvalidArgument names a wrong one.
+// "truncation" and "padding" are not applied, as in transformers.
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromJson(const nlohmann::json& json,
+                                                             const nlohmann::json& config,
+                                                             const TokenizerOptions& options);
+
+// Makes GPT-2's tokenizer of the content of its vocab.json and merges.txt. Errors as above.
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromGpt2Files(const nlohmann::json& vocab,
+                                                                  const std::string& merges,
+                                                                  const TokenizerOptions& options);
 
 // Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
 // tokenizer.json (with tokenizer_config.json, if there is one), otherwise tokenizer.model,
@@ -23,6 +43,14 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
 // Opens the tokenizer at `path`. Errors name the file, and the part that is wrong or unknown.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path,
                                                          const TokenizerOptions& options = {});
+
+// Makes a tokenizer of the content of a SentencePiece .model file. Its prefix is the begin-of-text
+// token, if the model has one, and its end-of-text token is the model's end token. Spellings of
+// control tokens in text are text. Unimplemented with `parse_special`, because only a
+// tokenizer.json defines special tokens in text. InvalidArgument if `model` is no such file or has
+// no end token.
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,
+                                                                  bool parse_special);
 
 }  // namespace zeroth
 

@@ -9,7 +9,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/fuzz/fuzz_target.h"
-#include "zeroth/data/tokenizer/sentencepiece_tokenizer.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {
 namespace {

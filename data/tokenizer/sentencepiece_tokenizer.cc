@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/tokenizer/sentencepiece_tokenizer.h"
-
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/data/tokenizer/sentencepiece_library.h"
 #include "zeroth/data/unicode.h"
 

@@ -14,7 +14,6 @@
 #include "absl/strings/str_replace.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/byte_alphabet.h"
 #include "zeroth/data/tokenizer/json_fields.h"
 #include "zeroth/data/unicode.h"
 

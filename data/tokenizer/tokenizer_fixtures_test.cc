@@ -14,7 +14,6 @@
 
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
-#include "zeroth/data/tokenizer/sentencepiece_tokenizer.h"
 
 namespace zeroth {
 namespace {

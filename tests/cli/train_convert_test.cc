@@ -15,7 +15,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/safetensors.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/tests/cli/trainer_process.h"
 
 namespace {

@@ -20,7 +20,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/safetensors.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"

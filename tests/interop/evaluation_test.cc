@@ -13,8 +13,8 @@
 
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/philox.h"
-#include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/generate.h"
 #include "zeroth/tests/interop/python.h"
 #include "zeroth/tools/evaluate/evaluate.h"

@@ -22,7 +22,6 @@
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
-#include "zeroth/checkpoint/gguf/gguf_writer.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/tests/interop/python.h"

@@ -22,11 +22,11 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory_writer.h"
-#include "zeroth/checkpoint/safetensors.h"
-#include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 #include "zeroth/checkpoint/sharded/testing/state.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/checkpoint/tensor_file_writer.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"

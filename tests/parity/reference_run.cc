@@ -13,7 +13,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/safetensors.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"

@@ -18,9 +18,9 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
-#include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/kernels/quantize/quantized_blocks.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/quantized_collectives.h"

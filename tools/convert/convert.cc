@@ -16,8 +16,8 @@
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/llmc_model.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"

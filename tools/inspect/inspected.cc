@@ -15,7 +15,6 @@
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/checkpoint/merged_weights.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
 #include "zeroth/core/base/status_macros.h"

@@ -17,7 +17,7 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/token_shards.h"
+#include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {
