@@ -10,11 +10,13 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -71,7 +73,9 @@ absl::Status AddNamedFile(const std::string& path, std::vector<DataFile>* files)
 
 bool IsHidden(const fs::path& path) { return absl::StartsWith(path.filename().string(), "."); }
 
-absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory) {
+// Links to directories are not entered, since they may lead back: they are added to `left_out`.
+absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory,
+                                                   std::vector<std::string>& left_out) {
   std::vector<std::string> paths;
   std::error_code error;
   for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
@@ -81,6 +85,8 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory)
       it.disable_recursion_pending();
     } else if (it->is_regular_file(ignored)) {
       paths.push_back(it->path().string());
+    } else if (it->is_symlink(ignored) && it->is_directory(ignored)) {
+      left_out.push_back(it->path().string());
     }
   }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("list directory ", directory));
@@ -88,12 +94,17 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory)
   return paths;
 }
 
-absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* files) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, ListFiles(directory));
+absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* files,
+                          std::vector<std::string>& left_out) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, ListFiles(directory, left_out));
   const size_t before = files->size();
   for (const std::string& path : paths) {
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<DataFileKind> kind, ProbeFile(path));
-    if (kind) files->push_back({path, *kind});
+    if (kind) {
+      files->push_back({path, *kind});
+    } else {
+      left_out.push_back(path);
+    }
   }
   if (files->size() > before) return absl::OkStatus();
   return absl::NotFoundError(
@@ -119,10 +130,11 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern
   return paths;
 }
 
-absl::Status AddItem(const std::string& item, std::vector<DataFile>* files) {
+absl::Status AddItem(const std::string& item, std::vector<DataFile>* files,
+                     std::vector<std::string>& left_out) {
   std::error_code ignored;
   const fs::file_status status = fs::status(item, ignored);
-  if (fs::is_directory(status)) return AddDirectory(item, files);
+  if (fs::is_directory(status)) return AddDirectory(item, files, left_out);
   if (fs::exists(status) || item.find_first_of("*?[") == std::string::npos)
     return AddNamedFile(item, files);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, MatchPattern(item));
@@ -135,6 +147,15 @@ absl::Status AddItem(const std::string& item, std::vector<DataFile>* files) {
 std::string DescribeFiles(const std::vector<DataFile>& files) {
   return files.size() == 1 ? files[0].path
                            : absl::StrCat(files[0].path, " and ", files.size() - 1, " more");
+}
+
+std::string DescribeLeftOut(const std::vector<std::string>& left_out) {
+  constexpr size_t kShown = 3;
+  const size_t shown = std::min(kShown, left_out.size());
+  return absl::StrCat(
+      "empty or binary files and links to directories are left out: ",
+      absl::StrJoin(left_out.begin(), left_out.begin() + static_cast<ptrdiff_t>(shown), ", "),
+      shown < left_out.size() ? absl::StrCat(" and ", left_out.size() - shown, " more") : "");
 }
 
 absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec) {
@@ -164,17 +185,19 @@ absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec) 
       "or for none"));
 }
 
-absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec) {
+absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
+                                                    std::vector<std::string>* left_out) {
   std::vector<std::string> items = {spec};
   std::error_code ignored;
   if (!fs::exists(spec, ignored)) items = absl::StrSplit(spec, ',');
   std::vector<DataFile> files;
+  std::vector<std::string> not_read;
   for (const std::string& item : items) {
     if (item.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", spec, "\": expected paths separated by commas, found an empty one"));
     }
-    ZEROTH_RETURN_IF_ERROR(AddItem(item, &files));
+    ZEROTH_RETURN_IF_ERROR(AddItem(item, &files, not_read));
   }
   const bool text = IsText(files[0].kind);
   for (const DataFile& file : files) {
@@ -183,6 +206,8 @@ absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec) {
         absl::StrCat("text and token files cannot be mixed: ", text ? files[0].path : file.path,
                      " is text, ", text ? file.path : files[0].path, " holds tokens"));
   }
+  std::sort(not_read.begin(), not_read.end());
+  if (left_out != nullptr) *left_out = std::move(not_read);
   return files;
 }
 

@@ -28,8 +28,13 @@ std::string DescribeFiles(const std::vector<DataFile>& files);
 // Expands a --data value as open_data.h says. A file's first bytes decide its kind; text whose name
 // ends in .jsonl or .ndjson is JSON lines. The list is not empty, and has either text or token
 // files. A file named .npy or .bin without matching content is always an error: skipping a damaged
-// shard would silently train on less data.
-absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec);
+// shard would silently train on less data. `left_out`, if given, becomes the paths in named
+// directories that hold neither text nor tokens, and links to directories, which are not entered.
+absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
+                                                    std::vector<std::string>* left_out = nullptr);
+
+// A line that names the first of `left_out`, which is not empty.
+std::string DescribeLeftOut(const std::vector<std::string>& left_out);
 
 struct WeightedSpec {
   std::string spec;

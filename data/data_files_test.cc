@@ -2,6 +2,7 @@
 
 #include "zeroth/data/data_files.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -73,7 +74,13 @@ TEST_F(DataFilesTest, DirectoriesAreSortedAndSifted) {
   dir_.Write("image.png", std::string("\x89PNG\0", 5));
   dir_.Write(".hidden", "x");
   dir_.Write(".git/config", "x");
+  std::filesystem::create_directory_symlink(dir_.path(), dir_.File("loop"));
   EXPECT_THAT(Find(dir_.path()), ElementsAre("B.md", "a-b", "a/a", "a/z.cc", "b.txt"));
+  std::vector<std::string> left_out;
+  ASSERT_TRUE(FindDataFiles(dir_.path(), &left_out).ok());
+  EXPECT_THAT(left_out, ElementsAre(dir_.File("empty"), dir_.File("image.png"), dir_.File("loop")));
+  left_out.push_back("x");
+  EXPECT_THAT(DescribeLeftOut(left_out), HasSubstr(dir_.File("loop") + " and 1 more"));
 }
 
 TEST_F(DataFilesTest, KindsComeFromTheContent) {

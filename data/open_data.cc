@@ -101,6 +101,19 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                       [&] { return EncodeText(files, *options.tokenizer); });
 }
 
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<DataFile>& files,
+                                                             const DataOptions& options) {
+  if (IsText(files[0].kind)) return OpenText(files, options);
+  std::vector<std::shared_ptr<const TokenSource>> sources;
+  for (const DataFile& file : files) {
+    auto source = file.kind == DataFileKind::kNpy ? OpenNpyFile(file.path, options.vocab_size)
+                                                  : OpenLlmcFile(file.path, options.vocab_size);
+    if (!source.ok()) return source.status();
+    sources.push_back(*std::move(source));
+  }
+  return Concatenate(std::move(sources));
+}
+
 absl::StatusOr<std::vector<WeightedSource>> OpenSources(const std::string& spec,
                                                         const DataOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(spec));
@@ -127,7 +140,7 @@ absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> sour
   }
   const auto wanted = static_cast<int64_t>(std::llround(fraction * static_cast<double>(units)));
   int64_t begin = (units - std::clamp<int64_t>(wanted, 1, units - 1)) * row;
-  if (source->row_length() == 0) {
+  if (source->row_length() == 0 && end_of_text >= 0) {
     ZEROTH_ASSIGN_OR_RETURN(begin, DocumentAt(*source, begin, end_of_text));
   }
   TokenSource::Facts train = source->facts();
@@ -150,16 +163,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
     return absl::InvalidArgumentError(
         absl::StrCat("vocabulary of ", options.vocab_size, ", expected at least 1"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
-  if (IsText(files[0].kind)) return OpenText(files, options);
-  std::vector<std::shared_ptr<const TokenSource>> sources;
-  for (const DataFile& file : files) {
-    auto source = file.kind == DataFileKind::kNpy ? OpenNpyFile(file.path, options.vocab_size)
-                                                  : OpenLlmcFile(file.path, options.vocab_size);
-    if (!source.ok()) return source.status();
-    sources.push_back(*std::move(source));
-  }
-  return Concatenate(std::move(sources));
+  std::vector<std::string> left_out;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec, &left_out));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source, OpenFiles(files, options));
+  if (left_out.empty()) return source;
+  TokenSource::Facts facts = source->facts();
+  facts.notes.push_back(absl::StrCat("data      ", DescribeLeftOut(left_out)));
+  return ViewTokens(std::move(source), 0, std::move(facts));
 }
 
 absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,

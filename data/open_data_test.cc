@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<int32_t> ReadAll(const TokenSource& source) {
   std::vector<int32_t> ids(static_cast<size_t>(source.size()));
@@ -37,6 +38,12 @@ TEST(OpenDataTest, TextAsBytes) {
   const auto source = OpenData(dir.path(), {&tokenizer, 257});
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_THAT(ReadAll(**source), ElementsAre('h', 'i', 256, '<', 256));
+  EXPECT_THAT((*source)->notes(), IsEmpty());
+  dir.Write("3.gz", std::string("\x1f\x8b\0", 3));
+  const auto rest = OpenData(dir.path(), {&tokenizer, 257});
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_EQ(ReadAll(**rest), ReadAll(**source));
+  EXPECT_THAT((*rest)->notes(), ElementsAre(HasSubstr("left out: " + dir.File("3.gz"))));
 }
 
 TEST(OpenDataTest, TextAsBytePairs) {

@@ -72,7 +72,8 @@ std::vector<uint8_t> LlmcHeaderBytes(size_t token_bytes, int64_t count);
 // .bin.
 std::string TokenShardPath(const std::string& path, int64_t shard);
 
-// Writes a stream of token ids as files that OpenNpyFile and OpenLlmcFile read. The name of a shard ends in
+// Writes a stream of token ids as files that OpenNpyFile and OpenLlmcFile read. The name of a shard
+// ends in
 // ".partial" until the shard is complete, so that no reader takes a part for the whole. Movable.
 // Not thread-safe.
 class TokenShardWriter {

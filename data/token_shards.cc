@@ -147,9 +147,20 @@ absl::Status TokenShardWriter::Finish() {
     return absl::FailedPreconditionError(
         absl::StrCat(options_.path, ": there is no token to write"));
   }
-  if (position_.shard > 1) return absl::OkStatus();
-  if (rename(PathOf(0).c_str(), options_.path.c_str()) != 0)
+  const bool is_one = position_.shard == 1;
+  if (is_one && rename(PathOf(0).c_str(), options_.path.c_str()) != 0)
     return ErrnoStatus(errno, absl::StrCat("rename ", PathOf(0), " to ", options_.path));
+  // What an earlier call with this path wrote and this one did not would be read beside it.
+  const auto remove = [](const std::string& path, bool& was_there) -> absl::Status {
+    was_there = unlink(path.c_str()) == 0;
+    if (was_there || errno == ENOENT) return absl::OkStatus();
+    return ErrnoStatus(errno, absl::StrCat("remove ", path, " of an earlier run"));
+  };
+  bool more = true;
+  if (!is_one) ZEROTH_RETURN_IF_ERROR(remove(options_.path, more));
+  more = true;
+  for (int64_t shard = is_one ? 1 : position_.shard; more; ++shard)
+    ZEROTH_RETURN_IF_ERROR(remove(PathOf(shard), more));
   return absl::OkStatus();
 }
 

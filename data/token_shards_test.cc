@@ -86,6 +86,19 @@ TEST(TokenShardsTest, ShardsAreFullAndResumedToTheToken) {
   }
 }
 
+// A pattern that matches the shards of a path matches those of its last writer alone.
+TEST(TokenShardsTest, AnEarlierWritersShardsGo) {
+  const TemporaryDirectory dir;
+  for (const size_t tokens : {35u, 15u, 5u, 25u}) {
+    auto writer = TokenShardWriter::Create({dir.File("s.bin"), 100, 10});
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE(writer->Append(Numbers(0, tokens)).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    EXPECT_EQ(dir.List().size(), (tokens + 9) / 10) << tokens;
+    EXPECT_EQ(std::filesystem::exists(dir.File("s.bin")), tokens == 5);
+  }
+}
+
 TEST(TokenShardsTest, BadRequestsAreRefused) {
   const TemporaryDirectory dir;
   EXPECT_EQ(TokenShardWriter::Create({dir.File("a.txt"), 10}).status().code(),

@@ -15,6 +15,7 @@
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/data_files.h"
 #include "zeroth/tools/tokenize/tokenize.h"
 
 ABSL_FLAG(std::string, tokenizer, "",
@@ -106,6 +107,7 @@ absl::Status TokenizeAsTold(int argc, char** argv) {
   });
   progress.End();
   if (!counts.ok()) return counts.status();
+  if (!counts->left_out.empty()) absl::PrintF("%s\n", DescribeLeftOut(counts->left_out));
   absl::PrintF("%d documents, %d tokens in %s\n", counts->documents, counts->tokens, options.out);
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/checksum.h"
@@ -93,13 +94,23 @@ absl::Status Job::Open() {
   }
   tokenizer_checksum_ = ChecksumText(checksum.Value());
   ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
-  ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in));
+  ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in, &counts_.left_out));
+  const auto canonical = [](absl::string_view path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
+  };
+  const std::string out = canonical(options_.out);
+  for (const absl::string_view item : absl::StrSplit(options_.in, ',')) {
+    if (canonical(item) != out) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--in: ", item, " is also --out, and would be replaced; name another --out"));
+  }
   // Output of this or an interrupted run in the input's directory is not input.
   files_.erase(std::remove_if(files_.begin(), files_.end(),
                               [&](const DataFile& file) {
-                                return file.path == options_.out ||
-                                       (absl::StartsWith(file.path, options_.out + ".") &&
-                                        !absl::StrContains(file.path, ".parquet-"));
+                                const std::string path = canonical(file.path);
+                                return path == out || (absl::StartsWith(path, out + ".") &&
+                                                       !absl::StrContains(path, ".parquet-"));
                               }),
                files_.end());
   if (files_.empty())

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -36,7 +37,8 @@ struct TokenizeCounts {
   int64_t tokens = 0;
   int64_t bytes = 0;  // of the input, encoded so far
   int64_t all_bytes = 0;
-  int64_t resumed_bytes = 0;  // encoded by an earlier call
+  int64_t resumed_bytes = 0;          // encoded by an earlier call
+  std::vector<std::string> left_out;  // as FindDataFiles says
 };
 
 // Encodes the documents of the input, in their order, on several threads. Memory depends on the

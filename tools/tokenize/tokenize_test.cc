@@ -186,6 +186,27 @@ TEST(TokenizeTest, BadRequestsAreRefused) {
   EXPECT_TRUE(TokenizeFiles(good, GoOn).ok());
 }
 
+TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
+  const TemporaryDirectory dir;
+  TokenizeOptions options;
+  options.tokenizer = kFolder;
+  const std::string a = dir.Write("a.jsonl", LinesOf(Cases()));
+  const std::string b = dir.Write("b.jsonl", LinesOf(Cases()));
+  for (const std::string& in : {dir.path() + "/./b.jsonl", a + "," + b}) {
+    options.in = in;
+    options.out = b;
+    const absl::Status status = TokenizeFiles(options, GoOn).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("b.jsonl is also --out"));
+  }
+  EXPECT_EQ(ReadTestFile(b), LinesOf(Cases()));
+  // What an earlier run wrote into a directory is not its input.
+  options.in = dir.path() + "/.";
+  const auto counts = TokenizeFiles(options, GoOn);
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->documents, 150);
+}
+
 TEST(TokenizeTest, ParquetNeedsPyarrow) {
   const TemporaryDirectory dir;
   TokenizeOptions options;
