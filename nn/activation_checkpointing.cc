@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <iterator>
 
-#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -34,9 +34,8 @@ absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::strin
   for (size_t i = 0; i < std::size(kChoices); ++i) {
     if (name == kChoices[i].name) return static_cast<ActivationCheckpointing>(i);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown activation checkpointing '", name,
-                   "', expected none, block, selective, attention, mlp or elementwise"));
+  return InvalidArgument("unknown activation checkpointing '", name,
+                         "', expected none, block, selective, attention, mlp or elementwise");
 }
 
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what) {

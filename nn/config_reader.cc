@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 namespace {
 
@@ -29,8 +31,8 @@ void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
                                              ->dump(-1, ' ', /*ensure_ascii=*/true,
                                                     nlohmann::json::error_handler_t::replace)
                                              .substr(0, 100);
-  status_ = absl::InvalidArgumentError(
-      absl::StrCat("model configuration: '", prefix_, key, "' ", what, ", expected ", expectation));
+  status_ = InvalidArgument("model configuration: '", prefix_, key, "' ", what, ", expected ",
+                            expectation);
 }
 
 int64_t ConfigReader::Size(absl::string_view key) {

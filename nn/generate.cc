@@ -7,8 +7,6 @@
 #include <numeric>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -39,8 +37,8 @@ absl::Status CheckPrompt(absl::Span<const int32_t> prompt, int64_t vocab_size) {
   }
   for (const int32_t id : prompt) {
     if (id >= 0 && id < vocab_size) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the prompt has token ", id, ", but the model's vocabulary ends at ", vocab_size - 1));
+    return InvalidArgument("the prompt has token ", id, ", but the model's vocabulary ends at ",
+                           vocab_size - 1);
   }
   return absl::OkStatus();
 }
@@ -49,21 +47,18 @@ absl::Status CheckPrompt(absl::Span<const int32_t> prompt, int64_t vocab_size) {
 
 absl::Status ValidateGenerate(const GenerateOptions& generate) {
   if (generate.max_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_tokens is ", generate.max_tokens, ", expected at least 0"));
+    return InvalidArgument("max_tokens is ", generate.max_tokens, ", expected at least 0");
   }
   const SamplingOptions& options = generate.sampling;
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
-    return absl::InvalidArgumentError(absl::StrCat("temperature is ", options.temperature,
-                                                   ", expected a finite number of at least 0"));
+    return InvalidArgument("temperature is ", options.temperature,
+                           ", expected a finite number of at least 0");
   }
   if (options.top_k < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("top_k is ", options.top_k, ", expected at least 0, which is all"));
+    return InvalidArgument("top_k is ", options.top_k, ", expected at least 0, which is all");
   }
   if (!(options.top_p > 0 && options.top_p <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("top_p is ", options.top_p, ", expected more than 0 and at most 1"));
+    return InvalidArgument("top_p is ", options.top_p, ", expected more than 0 and at most 1");
   }
   return absl::OkStatus();
 }

@@ -2,22 +2,10 @@
 
 #include "zeroth/nn/kept_outputs.h"
 
-#include <utility>
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
 
 namespace zeroth {
-namespace {
-
-absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor copy,
-                          context.Empty(Shape({matrix.rows, matrix.cols}), matrix.tensor.dtype()));
-  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), {.a = matrix, .out = copy}));
-  return copy;
-}
-
-}  // namespace
 
 absl::Status KeptOutputs::ExpectAllTaken() const {
   if (kept_.empty()) return absl::OkStatus();

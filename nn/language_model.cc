@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
@@ -58,9 +55,9 @@ absl::Status ShareRows(Context& context, const Tensor& tokens) {
   if (!shared || tokens.shape().rank() != 2 || tokens.dim(1) % ranks->size() == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "sequence parallelism: sequences of ", tokens.dim(1), " tokens cannot be divided among ",
-      ranks->size(), " tensor ranks; expected a multiple"));
+  return InvalidArgument("sequence parallelism: sequences of ", tokens.dim(1),
+                         " tokens cannot be divided among ", ranks->size(),
+                         " tensor ranks; expected a multiple");
 }
 
 }  // namespace
@@ -114,24 +111,19 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     const int64_t seq = hidden.data.dim(1);
     const int64_t dim = hidden.data.dim(2);
     if (from < 0 || from > seq || (from > 0 && batch != 1)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("logits from position ", from, " of a batch of ", batch, " x ", seq,
-                       "; expected 0, or up to ", seq, " with a batch of 1"));
+      return InvalidArgument("logits from position ", from, " of a batch of ", batch, " x ", seq,
+                             "; expected 0, or up to ", seq, " with a batch of 1");
     }
     const Tensor asked = hidden.data.View(from * dim, Shape({batch * (seq - from), dim}));
     if (IsDivided(head())) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, DividedLogits(context, asked, head()));
       return logits.Reshape(Shape({batch, seq - from, logits.dim(1)}));
     }
-    GemmArgs gemm;
-    gemm.a = asked;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
-    gemm.b = weight;
-    gemm.transpose_b = true;
     ZEROTH_ASSIGN_OR_RETURN(
         Tensor logits, context.Empty(Shape({batch, seq - from, weight.dim(0)}), DType::kFloat32));
-    gemm.c = logits;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
+        context.kernels(), {.a = asked, .b = weight, .c = logits, .transpose_b = true}));
     return logits;
   });
   if (result.ok() && cache != nullptr) cache->Grow(tokens.dim(1));
@@ -178,9 +170,9 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
       type != config.end() && type->is_string() ? type->get<std::string>() : "";
   const std::optional<Family> family = Families::Global().Find(name);
   if (!family.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "model_type ", name.empty() ? "is missing" : "'" + name + "'",
-        " in the model's configuration; supported: ", absl::StrJoin(ModelTypes(), ", ")));
+        " in the model's configuration; supported: ", absl::StrJoin(ModelTypes(), ", "));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, family->factory(config, options));
   if (options.lora.enabled()) {
@@ -198,9 +190,8 @@ absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   }
   // Hubs put the owner before the name.
   const absl::string_view last = name.substr(name.rfind('/') + 1);
-  return absl::InvalidArgumentError(absl::StrCat("unknown model '", name, "'",
-                                                 InsteadOf(last, kElsewhere, PresetNames()),
-                                                 "; a Hugging Face directory is for --init_from"));
+  return InvalidArgument("unknown model '", name, "'", InsteadOf(last, kElsewhere, PresetNames()),
+                         "; a Hugging Face directory is for --init_from");
 }
 
 std::vector<std::string> PresetNames() {

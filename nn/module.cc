@@ -3,8 +3,6 @@
 #include "zeroth/nn/module.h"
 
 #include <algorithm>
-#include <functional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 namespace {
 
@@ -70,6 +72,33 @@ Unwrapped Collect(Module& module, const WrapPolicy& policy, bool is_root, const 
   return wraps ? shared : mine;
 }
 
+class UnitHooks : public ModuleHooks {
+ public:
+  UnitHooks(Scheduler& scheduler, Unit& unit) : scheduler_(scheduler), unit_(unit) {}
+
+  absl::Status BeforeForward(bool recording) override {
+    return scheduler_.BeforeForward(unit_, recording);
+  }
+  absl::Status AfterForward(bool recording) override {
+    return scheduler_.AfterForward(unit_, recording);
+  }
+  absl::Status BeforeBackward() override { return scheduler_.BeforeBackward(unit_); }
+  absl::Status AfterBackward() override { return scheduler_.AfterBackward(unit_); }
+  // The caller reports the error that led here. A broken communicator returns its error again at
+  // the next call.
+  void AfterError() override { scheduler_.Abandon().IgnoreError(); }
+  // The root's input is tokens, which are not cast; its submodules have its type.
+  std::optional<DType> input_dtype() const override {
+    if (!unit_.precision().cast_forward_inputs) return std::nullopt;
+    return unit_.precision().param_dtype;
+  }
+  std::optional<DType> output_dtype() const override { return unit_.precision().output_dtype; }
+
+ private:
+  Scheduler& scheduler_;
+  Unit& unit_;
+};
+
 }  // namespace
 
 WrapPolicy WrapBlocks() {
@@ -114,35 +143,6 @@ WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
   return plan;
 }
 
-class ShardingHooks::UnitHooks : public ModuleHooks {
- public:
-  UnitHooks(Scheduler& scheduler, Unit& unit) : scheduler_(scheduler), unit_(unit) {}
-
-  absl::Status BeforeForward(bool recording) override {
-    return scheduler_.BeforeForward(unit_, recording);
-  }
-  absl::Status AfterForward(bool recording) override {
-    return scheduler_.AfterForward(unit_, recording);
-  }
-  absl::Status BeforeBackward() override { return scheduler_.BeforeBackward(unit_); }
-  absl::Status AfterBackward() override { return scheduler_.AfterBackward(unit_); }
-  // The caller reports the error that led here. A broken communicator returns its error again at
-  // the next call.
-  void AfterError() override { scheduler_.Abandon().IgnoreError(); }
-  // The root's input is tokens, which are not cast; its submodules have its type.
-  std::optional<DType> input_dtype() const override {
-    if (!unit_.precision().cast_forward_inputs) return std::nullopt;
-    return unit_.precision().param_dtype;
-  }
-  std::optional<DType> output_dtype() const override { return unit_.precision().output_dtype; }
-
- private:
-  Scheduler& scheduler_;
-  Unit& unit_;
-};
-
-ShardingHooks::ShardingHooks() = default;
-
 ShardingHooks::~ShardingHooks() {
   for (Module* module : modules_) module->set_hooks(nullptr);
 }
@@ -151,21 +151,19 @@ absl::StatusOr<std::unique_ptr<ShardingHooks>> ShardingHooks::Attach(const WrapP
                                                                      Sharding& sharding) {
   const absl::Span<Unit* const> units = sharding.units();
   if (units.size() != plan.modules.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sharding hooks: the plan has ", plan.modules.size(), " units, the sharding ",
-                     units.size(), "; create the sharding from the plan's units"));
+    return InvalidArgument("sharding hooks: the plan has ", plan.modules.size(),
+                           " units, the sharding ", units.size(),
+                           "; create the sharding from the plan's units");
   }
   std::unique_ptr<ShardingHooks> hooks(new ShardingHooks);
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i]->name() != plan.units[i].name) {
-      return absl::InvalidArgumentError(absl::StrCat("sharding hooks: unit ", i, " is '",
-                                                     units[i]->name(), "', the plan says '",
-                                                     plan.units[i].name, "'"));
+      return InvalidArgument("sharding hooks: unit ", i, " is '", units[i]->name(),
+                             "', the plan says '", plan.units[i].name, "'");
     }
     if (plan.modules[i] == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sharding hooks: the plan has no module for unit '", units[i]->name(),
-                       "' (it is null); take the plan as PlanUnits makes it"));
+      return InvalidArgument("sharding hooks: the plan has no module for unit '", units[i]->name(),
+                             "' (it is null); take the plan as PlanUnits makes it");
     }
     hooks->hooks_.push_back(std::make_unique<UnitHooks>(sharding.scheduler(), *units[i]));
     hooks->modules_.push_back(plan.modules[i]);

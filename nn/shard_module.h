@@ -11,7 +11,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/nn/module.h"
@@ -56,11 +55,10 @@ class ShardingHooks {
   ~ShardingHooks();
 
  private:
-  class UnitHooks;
-  ShardingHooks();
+  ShardingHooks() = default;
 
   std::vector<Module*> modules_;
-  std::vector<std::unique_ptr<UnitHooks>> hooks_;
+  std::vector<std::unique_ptr<ModuleHooks>> hooks_;
 };
 
 }  // namespace zeroth

@@ -2,14 +2,23 @@
 
 #include "zeroth/nn/tape.h"
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
+namespace {
+
+absl::Status ExpectNoEnd(const GradientNode& node) {
+  if (!node.is_end) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "an operation follows a loss whose gradients were computed together with it "
+      "(LinearCrossEntropyOp), and would be left out of them; scale it by Context::set_loss_scale, "
+      "or compute the loss from other operations");
+}
+
+}  // namespace
 
 absl::Status Tape::Backward() {
   if (entries_.empty()) {
@@ -20,7 +29,7 @@ absl::Status Tape::Backward() {
     const Entry entry = std::move(entries_.back());
     entries_.pop_back();
     if (absl::Status status = entry(); !status.ok()) {
-      Fail();
+      Clear();
       return Annotate(status, "backward");
     }
   }
@@ -28,9 +37,7 @@ absl::Status Tape::Backward() {
   return absl::OkStatus();
 }
 
-void Tape::Clear() { Fail(); }
-
-void Tape::Fail() {
+void Tape::Clear() {
   // Entries go first: they hold activations and gradients, which cleanups may expect to be freed.
   entries_.clear();
   while (!cleanups_.empty()) {
@@ -50,18 +57,6 @@ Value Context::MakeValue(Tensor data) {
   if (recording()) value.node = std::make_shared<GradientNode>();
   return value;
 }
-
-namespace {
-
-absl::Status ExpectNoEnd(const GradientNode& node) {
-  if (!node.is_end) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "an operation follows a loss whose gradients were computed together with it "
-      "(LinearCrossEntropyOp), and would be left out of them; scale it by Context::set_loss_scale, "
-      "or compute the loss from other operations");
-}
-
-}  // namespace
 
 void RecordBackward(Context& context, const Value& result,
                     std::function<absl::Status(const Tensor& dresult)> backward) {
@@ -113,11 +108,11 @@ absl::Status Backward(Context& context, const Value& loss) {
         "takes a gradient");
   }
   if (loss.data.numel() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "backward: the loss is ", loss.data.shape().ToString(), ", expected one element"));
+    return InvalidArgument("backward: the loss is ", loss.data.shape().ToString(),
+                           ", expected one element");
   }
   if (!loss.node->is_end) {
-    ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.Empty(loss.data.shape(), loss.data.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.EmptyLike(loss.data));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context.kernels(),
         {.op = BasicOp::kFill, .out = loss.node->grad, .scalar = context.loss_scale()}));
@@ -125,12 +120,25 @@ absl::Status Backward(Context& context, const Value& loss) {
   return context.tape().Backward();
 }
 
+absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor copy,
+                          context.Empty(Shape({matrix.rows, matrix.cols}), matrix.tensor.dtype()));
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), {.a = matrix, .out = copy}));
+  return copy;
+}
+
+absl::StatusOr<Tensor> CastTo(Context& context, const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor cast, context.Empty(x.shape(), dtype));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), x, cast));
+  return cast;
+}
+
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter) {
   if (parameter.data().defined()) return parameter.data();
-  return absl::FailedPreconditionError(
-      absl::StrCat("parameter '", parameter.name(),
-                   "' is not gathered: it was used outside of its unit's forward or "
-                   "backward; wrap it together with the module that uses it"));
+  return FailedPrecondition("parameter '", parameter.name(),
+                            "' is not gathered: it was used outside of its unit's forward or "
+                            "backward; wrap it together with the module that uses it");
 }
 
 }  // namespace zeroth

@@ -27,6 +27,7 @@ class KeptOutputs;
 class Module;
 class Kernels;
 class TensorRanks;
+struct Matrix;
 
 // The gradient of one activation, for as long as backward needs it.
 struct GradientNode {
@@ -90,7 +91,6 @@ class Tape {
 
  private:
   friend class NoGradient;
-  void Fail();
 
   bool recording_ = true;
   std::vector<Entry> entries_;
@@ -187,6 +187,7 @@ class Context {
   // An uninitialised activation. Activations have the type that the parameters of their layer are
   // computed in; statistics and losses are fp32.
   absl::StatusOr<Tensor> Empty(Shape shape, DType dtype);
+  absl::StatusOr<Tensor> EmptyLike(const Tensor& x) { return Empty(x.shape(), x.dtype()); }
   // A value with a node if the tape is recording.
   Value MakeValue(Tensor data);
 
@@ -208,10 +209,7 @@ class Context {
 
 // Where an operation's backward writes its contribution to a gradient. With `accumulate` it adds to
 // the tensor's values, and may change them in place.
-struct NodeSlot {
-  Tensor tensor;
-  bool accumulate = false;
-};
+using NodeSlot = Parameter::GradientSlot;
 // The gradient of `activation`, whose shape and type it has.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation);
@@ -231,6 +229,10 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
 // FailedPrecondition if `loss` was not recorded.
 absl::Status Backward(Context& context, const Value& loss);
 
+// A copy of a matrix, in memory of its own.
+absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix);
+// x, rounded to another type if it has not that type already.
+absl::StatusOr<Tensor> CastTo(Context& context, const Tensor& x, DType dtype);
 // The full values of a parameter. FailedPrecondition if its unit is not gathered.
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -33,9 +32,9 @@ const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::st
 absl::Status ExpectMultiple(const Parameter& parameter, absl::string_view what, int64_t number,
                             int count, absl::string_view among) {
   if (number % count == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name(), "': ", number,
-                                                 " ", what, " cannot be divided among ", count, " ",
-                                                 among, "; expected a divisor of ", number));
+  return InvalidArgument("parameter '", parameter.name(), "': ", number, " ", what,
+                         " cannot be divided among ", count, " ", among, "; expected a divisor of ",
+                         number);
 }
 
 absl::Status ExpectDivisible(const Parameter& parameter, const DivisionRule& rule,
@@ -54,10 +53,7 @@ absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
                        const TensorParallelOptions& options, int index) {
   const bool is_weight = parameter.global_shape().rank() == 2;
   const bool outputs_are_columns = parameter.matrix().outputs_are_columns;
-  ParameterPart part;
-  part.axis = kTensorAxis;
-  part.index = index;
-  part.count = options.size;
+  ParameterPart part{.axis = kTensorAxis, .index = index, .count = options.size};
   switch (rule.division) {
     case Division::kReplicated:
       return absl::OkStatus();
@@ -65,10 +61,9 @@ absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
       if (options.deterministic == 0 || !absl::EndsWith(parameter.name(), ".bias")) {
         return absl::OkStatus();
       }
-      return absl::UnimplementedError(
-          absl::StrCat("parameter '", parameter.name(),
-                       "': the gradient of a bias of norms of heads is not summed in deterministic "
-                       "pieces; expected norms by root mean square"));
+      return Unimplemented("parameter '", parameter.name(),
+                           "': the gradient of a bias of norms of heads is not summed in "
+                           "deterministic pieces; expected norms by root mean square");
     case Division::kVocabulary:
       break;
     case Division::kDepth:
@@ -95,15 +90,13 @@ absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
 
 absl::Status ValidateTensorParallel(const TensorParallelOptions& options) {
   if (options.size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.size, " tensor ranks, expected at least 1"));
+    return InvalidArgument(options.size, " tensor ranks, expected at least 1");
   }
   const int pieces = options.deterministic;
   if (pieces == 0) return absl::OkStatus();
   if (pieces < 0 || (pieces & (pieces - 1)) != 0 || pieces % options.size != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(pieces, " deterministic pieces over ", options.size,
-                     " tensor ranks; expected a power of two that the ranks divide"));
+    return InvalidArgument(pieces, " deterministic pieces over ", options.size,
+                           " tensor ranks; expected a power of two that the ranks divide");
   }
   if (!options.sequence) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -117,9 +110,8 @@ absl::Status DivideParameters(const Module& model, absl::Span<const DivisionRule
   for (Parameter* parameter : model.Parameters()) {
     const DivisionRule* const rule = FindRule(rules, parameter->name());
     if (rule == nullptr) {
-      return absl::UnimplementedError(
-          absl::StrCat("no rule says how parameter '", parameter->name(),
-                       "' is divided among tensor ranks, or that it is replicated"));
+      return Unimplemented("no rule says how parameter '", parameter->name(),
+                           "' is divided among tensor ranks, or that it is replicated");
     }
     ZEROTH_RETURN_IF_ERROR(DivideOne(*parameter, *rule, options, index));
   }

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"

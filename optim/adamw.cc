@@ -10,9 +10,7 @@
 
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/strategies/offload.h"
-#include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 
@@ -26,10 +24,10 @@ int64_t BlocksOf(int64_t numel) { return (numel + kMomentBlock - 1) / kMomentBlo
 absl::Status ExpectBlocks(const Unit& unit, DType state_dtype) {
   const int64_t required = RequiredBlockNumel(state_dtype);
   if (unit.layout().block_numel() % required == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("AdamW: the shards of unit '", unit.name(), "' end at multiples of ",
-                   unit.layout().block_numel(), " elements, and 8-bit moments come in blocks of ",
-                   required, "; set ShardingOptions::block_numel to ", required));
+  return InvalidArgument("AdamW: the shards of unit '", unit.name(), "' end at multiples of ",
+                         unit.layout().block_numel(),
+                         " elements, and 8-bit moments come in blocks of ", required,
+                         "; set ShardingOptions::block_numel to ", required);
 }
 
 }  // namespace
@@ -39,9 +37,8 @@ int64_t RequiredBlockNumel(DType state_dtype) { return IsCoded(state_dtype) ? kM
 absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
   if (options.state_dtype != DType::kFloat32 && options.state_dtype != DType::kBFloat16 &&
       options.state_dtype != DType::kUInt8) {
-    return absl::InvalidArgumentError(absl::StrCat("AdamW: state_dtype is ",
-                                                   DTypeName(options.state_dtype),
-                                                   ", expected fp32, bf16 or uint8"));
+    return InvalidArgument("AdamW: state_dtype is ", DTypeName(options.state_dtype),
+                           ", expected fp32, bf16 or uint8");
   }
   const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
   const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
@@ -49,10 +46,10 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
       is_size(options.eps) && is_size(options.weight_decay)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "AdamW: lr = ", options.lr, ", beta1 = ", options.beta1, ", beta2 = ", options.beta2,
       ", eps = ", options.eps, ", weight_decay = ", options.weight_decay,
-      "; expected betas in [0, 1) and finite lr, eps and weight_decay of at least 0"));
+      "; expected betas in [0, 1) and finite lr, eps and weight_decay of at least 0");
 }
 
 AdamWArgs AdamWStepArgs(const AdamWOptions& options, int64_t step, double lr) {
@@ -83,8 +80,8 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
     const std::string where = absl::StrCat("parameter group '", group.pattern, "'");
     ZEROTH_RETURN_IF_ERROR_WITH(ValidateAdamWOptions(settings.options), where);
     if (!std::isfinite(group.lr_scale) || group.lr_scale < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": lr_scale = ", group.lr_scale,
-                                                     ", expected a finite number of at least 0"));
+      return InvalidArgument(where, ": lr_scale = ", group.lr_scale,
+                             ", expected a finite number of at least 0");
     }
     settings_.push_back(settings);
   }
@@ -105,10 +102,9 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
   return coefficients_.Allocate(sharding_.device(), 2 * settings_.size());
 }
 
-size_t AdamW::RowOf(const Parameter& parameter) const {
+size_t AdamW::SettingsOf(const Parameter& parameter) const {
   const auto found = settings_of_.find(&parameter);
-  const size_t settings = found == settings_of_.end() ? 0 : found->second;
-  return 2 * settings + (parameter.decay() ? 1 : 0);
+  return found == settings_of_.end() ? 0 : found->second;
 }
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,
@@ -299,15 +295,11 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
     passes.push_back(std::move(pass));
   }
   ZEROTH_RETURN_IF_ERROR(kernels::AdamW(kernels_, in_memory));
-  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "AdamW");
-  return absl::OkStatus();
+  return Annotate(sharding_.offload().passes().Run(passes), "AdamW");
 }
 
-namespace {
-
-const OptimizerRegistration registration("adamw", [](auto&&... arguments) {
+static const OptimizerRegistration registration("adamw", [](auto&&... arguments) {
   return AdamW::Create(arguments...);
 });
 
-}  // namespace
 }  // namespace zeroth

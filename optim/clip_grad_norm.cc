@@ -43,8 +43,7 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
   if (!in_memory.empty()) {
     ZEROTH_RETURN_IF_ERROR_WITH(kernels::AddSquares(kernels, in_memory, sum), "gradient norm");
   }
-  ZEROTH_RETURN_IF_ERROR_WITH(sharding.offload().passes().Run(passes), "gradient norm");
-  return absl::OkStatus();
+  return Annotate(sharding.offload().passes().Run(passes), "gradient norm");
 }
 
 // The exact sum of squares of all ranks, as words of an ExactSum.

@@ -17,8 +17,8 @@ absl::Status ExpectPowerOfTwo(const char* field, double value) {
   if (std::isfinite(value) && value > 0 && std::frexp(value, &exponent) == 0.5) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "loss scaler: ", field, " is ", value, ", expected a power of two, which rounds nothing"));
+  return InvalidArgument("loss scaler: ", field, " is ", value,
+                         ", expected a power of two, which rounds nothing");
 }
 
 }  // namespace
@@ -28,13 +28,13 @@ absl::Status ValidateLossScalerOptions(const LossScalerOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ExpectPowerOfTwo("min_scale", options.min_scale));
   ZEROTH_RETURN_IF_ERROR(ExpectPowerOfTwo("max_scale", options.max_scale));
   if (options.initial_scale < options.min_scale || options.initial_scale > options.max_scale) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss scaler: initial_scale is ", options.initial_scale, ", expected from min_scale ",
-        options.min_scale, " to max_scale ", options.max_scale));
+    return InvalidArgument("loss scaler: initial_scale is ", options.initial_scale,
+                           ", expected from min_scale ", options.min_scale, " to max_scale ",
+                           options.max_scale);
   }
   if (options.growth_interval < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss scaler: growth_interval is ", options.growth_interval, ", expected at least 1 step"));
+    return InvalidArgument("loss scaler: growth_interval is ", options.growth_interval,
+                           ", expected at least 1 step");
   }
   return absl::OkStatus();
 }
@@ -64,15 +64,15 @@ absl::Status LossScaler::Restore(const State& state) {
                         ? state.scale >= options_.min_scale && state.scale <= options_.max_scale
                         : state.scale == options_.initial_scale;
   if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "loss scaler: the restored scale is ", state.scale, ", expected ",
         options_.dynamic ? absl::StrCat("from ", options_.min_scale, " to ", options_.max_scale)
                          : absl::StrCat(options_.initial_scale, ", which stays"),
-        "; ask for another loss scale, and the restored one is left aside"));
+        "; ask for another loss scale, and the restored one is left aside");
   }
   if (state.finite_steps < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss scaler: ", state.finite_steps, " restored finite steps, expected none or more"));
+    return InvalidArgument("loss scaler: ", state.finite_steps,
+                           " restored finite steps, expected none or more");
   }
   state_ = state;
   return absl::OkStatus();

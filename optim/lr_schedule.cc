@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -24,19 +25,17 @@ absl::StatusOr<LrSchedule> LrSchedule::Create(absl::string_view name,
   const std::vector<std::string> names = Names();
   const auto found = std::find(names.begin(), names.end(), std::string(name));
   if (found == names.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown learning-rate schedule '", name,
-                     "'; expected one of: ", absl::StrJoin(names, ", ")));
+    return InvalidArgument("unknown learning-rate schedule '", name,
+                           "'; expected one of: ", absl::StrJoin(names, ", "));
   }
   if (!IsRate(options.lr) || !IsRate(options.min_lr)) {
-    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: lr = ", options.lr,
-                                                   " and min_lr = ", options.min_lr,
-                                                   ", expected finite numbers of at least 0"));
+    return InvalidArgument("learning-rate schedule: lr = ", options.lr,
+                           " and min_lr = ", options.min_lr,
+                           ", expected finite numbers of at least 0");
   }
   if (options.warmup_steps < 0 || options.total_steps < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: ", options.warmup_steps,
-                                                   " warm-up steps of ", options.total_steps,
-                                                   ", expected at least 0 each"));
+    return InvalidArgument("learning-rate schedule: ", options.warmup_steps, " warm-up steps of ",
+                           options.total_steps, ", expected at least 0 each");
   }
   return LrSchedule(static_cast<Kind>(found - names.begin()), options);
 }

@@ -3,7 +3,6 @@
 #include "zeroth/optim/muon.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,8 +36,7 @@ absl::Status Order(Stream& before, Stream& stream) {
 }
 
 absl::Status Refuse(const Parameter& parameter, absl::string_view problem) {
-  return absl::UnimplementedError(
-      absl::StrCat("Muon: parameter '", parameter.name(), "' ", problem));
+  return Unimplemented("Muon: parameter '", parameter.name(), "' ", problem);
 }
 
 }  // namespace
@@ -124,16 +122,7 @@ absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     settings_.push_back({group.lr_scale, group.weight_decay.value_or(options_.weight_decay)});
   }
-  // AdamW::Create has checked the groups.
-  for (Weight& weight : weights_) {
-    const std::string& name = weight.parameter().name();
-    const auto found = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
-      return MatchesPattern(group.pattern, name);
-    });
-    if (found != groups.end()) {
-      weight.settings = static_cast<size_t>(found - groups.begin()) + 1;
-    }
-  }
+  for (Weight& weight : weights_) weight.settings = adamw_->SettingsOf(weight.parameter());
   return coefficients_.Allocate(sharding_.device(), 2 * settings_.size());
 }
 
@@ -203,14 +192,9 @@ std::vector<ShardState> Muon::states() const {
   for (const Weight& weight : weights_) {
     if (weight.piece.numel() == 0) continue;
     const int segment = weight.unit->layout().placement(weight.index).segment;
-    states.push_back({weight.unit,
-                      segment,
-                      "momentum",
-                      weight.momentum,
-                      1,
-                      StateCoding::kNone,
-                      weight.piece.shard_offset,
-                      {weight.index}});
+    const std::vector<int> parameters = {weight.index};
+    states.push_back({weight.unit, segment, "momentum", weight.momentum, /*block=*/1,
+                      StateCoding::kNone, weight.piece.shard_offset, parameters});
   }
   return states;
 }
@@ -324,12 +308,14 @@ absl::Status Muon::Compute(Round& round) {
   if (own == nullptr) return absl::OkStatus();
   const Parameter& parameter = weights_[own->weight].parameter();
   if (ranks_.parts > 1) {
-    ZEROTH_ASSIGN_OR_RETURN(round.whole, JoinParts(kernels_, parameter, round.whole));
+    ZEROTH_ASSIGN_OR_RETURN(round.whole,
+                            CopyParts(kernels_, parameter, round.whole, /*joins=*/true));
   }
   ZEROTH_ASSIGN_OR_RETURN(round.whole, Orthogonalise(kernels_, own->matrix, round.whole,
                                                      options_.muon.ns_steps, precision_));
   if (ranks_.parts > 1) {
-    ZEROTH_ASSIGN_OR_RETURN(round.whole, SplitIntoParts(kernels_, parameter, round.whole));
+    ZEROTH_ASSIGN_OR_RETURN(round.whole,
+                            CopyParts(kernels_, parameter, round.whole, /*joins=*/false));
   }
   return absl::OkStatus();
 }
@@ -339,11 +325,8 @@ absl::Status Muon::Return(Round& round) {
   const std::vector<Held> held = HeldPieces(round);
   for (int copy = 0; copy < ranks_.copies; ++copy) {
     Tensor& updates = round.updates.emplace_back();
-    if (copy == ranks_.copy && ranks_.owners == 1) {
-      updates = round.whole;
-    } else {
-      ZEROTH_ASSIGN_OR_RETURN(updates, ExchangeBuffer(HeldNumel(held, copy)));
-    }
+    const bool is_here = copy == ranks_.copy && ranks_.owners == 1;
+    ZEROTH_ASSIGN_OR_RETURN(updates, is_here ? round.whole : ExchangeBuffer(HeldNumel(held, copy)));
   }
   if (exchange_ == nullptr) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(Order(kernels_.stream(), *exchange_));
@@ -376,11 +359,8 @@ absl::Status Muon::Apply(Round& round, const Tensor& grad_factor) {
   return absl::OkStatus();
 }
 
-namespace {
-
-const OptimizerRegistration registration("muon", [](auto&&... arguments) {
+static const OptimizerRegistration registration("muon", [](auto&&... arguments) {
   return Muon::Create(arguments...);
 });
 
-}  // namespace
 }  // namespace zeroth

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -53,36 +52,6 @@ Matrix Range(const Tensor& matrix, int dim, int64_t begin, int64_t size) {
   return matrix.View(begin * columns, Shape({size, columns}));
 }
 
-// Copies every block of a matrix, fp32 [numel], between its place in the matrix and its place in
-// the parts. `from` is the parts if this `joins` them, and the matrix otherwise; returns the other
-// one.
-absl::StatusOr<Tensor> CopyBlocks(Kernels& kernels, const Parameter& parameter, const Tensor& from,
-                                  bool joins) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor to, Tensor::Empty(from.device(), from.shape(), DType::kFloat32,
-                                                   MemoryCategory::kCommunication));
-  const Tensor& parts = joins ? from : to;
-  const ParameterPart& part = *parameter.part();
-  std::vector<int64_t> sections = part.sections;
-  if (sections.empty()) sections = {parameter.global_shape().dim(part.dim)};
-  const Tensor matrix = (joins ? to : from).Reshape(parameter.global_shape());
-  for (int i = 0; i < part.count; ++i) {
-    const Tensor one = parts.View(i * parameter.numel(), parameter.shape());
-    int64_t section_begin = 0;
-    int64_t begin = 0;
-    for (const int64_t section : sections) {
-      const int64_t share = section / part.count;
-      const Matrix there = Range(matrix, part.dim, section_begin + i * share, share);
-      const Matrix here = Range(one, part.dim, begin, share);
-      ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-          kernels,
-          {.op = BasicOp::kScale, .a = joins ? here : there, .out = joins ? there : here}));
-      section_begin += section;
-      begin += share;
-    }
-  }
-  return to;
-}
-
 }  // namespace
 
 double MuonMatrix::cost() const {
@@ -99,10 +68,10 @@ absl::Status ValidateMuonOptions(const MuonOptions& options) {
   if (is_rate && options.momentum >= 0 && options.momentum < 1 && options.ns_steps >= 1) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "Muon: lr = ", options.lr, ", momentum = ", options.momentum,
       ", ns_steps = ", options.ns_steps,
-      "; expected a finite lr of at least 0, momentum in [0, 1), and at least one step"));
+      "; expected a finite lr of at least 0, momentum in [0, 1), and at least one step");
 }
 
 bool IsMuons(const Parameter& parameter, const MuonOptions& options) {
@@ -188,21 +157,39 @@ absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& u
       parameter.numel() * ranks.parts == parameter.global_numel()) {
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(absl::StrCat(
+  return Unimplemented(
       "Muon: parameter '", parameter.name(),
       "' is not on all ranks, or is divided among other ranks than the matrices before it, or not "
       "into equal parts; expected units without axes of their own, and matrices of which either "
-      "all or none are divided among tensor ranks"));
+      "all or none are divided among tensor ranks");
 }
 
-absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter,
-                                 const Tensor& parts) {
-  return CopyBlocks(kernels, parameter, parts, /*joins=*/true);
-}
-
-absl::StatusOr<Tensor> SplitIntoParts(Kernels& kernels, const Parameter& parameter,
-                                      const Tensor& whole) {
-  return CopyBlocks(kernels, parameter, whole, /*joins=*/false);
+// Copies every block between its place in the matrix and its place in the parts.
+absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, const Tensor& from,
+                                 bool joins) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor to, Tensor::Empty(from.device(), from.shape(), DType::kFloat32,
+                                                   MemoryCategory::kCommunication));
+  const Tensor& parts = joins ? from : to;
+  const ParameterPart& part = *parameter.part();
+  std::vector<int64_t> sections = part.sections;
+  if (sections.empty()) sections = {parameter.global_shape().dim(part.dim)};
+  const Tensor matrix = (joins ? to : from).Reshape(parameter.global_shape());
+  for (int i = 0; i < part.count; ++i) {
+    const Tensor one = parts.View(i * parameter.numel(), parameter.shape());
+    int64_t section_begin = 0;
+    int64_t begin = 0;
+    for (const int64_t section : sections) {
+      const int64_t share = section / part.count;
+      const Matrix there = Range(matrix, part.dim, section_begin + i * share, share);
+      const Matrix here = Range(one, part.dim, begin, share);
+      ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+          kernels,
+          {.op = BasicOp::kScale, .a = joins ? here : there, .out = joins ? there : here}));
+      section_begin += section;
+      begin += share;
+    }
+  }
+  return to;
 }
 
 }  // namespace zeroth

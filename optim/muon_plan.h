@@ -83,11 +83,10 @@ absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parame
 absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,
                          const Parameter& parameter);
 
-// Makes a divided matrix, fp32 [numel], of its parts, which lie one after the other; and the parts
-// of the matrix. Enqueued.
-absl::StatusOr<Tensor> JoinParts(Kernels& kernels, const Parameter& parameter, const Tensor& parts);
-absl::StatusOr<Tensor> SplitIntoParts(Kernels& kernels, const Parameter& parameter,
-                                      const Tensor& whole);
+// Makes a divided matrix, fp32 [numel], of its parts, which lie one after the other, if it `joins`
+// them; otherwise makes the parts of the matrix. Enqueued.
+absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, const Tensor& from,
+                                 bool joins);
 
 }  // namespace zeroth
 

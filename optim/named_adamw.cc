@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/philox.h"
@@ -21,8 +20,8 @@ absl::StatusOr<std::unique_ptr<NamedAdamW>> NamedAdamW::Create(
   std::unique_ptr<NamedAdamW> optimizer(new NamedAdamW(device, kernels, options));
   for (const auto& [name, length] : lengths) {
     if (length < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("AdamW: buffer '", name, "' has length ", length, ", expected at least 0"));
+      return InvalidArgument("AdamW: buffer '", name, "' has length ", length,
+                             ", expected at least 0");
     }
     State& state = optimizer->states_[name];
     state.stream = HashName(name);
@@ -49,22 +48,22 @@ absl::Status NamedAdamW::CheckLength(const std::string& name, int64_t length,
   const auto state = states_.find(name);
   if (state == states_.end()) {
     const auto append_name = [](std::string* out, const auto& known) { out->append(known.first); };
-    return absl::InvalidArgumentError(
-        absl::StrCat("AdamW: ", what, " '", name, "' of length ", length,
-                     " is unknown; the buffers are: ", absl::StrJoin(states_, ", ", append_name)));
+    return InvalidArgument(
+        "AdamW: ", what, " '", name, "' of length ", length,
+        " is unknown; the buffers are: ", absl::StrJoin(states_, ", ", append_name));
   }
   const int64_t expected = state->second.m.numel();
   if (length == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("AdamW: ", what, " '", name, "' is of length ",
-                                                 length, ", expected length ", expected));
+  return InvalidArgument("AdamW: ", what, " '", name, "' is of length ", length,
+                         ", expected length ", expected);
 }
 
 absl::Status NamedAdamW::Check(const Buffers& buffers, const char* what) const {
   for (const auto& [name, tensor] : buffers) {
     ZEROTH_RETURN_IF_ERROR(CheckLength(name, tensor.numel(), what));
     if (tensor.dtype() == DType::kFloat32) continue;
-    return absl::InvalidArgumentError(absl::StrCat("AdamW: ", what, " '", name, "' is ",
-                                                   DTypeName(tensor.dtype()), ", expected fp32"));
+    return InvalidArgument("AdamW: ", what, " '", name, "' is ", DTypeName(tensor.dtype()),
+                           ", expected fp32");
   }
   return absl::OkStatus();
 }
@@ -103,8 +102,8 @@ absl::Status NamedAdamW::StepOnParams(const Buffers& params, const Buffers& grad
   ZEROTH_RETURN_IF_ERROR(Check(gradients, "gradient"));
   for (const auto& [name, gradient] : gradients) {
     if (params.count(name) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("AdamW: gradient '", name, "' of length ",
-                                                     gradient.numel(), " has no parameter"));
+      return InvalidArgument("AdamW: gradient '", name, "' of length ", gradient.numel(),
+                             " has no parameter");
     }
   }
   for (const auto& [name, gradient] : gradients) {
@@ -158,10 +157,9 @@ absl::Status NamedAdamW::UpdateShards(absl::Span<float> params, absl::Span<const
   size_t total = 0;
   for (const auto& [name, state] : states_) total += static_cast<size_t>(state.m.numel());
   if (params.size() != total || gradients.size() != total) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("AdamW: flat parameters of length ", params.size(),
-                     " and flat gradients of length ", gradients.size(), ", expected length ",
-                     total, ", that of all ", states_.size(), " buffers together"));
+    return InvalidArgument("AdamW: flat parameters of length ", params.size(),
+                           " and flat gradients of length ", gradients.size(), ", expected length ",
+                           total, ", that of all ", states_.size(), " buffers together");
   }
   Spans cut_params;
   ConstSpans cut_gradients;

@@ -70,11 +70,8 @@ class Part {
     polynomial.c = kCoefficients[2] * scale;
     ZEROTH_RETURN_IF_ERROR(kernels::MuonPolynomial(kernels_, polynomial));
     ZEROTH_RETURN_IF_ERROR(kernels::MuonMirror(kernels_, s2_));
-    GemmArgs product;
-    product.a = is_tall_ ? x : Matrix(s2_);
-    product.b = is_tall_ ? Matrix(s2_) : x;
-    product.c = Of(to);
-    return kernels::Gemm(kernels_, product);
+    return kernels::Gemm(
+        kernels_, {.a = is_tall_ ? x : Matrix(s2_), .b = is_tall_ ? Matrix(s2_) : x, .c = Of(to)});
   }
 
  private:

@@ -3,7 +3,6 @@
 #ifndef ZEROTH_OPTIM_NEWTON_SCHULZ_H_
 #define ZEROTH_OPTIM_NEWTON_SCHULZ_H_
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"

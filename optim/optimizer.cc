@@ -2,10 +2,6 @@
 
 #include "zeroth/optim/optimizer.h"
 
-#include <optional>
-
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
@@ -51,9 +47,7 @@ absl::Status Optimizer::ExpectReducedGradients() const {
 
 int64_t Optimizer::MemoryBytes() const {
   int64_t bytes = 0;
-  for (const ShardState& state : states()) {
-    bytes += state.shard.numel() * static_cast<int64_t>(SizeOf(state.shard.dtype()));
-  }
+  for (const ShardState& state : states()) bytes += state.shard.bytes();
   return bytes;
 }
 
@@ -63,8 +57,8 @@ void OptimizerRegistry::Register(absl::string_view name, Factory factory) {
 
 absl::Status OptimizerRegistry::Check(absl::string_view name) {
   if (Optimizers::Global().Find(name).has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer '", name, "'",
-                                                 Optimizers::Global().Instead(name, kElsewhere)));
+  return InvalidArgument("unknown optimizer '", name, "'",
+                         Optimizers::Global().Instead(name, kElsewhere));
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> OptimizerRegistry::Create(

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
@@ -22,9 +22,9 @@ absl::Status OutlierDetector::Restore(const State& state) {
                     static_cast<int64_t>(state.window.size()) == std::min(state.taken, kWindow);
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!fits || !std::all_of(state.window.begin(), state.window.end(), is_finite)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "outlier detector: a restored window of ", state.window.size(), " values, after ",
-        state.taken, "; expected the last ", kWindow, " of them at most, all finite"));
+    return InvalidArgument("outlier detector: a restored window of ", state.window.size(),
+                           " values, after ", state.taken, "; expected the last ", kWindow,
+                           " of them at most, all finite");
   }
   taken_ = state.taken;
   window_.fill(0);

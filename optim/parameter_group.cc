@@ -11,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 namespace {
 
@@ -27,10 +29,10 @@ absl::Status EmptyGroup(const ParameterGroup& group, absl::Span<const std::strin
   const bool taken = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return MatchesPattern(group.pattern, name);
   });
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "parameter group '", group.pattern, "' is empty: ",
       taken ? "groups before it have taken all parameters that it matches"
-            : absl::StrCat("no trainable parameter has such a name; there are ", Listed(names))));
+            : absl::StrCat("no trainable parameter has such a name; there are ", Listed(names)));
 }
 
 }  // namespace

@@ -19,7 +19,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/mesh.h"
-#include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/scheduler.h"
@@ -128,10 +127,10 @@ absl::Status AddGathered(Sharding& sharding, std::vector<Subject>& subjects) {
   return scheduler.EndStep();
 }
 
-// All-gathers the entries, rank by rank; ranks with fewer entries than others have zeros at the
-// end.
-absl::StatusOr<std::vector<std::vector<Entry>>> Exchange(Sharding& sharding,
-                                                         const std::vector<Subject>& subjects) {
+// All-gathers the entries, equally many of each rank, one rank after the other; ranks with fewer
+// entries than others have zeros at the end.
+absl::StatusOr<std::vector<Entry>> Exchange(Sharding& sharding,
+                                            const std::vector<Subject>& subjects) {
   Communicator& world = sharding.mesh().world();
   Device& device = sharding.device();
   Stream& stream = device.compute_stream();
@@ -141,28 +140,23 @@ absl::StatusOr<std::vector<std::vector<Entry>>> Exchange(Sharding& sharding,
                                                  MemoryCategory::kCommunication));
   ZEROTH_RETURN_IF_ERROR(world.AllReduce(most, ReduceOp::kMax, stream, kLabel));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> counts, most.ToHost<int32_t>());
-  const auto count = static_cast<size_t>(counts[0]);
-  std::vector<uint8_t> bytes(count * sizeof(Entry));
-  for (size_t i = 0; i < subjects.size(); ++i) {
-    std::memcpy(&bytes[i * sizeof(Entry)], &subjects[i].entry, sizeof(Entry));
-  }
-  const auto size = static_cast<int64_t>(bytes.size());
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor send,
-      Tensor::FromHost<uint8_t>(device, Shape({size}), bytes, MemoryCategory::kCommunication));
+  std::vector<Entry> entries(static_cast<size_t>(counts[0]));
+  for (size_t i = 0; i < subjects.size(); ++i) entries[i] = subjects[i].entry;
+  const auto size = static_cast<int64_t>(entries.size() * sizeof(Entry));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor send,
+                          Tensor::FromHost<uint8_t>(
+                              device, Shape({size}),
+                              absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(entries.data()),
+                                                  static_cast<size_t>(size)),
+                              MemoryCategory::kCommunication));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor recv,
                           Tensor::Empty(device, Shape({size * world.size()}), DType::kUInt8,
                                         MemoryCategory::kCommunication));
   ZEROTH_RETURN_IF_ERROR(world.AllGather(send, recv, stream, kLabel));
-  ZEROTH_ASSIGN_OR_RETURN(bytes, recv.ToHost<uint8_t>());
-  std::vector<std::vector<Entry>> all(static_cast<size_t>(world.size()));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    all[rank].resize(count);
-    if (count > 0) {
-      std::memcpy(all[rank].data(), &bytes[rank * count * sizeof(Entry)], count * sizeof(Entry));
-    }
-  }
-  return all;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, recv.ToHost<uint8_t>());
+  entries.resize(bytes.size() / sizeof(Entry));
+  if (!bytes.empty()) std::memcpy(entries.data(), bytes.data(), bytes.size());
+  return entries;
 }
 
 // The error for state that ranks should have alike; `by_hash` has the ranks of each hash.
@@ -191,14 +185,13 @@ absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vecto
 }
 
 // Returns the error for the first of this rank's entries of which another rank has another hash.
-absl::Status Compare(const std::vector<Subject>& subjects,
-                     const std::vector<std::vector<Entry>>& all) {
+absl::Status Compare(const std::vector<Subject>& subjects, const std::vector<Entry>& all,
+                     int ranks) {
   // Ranks list what they have in one order, but need not have the same.
   std::map<std::pair<uint64_t, uint64_t>, std::map<uint64_t, std::vector<int>>> values;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    for (const Entry& entry : all[rank]) {
-      values[{entry.of, entry.owner}][entry.hash].push_back(static_cast<int>(rank));
-    }
+  const size_t of_rank = all.size() / static_cast<size_t>(ranks);
+  for (size_t i = 0; i < all.size(); ++i) {
+    values[{all[i].of, all[i].owner}][all[i].hash].push_back(static_cast<int>(i / of_rank));
   }
   for (const Subject& subject : subjects) {
     const auto& by_hash = values.at({subject.entry.of, subject.entry.owner});
@@ -216,7 +209,7 @@ absl::Status CheckReplicas(Sharding& sharding, absl::Span<const ShardState> stat
   ZEROTH_RETURN_IF_ERROR(AddKept(sharding, states, subjects));
   ZEROTH_RETURN_IF_ERROR(AddGathered(sharding, subjects));
   ZEROTH_ASSIGN_OR_RETURN(const auto all, Exchange(sharding, subjects));
-  return AgreeOnStatus(world, sharding.device(), Compare(subjects, all), kLabel);
+  return AgreeOnStatus(world, sharding.device(), Compare(subjects, all, world.size()), kLabel);
 }
 
 }  // namespace zeroth

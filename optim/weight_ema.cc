@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 
@@ -14,10 +12,8 @@ namespace zeroth {
 
 absl::Status ValidateEmaDecay(double decay) {
   if (decay >= 0 && decay < 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("average of weights: decay = ", decay,
-                   ", expected a number from 0 up to, but not including, "
-                   "1"));
+  return InvalidArgument("average of weights: decay = ", decay,
+                         ", expected a number from 0 up to, but not including, 1");
 }
 
 absl::StatusOr<std::unique_ptr<WeightEma>> WeightEma::Create(Sharding& sharding, Kernels& kernels,
@@ -25,9 +21,8 @@ absl::StatusOr<std::unique_ptr<WeightEma>> WeightEma::Create(Sharding& sharding,
   ZEROTH_RETURN_IF_ERROR(ValidateEmaDecay(decay));
   for (const Unit* unit : sharding.units()) {
     if (unit->precision().master_dtype == DType::kFloat32) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("average of weights: the masters of unit '", unit->name(), "' are ",
-                     DTypeName(unit->precision().master_dtype), ", expected fp32"));
+    return InvalidArgument("average of weights: the masters of unit '", unit->name(), "' are ",
+                           DTypeName(unit->precision().master_dtype), ", expected fp32");
   }
   std::unique_ptr<WeightEma> ema(new WeightEma(sharding, kernels, decay));
   for (Unit* unit : sharding.units()) {
@@ -53,19 +48,28 @@ absl::Status WeightEma::Update() {
         "average of weights: it lies in the weights' place now; swap it back before training on");
   }
   const bool first = updates_ == 0;
-  std::vector<StatePass> passes;
-  for (const State& state : states_) {
-    StatePass pass;
-    pass.operands = {{state.average, /*written=*/true}, {state.unit->ShardState(state.segment)}};
-    pass.body = [this, first](int64_t, absl::Span<const Tensor> chunk) {
-      return first ? Copy(chunk[0], chunk[1])
-                   : kernels::Lerp(kernels_, chunk[0], chunk[1], static_cast<float>(1 - decay_));
-    };
-    passes.push_back(std::move(pass));
-  }
-  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "average of weights");
+  ZEROTH_RETURN_IF_ERROR(
+      RunPasses(/*writes_weights=*/false, [&](const Tensor& average, const Tensor& weights) {
+        return first ? Copy(average, weights)
+                     : kernels::Lerp(kernels_, average, weights, static_cast<float>(1 - decay_));
+      }));
   ++updates_;
   return absl::OkStatus();
+}
+
+absl::Status WeightEma::RunPasses(
+    bool writes_weights,
+    const std::function<absl::Status(const Tensor& average, const Tensor& weights)>& body) {
+  std::vector<StatePass> passes;
+  for (const State& state : states_) {
+    StatePass& pass = passes.emplace_back();
+    pass.operands = {{state.average, /*written=*/true},
+                     {state.unit->ShardState(state.segment), writes_weights}};
+    pass.body = [&body](int64_t, absl::Span<const Tensor> chunk) {
+      return body(chunk[0], chunk[1]);
+    };
+  }
+  return Annotate(sharding_.offload().passes().Run(passes), "average of weights");
 }
 
 absl::Status WeightEma::SwapPieces(const Tensor& weights, const Tensor& average,
@@ -90,17 +94,10 @@ absl::Status WeightEma::SwapAll() {
       const Tensor scratch,
       Tensor::Empty(sharding_.device(), Shape({std::min(largest, kScratchNumel)}), DType::kFloat32,
                     MemoryCategory::kWorkspace));
-  std::vector<StatePass> passes;
-  for (const State& state : states_) {
-    StatePass pass;
-    pass.operands = {{state.unit->ShardState(state.segment), /*written=*/true},
-                     {state.average, /*written=*/true}};
-    pass.body = [this, &scratch](int64_t, absl::Span<const Tensor> chunk) {
-      return SwapPieces(chunk[0], chunk[1], scratch);
-    };
-    passes.push_back(std::move(pass));
-  }
-  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "average of weights");
+  ZEROTH_RETURN_IF_ERROR(
+      RunPasses(/*writes_weights=*/true, [&](const Tensor& average, const Tensor& weights) {
+        return SwapPieces(weights, average, scratch);
+      }));
   // Gathers on other streams do not wait for this work, so it has to be done before they start.
   return kernels_.stream().Synchronize();
 }
@@ -132,9 +129,7 @@ absl::StatusOr<std::vector<ShardState>> WeightEma::states() const {
 
 int64_t WeightEma::MemoryBytes() const {
   int64_t bytes = 0;
-  for (const State& state : states_) {
-    bytes += state.average.numel() * static_cast<int64_t>(SizeOf(state.average.dtype()));
-  }
+  for (const State& state : states_) bytes += state.average.bytes();
   return bytes;
 }
 

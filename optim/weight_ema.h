@@ -4,6 +4,7 @@
 #define ZEROTH_OPTIM_WEIGHT_EMA_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -66,6 +67,10 @@ class WeightEma {
   WeightEma(Sharding& sharding, Kernels& kernels, double decay)
       : sharding_(sharding), kernels_(kernels), decay_(decay) {}
   absl::Status Copy(const Tensor& to, const Tensor& from);
+  // Runs `body` on the averages and weights of all segments, chunk by chunk if they are offloaded.
+  absl::Status RunPasses(
+      bool writes_weights,
+      const std::function<absl::Status(const Tensor& average, const Tensor& weights)>& body);
   absl::Status SwapPieces(const Tensor& weights, const Tensor& average, const Tensor& scratch);
   absl::Status SwapAll();
 

@@ -3,7 +3,6 @@
 #include "zeroth/strategies/buffer_set.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
@@ -20,20 +19,20 @@ absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCatego
   return buffer;
 }
 
-absl::Status StreamOrderedFree::Free(Tensor memory, std::shared_ptr<Event> last_use) {
-  if (last_use == nullptr) return absl::OkStatus();
-  const absl::Status status = device_.compute_stream().Wait(last_use);
-  if (!status.ok()) kept_.push_back({std::move(memory), std::move(last_use)});
+absl::Status BufferSet::Free(Used used) {
+  if (used.last_use == nullptr) return absl::OkStatus();
+  const absl::Status status = device_.compute_stream().Wait(used.last_use);
+  if (!status.ok()) kept_.push_back(std::move(used));
   FreeDone();
   return status;
 }
 
-void StreamOrderedFree::FreeDone() {
-  std::erase_if(kept_, [](const Kept& kept) { return kept.last_use->IsDone(); });
+void BufferSet::FreeDone() {
+  std::erase_if(kept_, [](const Used& kept) { return kept.last_use->IsDone(); });
 }
 
 BufferSet::BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit)
-    : device_(device), category_(category), limit_(limit), free_(device) {
+    : device_(device), category_(category), limit_(limit) {
   ZEROTH_CHECK(!sizes.empty());
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -58,7 +57,7 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
       in->in_use + static_cast<int>(in->free.size()) >= limit_) {
     // The wait comes first: after an error the buffer has to stay here, since its last user may
     // still be at work.
-    Free& oldest = in->free.front();
+    Used& oldest = in->free.front();
     if (oldest.last_use != nullptr) ZEROTH_RETURN_IF_ERROR(stream.Wait(oldest.last_use));
     Tensor buffer = std::move(oldest.buffer);
     in->free.pop_front();
@@ -113,19 +112,19 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
     }
   }
   // A stream that has failed reports its error itself.
-  free_.Free(std::move(buffer), std::move(last_use)).IgnoreError();
+  Free({std::move(buffer), std::move(last_use)}).IgnoreError();
 }
 
 absl::Status BufferSet::Trim() {
-  free_.FreeDone();
+  FreeDone();
   absl::Status status;
   for (SizeClass& in : classes_) {
-    std::deque<Free> registered;
-    for (Free& slot : in.free) {
+    std::deque<Used> registered;
+    for (Used& slot : in.free) {
       if (IsRegistered(slot.buffer)) {
         registered.push_back(std::move(slot));
       } else {
-        status.Update(free_.Free(std::move(slot.buffer), std::move(slot.last_use)));
+        status.Update(Free(std::move(slot)));
       }
     }
     in.free = std::move(registered);

@@ -23,29 +23,6 @@ namespace zeroth {
 absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
                                      Stream& writer);
 
-// Frees memory in the order of the compute stream, which is the order in which the allocator hands
-// memory out again. A compute stream that has failed orders nothing, so memory whose last user may
-// still be at work then stays until that is done. Used by one rank's thread only.
-class StreamOrderedFree {
- public:
-  explicit StreamOrderedFree(Device& device) : device_(device) {}
-
-  // Frees `memory` after its last use; nullptr: that is done. Returns the error of the compute
-  // stream.
-  absl::Status Free(Tensor memory, std::shared_ptr<Event> last_use);
-  // Frees what has stayed and is used no more: everything, if all streams are idle.
-  void FreeDone();
-
- private:
-  struct Kept {
-    Tensor memory;
-    std::shared_ptr<Event> last_use;
-  };
-
-  Device& device_;
-  std::vector<Kept> kept_;
-};
-
 // A fixed set of buffers that units use one after the other, so that peak memory is a formula and
 // never fragments. Each class of sizes has buffers of one size. A released buffer carries the event
 // of its last use, and the stream that writes it next waits for that event, so the host never
@@ -78,14 +55,14 @@ class BufferSet {
   absl::Status Trim();
 
  private:
-  struct Free {
+  struct Used {
     Tensor buffer;
     std::shared_ptr<Event> last_use;
   };
   struct SizeClass {
     int64_t bytes = 0;
     int in_use = 0;
-    std::deque<Free> free = {};  // oldest first, since its event is the likeliest to be done
+    std::deque<Used> free = {};  // oldest first, since its event is the likeliest to be done
   };
   // A buffer that is registered with a transport.
   struct Registered {
@@ -96,6 +73,12 @@ class BufferSet {
   // Allocates a buffer for as long as the set lives; undefined if no transport registers it.
   absl::StatusOr<Tensor> AllocateRegistered(int64_t bytes);
   bool IsRegistered(const Tensor& buffer) const;
+  // Frees a buffer in the order of the compute stream, which is the order in which the allocator
+  // hands memory out again. A compute stream that has failed orders nothing, so a buffer whose last
+  // user may still be at work then stays until that is done. Returns the error of that stream.
+  absl::Status Free(Used used);
+  // Frees what has stayed and is used no more: everything, if all streams are idle.
+  void FreeDone();
   // The class of the smallest buffers that hold `bytes`; nullptr if there is none.
   SizeClass* ClassOf(int64_t bytes);
 
@@ -105,7 +88,7 @@ class BufferSet {
   int limit_;
   std::vector<Communicator*> groups_;
   std::vector<Registered> registered_;
-  StreamOrderedFree free_;
+  std::vector<Used> kept_;  // by Free
 };
 
 // Memory for intermediate results of one stream: sums before they are rounded, state on its way

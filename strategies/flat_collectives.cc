@@ -7,8 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/call_group.h"
@@ -20,18 +18,17 @@ absl::StatusOr<CollectiveContext> CollectiveContextOf(const Unit& unit, Communic
                                                       Stream& comm, Kernels* kernels,
                                                       StreamScratch* scratch) {
   if (unit.has_own_collectives() && (kernels == nullptr || scratch == nullptr)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(),
-                     "' has collectives of its own, which this strategy gives no memory or kernels "
-                     "to; pass StreamScratch and those of StrategyContext on"));
+    return FailedPrecondition("unit '", unit.name(),
+                              "' has collectives of its own, which this strategy gives no memory "
+                              "or kernels to; pass StreamScratch and those of StrategyContext on");
   }
   return CollectiveContext{group, comm, kernels, scratch, unit.name()};
 }
 
 absl::Status NeedsKernels(const Unit& unit, absl::string_view what) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("unit '", unit.name(), "': ", what,
-                   " needs rounding, but no kernels were given; pass on those of StrategyContext"));
+  return FailedPrecondition(
+      "unit '", unit.name(), "': ", what,
+      " needs rounding, but no kernels were given; pass on those of StrategyContext");
 }
 
 namespace {
@@ -57,6 +54,26 @@ absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Ker
   return absl::OkStatus();
 }
 
+// Does the first part of PrepareGather.
+absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
+  const DType dtype = unit.precision().param_dtype;
+  const int64_t bytes = FullParameterBytes(unit);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          bytes > 0 ? buffers.Acquire(unit, bytes, comm) : Tensor());
+  int64_t offset = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const int64_t numel = unit.segment_layout(i).numel;
+    Unit::Segment& segment = unit.segment(i);
+    if (unit.is_full(i)) {
+      segment.full = segment.shard;
+      continue;
+    }
+    segment.full = buffer.ViewAs(offset, Shape({numel}), dtype);
+    offset += AlignedBytes(numel, dtype);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, const Tensor& slice,
@@ -77,33 +94,6 @@ absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, const Tensor& slice,
   ZEROTH_RETURN_IF_ERROR(ReadRounded(unit, i, slice, *tools.kernels, *tools.staging, comm));
   return slice;
 }
-
-namespace {
-
-// Gives every segment of a sharded unit memory for its full parameters: a place in a buffer that
-// `comm` may write, or its shard if that is the same memory.
-absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
-  const DType dtype = unit.precision().param_dtype;
-  const int64_t bytes = FullParameterBytes(unit);
-  Tensor buffer;
-  if (bytes > 0) {
-    ZEROTH_ASSIGN_OR_RETURN(buffer, buffers.Acquire(unit, bytes, comm));
-  }
-  int64_t offset = 0;
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    const int64_t numel = unit.segment_layout(i).numel;
-    Unit::Segment& segment = unit.segment(i);
-    if (unit.is_full(i)) {
-      segment.full = segment.shard;
-      continue;
-    }
-    segment.full = buffer.ViewAs(offset, Shape({numel}), dtype);
-    offset += SegmentBytes(numel, dtype);
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::StatusOr<CollectiveContext> PrepareGather(Unit& unit, Communicator& group,
                                                 const GatherTools& tools, Stream& comm) {
@@ -127,10 +117,8 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& 
     if (!unit.is_replicated(i)) gathers.push_back({mine, full});
   }
   ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGatherAll(gathers, context));
-  std::shared_ptr<Event> done;
-  if (FullParameterBytes(unit) > 0) {
-    ZEROTH_ASSIGN_OR_RETURN(done, comm.Record());
-  }
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done,
+                          FullParameterBytes(unit) > 0 ? comm.Record() : std::shared_ptr<Event>());
   return unit.BeginGather(std::move(done));
 }
 
@@ -144,10 +132,9 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
   const int64_t bytes = FullGradientBytes(unit, unit.micro_batches());
-  Tensor buffer;
-  if (bytes > 0) {
-    ZEROTH_ASSIGN_OR_RETURN(buffer, buffers.Acquire(unit, bytes, unit.device().compute_stream()));
-  }
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor buffer,
+      bytes > 0 ? buffers.Acquire(unit, bytes, unit.device().compute_stream()) : Tensor());
   int64_t offset = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
@@ -166,7 +153,7 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
       continue;
     }
     segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
-    offset += SegmentBytes(layout.numel, dtype);
+    offset += AlignedBytes(layout.numel, dtype);
     // Layers add to the gradients of earlier micro-batches.
     if (unit.is_replicated(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
       Stream& compute = unit.device().compute_stream();

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -86,16 +84,15 @@ absl::Status FlatStrategy::WrongShardSize(absl::string_view wrong, int world_siz
   for (int divisor = 1; divisor <= world_size; ++divisor) {
     if (world_size % divisor == 0) fitting.push_back(divisor);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name(), ": ", wrong, "; give one of ", absl::StrJoin(fitting, ", ")));
+  return InvalidArgument(name(), ": ", wrong, "; give one of ", absl::StrJoin(fitting, ", "));
 }
 
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
   if (!std::isnormal(static_cast<float>(GradientScale()))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name(), ": gradient_divide_factor is ", options_.gradient_divide_factor, " with ",
-        DataSize(), " ranks; no fp32 number multiplies means by what that makes"));
+    return InvalidArgument(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
+                           " with ", DataSize(),
+                           " ranks; no fp32 number multiplies means by what that makes");
   }
   scratch_ = std::make_shared<Scratch>(*context.device, LargestHandedOver(context));
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
@@ -128,9 +125,9 @@ absl::Status FlatStrategy::AttachPostForwardGroups() {
     const bool keeps_whole = !unit->has_default_axes() && group.size() == 1;
     if (keeps_whole || PostForwardGroup(*unit) != nullptr) continue;
     if (size < 0 || group.size() % size != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
-          group.size(), "; expected a divisor of that"));
+      return InvalidArgument(name(), ": reshard_after_forward to groups of ", size,
+                             " ranks, but shard groups have ", group.size(),
+                             "; expected a divisor of that");
     }
     std::vector<int> members(static_cast<size_t>(size));
     std::iota(members.begin(), members.end(), group.rank() / size * size);

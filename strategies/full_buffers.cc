@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -29,17 +27,11 @@ std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
 
 }  // namespace
 
-int64_t SegmentBytes(int64_t numel, DType dtype) {
-  const int64_t bytes = numel * static_cast<int64_t>(SizeOf(dtype));
-  return (bytes + ShardLayout::kAlignmentBytes - 1) / ShardLayout::kAlignmentBytes *
-         ShardLayout::kAlignmentBytes;
-}
-
 int64_t FullParameterBytes(const Unit& unit) {
   int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
-    bytes += SegmentBytes(unit.segment_layout(i).numel, unit.precision().param_dtype);
+    bytes += AlignedBytes(unit.segment_layout(i).numel, unit.precision().param_dtype);
   }
   return bytes;
 }
@@ -49,14 +41,18 @@ int64_t FullGradientBytes(const Unit& unit, MicroBatches how) {
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& segment = unit.segment_layout(i);
     if (unit.is_full_gradient(i) || !segment.trainable) continue;
-    bytes += SegmentBytes(segment.numel, unit.full_gradient_dtype(i, how));
+    bytes += AlignedBytes(segment.numel, unit.full_gradient_dtype(i, how));
   }
   return bytes;
 }
 
 FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units,
                          int limit, const BytesOf& bytes_of)
-    : device_(device), category_(category), held_(units.size()), own_(units.size()), free_(device) {
+    : device_(device),
+      category_(category),
+      held_(units.size()),
+      own_(units.size()),
+      unshared_(device, category, {0}, /*limit=*/0) {
   if (limit == 0) return;
   std::vector<std::vector<int64_t>> sizes;
   for (size_t how = 0; how < shared_of_.size(); ++how) {
@@ -82,16 +78,16 @@ void FullBuffers::RegisterWith(const std::vector<Communicator*>& groups) {
   for (const std::unique_ptr<BufferSet>& shared : shared_) shared->RegisterWith(groups_);
 }
 
-BufferSet* FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
+BufferSet& FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
   BufferSet* const shared = shared_of_[static_cast<size_t>(unit.micro_batches())];
-  if (shared != nullptr && !unit.is_root()) return shared;
-  if (groups_.empty() || bytes == 0) return nullptr;
+  if (shared != nullptr && !unit.is_root()) return *shared;
+  if (groups_.empty() || bytes == 0) return unshared_;
   std::unique_ptr<BufferSet>& own = own_[static_cast<size_t>(unit.index())];
   if (own == nullptr) {
     own = std::make_unique<BufferSet>(device_, category_, std::vector<int64_t>{bytes}, 1);
     own->RegisterWith(groups_);
   }
-  return own.get();
+  return *own;
 }
 
 bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
@@ -102,33 +98,23 @@ bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
 absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
   Holding& held = held_[static_cast<size_t>(unit.index())];
   if (held.buffer.defined()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(), "': it still has its ", MemoryCategoryName(category_),
-                     " of a step that has failed; call Scheduler::Abandon after an error"));
+    return FailedPrecondition("unit '", unit.name(), "': it still has its ",
+                              MemoryCategoryName(category_),
+                              " of a step that has failed; call Scheduler::Abandon after an error");
   }
-  held.from = SetOf(unit, bytes);
-  if (held.from != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(held.buffer, held.from->Acquire(bytes, writer));
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(held.buffer, AllocateBytes(device_, bytes, category_, writer));
-  }
+  held.from = &SetOf(unit, bytes);
+  ZEROTH_ASSIGN_OR_RETURN(held.buffer, held.from->Acquire(bytes, writer));
   return held.buffer;
 }
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   Holding held = std::exchange(held_[static_cast<size_t>(unit.index())], Holding());
-  if (!held.buffer.defined()) return;  // all of the unit's shards are full buffers
-  if (held.from != nullptr) {
-    held.from->Release(std::move(held.buffer), std::move(last_use));
-  } else {
-    // A stream that has failed reports its error itself.
-    free_.Free(std::move(held.buffer), std::move(last_use)).IgnoreError();
-  }
+  // A unit whose shards are all full buffers holds none.
+  if (held.buffer.defined()) held.from->Release(std::move(held.buffer), std::move(last_use));
 }
 
 absl::Status FullBuffers::Trim() {
-  free_.FreeDone();
-  absl::Status status;
+  absl::Status status = unshared_.Trim();
   for (const auto* sets : {&shared_, &own_}) {
     for (const std::unique_ptr<BufferSet>& set : *sets) {
       if (set != nullptr) status.Update(set->Trim());

@@ -23,9 +23,6 @@
 
 namespace zeroth {
 
-// Bytes of a segment in a full buffer, a multiple of ShardLayout::kAlignmentBytes.
-int64_t SegmentBytes(int64_t numel, DType dtype);
-
 // Bytes of the buffer for a unit's full parameters, or full gradients, without segments whose shard
 // is the full buffer.
 int64_t FullParameterBytes(const Unit& unit);
@@ -62,11 +59,11 @@ class FullBuffers {
  private:
   struct Holding {
     Tensor buffer;
-    BufferSet* from = nullptr;  // nullptr: the allocator
+    BufferSet* from = nullptr;
   };
 
-  // The set that the unit's buffer comes from; nullptr: the allocator.
-  BufferSet* SetOf(const Unit& unit, int64_t bytes);
+  // The set that the unit's buffer comes from.
+  BufferSet& SetOf(const Unit& unit, int64_t bytes);
 
   Device& device_;
   MemoryCategory category_;
@@ -77,7 +74,7 @@ class FullBuffers {
   std::vector<Holding> held_;          // by unit index
   // The registered buffers of units that share none, by unit index.
   std::vector<std::unique_ptr<BufferSet>> own_;
-  StreamOrderedFree free_;
+  BufferSet unshared_;  // of all other buffers, none of which it keeps
 };
 
 }  // namespace zeroth

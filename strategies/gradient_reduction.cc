@@ -9,15 +9,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
-#include "zeroth/kernels/kernels.h"
-#include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/segment_reduction.h"
 #include "zeroth/strategies/shard_layout.h"
 
@@ -163,10 +160,10 @@ absl::Status ExpectPlaceInTree(const Unit& unit, GradientSync sync) {
   const int64_t number = unit.micro_batches_accumulated() + 1;
   const bool is_last = sync == GradientSync::kFinish;
   if (is_last == (number == expected) && number <= expected) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "unit '", unit.name(), "': micro-batch ", number, " of the step is ", is_last ? "" : "not ",
       "its last one, but gradients are summed in the tree of ", expected,
-      " micro-batches a rank (tree_micro_batches); expected steps of as many"));
+      " micro-batches a rank (tree_micro_batches); expected steps of as many");
 }
 
 }  // namespace

@@ -4,9 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
-
-#include "absl/status/statusor.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/buffer_set.h"
@@ -19,7 +16,7 @@ absl::Status KeptParts::Allocate(const Unit& unit, int pieces, Stream& writer) {
   int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     offsets.push_back(bytes);
-    if (!unit.is_replicated(i)) bytes += SegmentBytes(unit.segment_layout(i).numel / pieces, dtype);
+    if (!unit.is_replicated(i)) bytes += AlignedBytes(unit.segment_layout(i).numel / pieces, dtype);
   }
   parts_.assign(offsets.size(), Tensor());
   if (bytes == 0) return absl::OkStatus();

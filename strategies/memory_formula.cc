@@ -3,12 +3,9 @@
 #include "zeroth/strategies/memory_formula.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
@@ -35,12 +32,11 @@ absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
     return options.world_size;
   }
   if (!in_groups && strategy != "hybrid_shard") {
-    return absl::UnimplementedError(
-        absl::StrCat("no memory formula for strategy '", strategy, "'"));
+    return Unimplemented("no memory formula for strategy '", strategy, "'");
   }
   if (options.shard_size < 1 || options.world_size % options.shard_size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shard size ", options.shard_size, " does not divide the world size ", options.world_size));
+    return InvalidArgument("shard size ", options.shard_size, " does not divide the world size ",
+                           options.world_size);
   }
   return options.shard_size;
 }
@@ -52,8 +48,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   ZEROTH_ASSIGN_OR_RETURN(const int shards, ShardCount(options));
   const bool spans = options.shard_optimizer_over_world && shards < options.world_size;
   if (spans && options.strategy != "hybrid_shard") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shard_optimizer_over_world is for hybrid_shard, not for '", options.strategy, "'"));
+    return InvalidArgument("shard_optimizer_over_world is for hybrid_shard, not for '",
+                           options.strategy, "'");
   }
   const int owners = spans ? options.world_size : shards;
   // Units that are replicated over all ranks have owners on all of them, even if there is one

@@ -2,7 +2,6 @@
 
 #include "zeroth/strategies/offload.h"
 
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,20 +60,18 @@ class MarkedStore : public OffloadStore {
 
 absl::Status ValidateOffloadOptions(const OffloadOptions& options) {
   if (options.chunk_numel < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("offload: chunk_numel is ", options.chunk_numel,
-                                                   ", expected at least 1 element"));
+    return InvalidArgument("offload: chunk_numel is ", options.chunk_numel,
+                           ", expected at least 1 element");
   }
   const bool has_directory = !options.directory.empty();
   if (has_directory && !options.any()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("offload: directory '", options.directory,
-                     "' is given, but nothing is offloaded; say what is: parameters, gradients or "
-                     "optimizer"));
+    return InvalidArgument(
+        "offload: directory '", options.directory,
+        "' is given, but nothing is offloaded; say what is: parameters, gradients or optimizer");
   }
   if (has_directory && options.store != nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("offload: both a store and the directory '", options.directory,
-                     "' are given; the directory is for the device's own store"));
+    return InvalidArgument("offload: both a store and the directory '", options.directory,
+                           "' are given; the directory is for the device's own store");
   }
   return absl::OkStatus();
 }

@@ -2,10 +2,6 @@
 
 #include "zeroth/strategies/quantized_collectives.h"
 
-#include <memory>
-
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/quantize/quantize.h"
@@ -22,20 +18,12 @@ class Int8Gather : public GatherExtension {
     return QuantizedBlocks{numel, block_}.bytes();
   }
   absl::Status Encode(const Tensor& mine, const Tensor& encoded, Kernels& kernels) override {
-    QuantizeArgs args;
-    args.values = mine;
-    args.block = block_;
-    args.quantized = encoded;
-    return kernels::Quantize(kernels, args);
+    return kernels::Quantize(kernels, {.values = mine, .block = block_, .quantized = encoded});
   }
   absl::Status Decode(const Tensor& encoded, int pieces, const Tensor& full,
                       Kernels& kernels) override {
-    DequantizeArgs args;
-    args.quantized = encoded;
-    args.pieces = pieces;
-    args.block = block_;
-    args.values = full;
-    return kernels::Dequantize(kernels, args);
+    return kernels::Dequantize(
+        kernels, {.quantized = encoded, .pieces = pieces, .block = block_, .values = full});
   }
 
  private:
@@ -68,21 +56,18 @@ class Quantized : public ExtendedGather {
     const Tensor sent = both.View(0, Shape({pieces * bytes}));
     const Tensor received = both.View(pieces * bytes, Shape({pieces * bytes}));
     for (int piece = 0; piece < pieces; ++piece) {
-      QuantizeArgs args;
-      args.values = full.View(piece * mine.numel(), mine.shape());
-      args.block = options_.block;
-      args.quantized = sent.View(piece * bytes, Shape({bytes}));
-      ZEROTH_RETURN_IF_ERROR(kernels::Quantize(*context.kernels, args));
+      ZEROTH_RETURN_IF_ERROR(kernels::Quantize(
+          *context.kernels, {.values = full.View(piece * mine.numel(), mine.shape()),
+                             .block = options_.block,
+                             .quantized = sent.View(piece * bytes, Shape({bytes}))}));
     }
     ZEROTH_RETURN_IF_ERROR(context.group.AllToAll(sent, received, context.stream, context.label));
-    SumQuantizedArgs args;
-    args.quantized = received;
-    args.pieces = pieces;
-    args.block = options_.block;
-    args.mean = op == ReduceOp::kMean;
-    args.sum = mine;
-    args.accumulate = accumulate;
-    return kernels::SumQuantized(*context.kernels, args);
+    return kernels::SumQuantized(*context.kernels, {.quantized = received,
+                                                    .pieces = pieces,
+                                                    .block = options_.block,
+                                                    .mean = op == ReduceOp::kMean,
+                                                    .sum = mine,
+                                                    .accumulate = accumulate});
   }
 
  private:
@@ -94,8 +79,8 @@ class Quantized : public ExtendedGather {
 absl::StatusOr<std::shared_ptr<UnitCollectives>> QuantizedCollectives(
     const QuantizationOptions& options) {
   if (options.block < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("quantized collectives: block is ",
-                                                   options.block, ", expected at least 1 element"));
+    return InvalidArgument("quantized collectives: block is ", options.block,
+                           ", expected at least 1 element");
   }
   return std::make_shared<Quantized>(options);
 }

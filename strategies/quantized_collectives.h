@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/strategies/unit_collectives.h"

@@ -3,7 +3,6 @@
 #include "zeroth/strategies/scheduler.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -70,9 +69,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
                                                              Device& device,
                                                              std::vector<Unit*> units) {
   if (options.gather_buffers < 1 || options.gradient_buffers < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "scheduler: gather_buffers = ", options.gather_buffers,
-        " and gradient_buffers = ", options.gradient_buffers, ", expected at least 1 each"));
+    return InvalidArgument("scheduler: gather_buffers = ", options.gather_buffers,
+                           " and gradient_buffers = ", options.gradient_buffers,
+                           ", expected at least 1 each");
   }
   std::unique_ptr<Scheduler> scheduler(
       new Scheduler(options, strategy, mesh, device, std::move(units)));
@@ -127,13 +126,7 @@ absl::Status Scheduler::ExpectOwn(const Unit* unit) const {
   }
   const auto index = static_cast<size_t>(unit->index());
   if (index < units_.size() && units_[index] == unit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("scheduler: unit '", unit->name(), "' is of another sharding"));
-}
-
-absl::Status Scheduler::ExpectOwn(const std::vector<Unit*>& units) const {
-  for (const Unit* unit : units) ZEROTH_RETURN_IF_ERROR(ExpectOwn(unit));
-  return absl::OkStatus();
+  return InvalidArgument("scheduler: unit '", unit->name(), "' is of another sharding");
 }
 
 absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
@@ -141,10 +134,9 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   const Pass pass = expects_backward ? Pass::kForward : Pass::kInference;
   Track& in = track(unit);
   if (expects_backward && in.reduced) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(),
-                     "': a forward that expects a backward, but its gradients of this step are "
-                     "reduced already; run the optimizer and EndStep first"));
+    return FailedPrecondition("unit '", unit.name(),
+                              "': a forward that expects a backward, but its gradients of this "
+                              "step are reduced already; run the optimizer and EndStep first");
   }
   // A forward that is computed again in its backward is no part of the order of forwards.
   const bool again = in.in_backward > 0;
@@ -159,9 +151,9 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.active == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "unit '", unit.name(), "': AfterForward without BeforeForward; its parameters are ",
-        UnitStateName(unit.state())));
+    return FailedPrecondition("unit '", unit.name(),
+                              "': AfterForward without BeforeForward; its parameters are ",
+                              UnitStateName(unit.state()));
   }
   ZEROTH_RETURN_IF_ERROR(MarkEnd(device_.compute_stream(), "forward", unit));
   --in.active;
@@ -179,10 +171,9 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.pending_backwards <= in.in_backward) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(),
-                     "': backward without a forward that "
-                     "expects it in this step; call BeforeForward and AfterForward first"));
+    return FailedPrecondition("unit '", unit.name(),
+                              "': backward without a forward that "
+                              "expects it in this step; call BeforeForward and AfterForward first");
   }
   order_.RecordBackward(unit);
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kBackward));
@@ -198,18 +189,17 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.in_backward == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(), "': AfterBackward without BeforeBackward"));
+    return FailedPrecondition("unit '", unit.name(), "': AfterBackward without BeforeBackward");
   }
   ZEROTH_RETURN_IF_ERROR(MarkEnd(device_.compute_stream(), "backward", unit));
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
   if (!requires_gradient_sync_ && unit.tree_micro_batches() > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(),
-                     "': SetRequiresGradientSync(false), but gradients are summed in a tree over "
-                     "micro-batches (tree_micro_batches), which takes each one's by itself"));
+    return FailedPrecondition(
+        "unit '", unit.name(),
+        "': SetRequiresGradientSync(false), but gradients are summed in a tree over "
+        "micro-batches (tree_micro_batches), which takes each one's by itself");
   }
   if (in.pending_backwards == 0 && requires_gradient_sync_) {
     ZEROTH_RETURN_IF_ERROR(BackwardIsOver(unit));
@@ -275,9 +265,9 @@ absl::Status Scheduler::FinishBackward() {
 
 absl::Status Scheduler::ExpectBackwardFinished(absl::string_view attempt) const {
   if (backward_finished_) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "cannot ", attempt,
-      ": the step's gradients are not there, or still on their way; call FinishBackward first"));
+      ": the step's gradients are not there, or still on their way; call FinishBackward first");
 }
 
 absl::Status Scheduler::EndStep() {
@@ -286,15 +276,15 @@ absl::Status Scheduler::EndStep() {
         unit->gradient_state() != GradientState::kNone || unit->has_accumulated();
     if (!has_gradients || backward_finished_) continue;
     if (has_micro_batches_) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           "the step cannot end: unit '", unit->name(),
           "' has gradients of micro-batches that were not reduced to the end; the last one needs "
-          "SetRequiresGradientSync(true) and SetIsLastBackward(true), or Abandon to drop them"));
+          "SetRequiresGradientSync(true) and SetIsLastBackward(true), or Abandon to drop them");
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat("the step cannot end: unit '", unit->name(), "' has gradients in state '",
-                     GradientStateName(unit->gradient_state()),
-                     "'; call FinishBackward first, or Abandon to drop them"));
+    return FailedPrecondition("the step cannot end: unit '", unit->name(),
+                              "' has gradients in state '",
+                              GradientStateName(unit->gradient_state()),
+                              "'; call FinishBackward first, or Abandon to drop them");
   }
   ZEROTH_RETURN_IF_ERROR(ReshardAll());
   for (Unit* unit : units_) ZEROTH_RETURN_IF_ERROR(unit->ForgetGradients());

@@ -169,8 +169,12 @@ class Scheduler {
   // From now on, a forward (backward) of `unit` starts gathering the units `next`, in this order.
   // This replaces the recorded order, and may exceed the limit on buffers; an empty list gathers
   // nothing (FSDP2's set_modules_to_forward_prefetch). The same on all ranks.
-  absl::Status SetForwardPrefetch(Unit& unit, std::vector<Unit*> next);
-  absl::Status SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next);
+  absl::Status SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+    return ChoosePrefetch(unit, std::move(next), Pass::kForward);
+  }
+  absl::Status SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+    return ChoosePrefetch(unit, std::move(next), Pass::kBackward);
+  }
   // Gathers the unit's masters, in master_dtype, by segment (see flat_collectives.h). They are
   // usable on the compute stream. The unit's state does not matter, and does not change.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
@@ -199,7 +203,7 @@ class Scheduler {
   ChosenPrefetch& chosen(const Unit& unit) { return chosen_[static_cast<size_t>(unit.index())]; }
   void ProvideGradients(Unit& unit);
   absl::Status ExpectOwn(const Unit* unit) const;
-  absl::Status ExpectOwn(const std::vector<Unit*>& units) const;
+  absl::Status ChoosePrefetch(Unit& unit, std::vector<Unit*> next, Pass pass);
 
   absl::Status EnsureGathered(Unit& unit, Pass pass);
   absl::Status StartGather(Unit& unit, Pass pass);

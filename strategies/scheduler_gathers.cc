@@ -12,17 +12,10 @@
 
 namespace zeroth {
 
-absl::Status Scheduler::SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+absl::Status Scheduler::ChoosePrefetch(Unit& unit, std::vector<Unit*> next, Pass pass) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(next));
-  chosen(unit).forward = std::move(next);
-  return absl::OkStatus();
-}
-
-absl::Status Scheduler::SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
-  ZEROTH_RETURN_IF_ERROR(ExpectOwn(next));
-  chosen(unit).backward = std::move(next);
+  for (const Unit* other : next) ZEROTH_RETURN_IF_ERROR(ExpectOwn(other));
+  (pass == Pass::kForward ? chosen(unit).forward : chosen(unit).backward) = std::move(next);
   return absl::OkStatus();
 }
 
@@ -37,9 +30,9 @@ absl::Status Scheduler::Reshard(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.active == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(), "': Reshard without Gather; its parameters are ",
-                     UnitStateName(unit.state())));
+    return FailedPrecondition("unit '", unit.name(),
+                              "': Reshard without Gather; its parameters are ",
+                              UnitStateName(unit.state()));
   }
   --in.active;
   if (in.active > 0) return absl::OkStatus();
@@ -63,13 +56,12 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
 absl::Status Scheduler::Prefetch(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   if (!capabilities_.shards && unit.mesh().owner_count() == 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
-                     "' keeps parameters replicated; there is nothing to prefetch"));
+    return InvalidArgument("unit '", unit.name(), "': strategy '", strategy_.name(),
+                           "' keeps parameters replicated; there is nothing to prefetch");
   }
   if (unit.state() != UnitState::kSharded) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unit '", unit.name(), "': cannot prefetch, it is already ", UnitStateName(unit.state())));
+    return InvalidArgument("unit '", unit.name(), "': cannot prefetch, it is already ",
+                           UnitStateName(unit.state()));
   }
   return StartGather(unit, Pass::kForward);
 }

@@ -5,8 +5,6 @@
 
 #include <memory>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/scheduler.h"
 
@@ -14,13 +12,11 @@ namespace zeroth {
 namespace {
 
 absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("it was frozen when unit '", unit.name(),
-                   "' was made, so there is no place for its gradient; "
-                   "to train '",
-                   parameter.name(),
-                   "' later, make the unit while it is trainable and freeze it afterwards "
-                   "with set_requires_grad(false)"));
+  return FailedPrecondition("it was frozen when unit '", unit.name(),
+                            "' was made, so there is no place for its gradient; to train '",
+                            parameter.name(),
+                            "' later, make the unit while it is trainable and freeze it afterwards "
+                            "with set_requires_grad(false)");
 }
 
 }  // namespace
@@ -39,10 +35,9 @@ void Scheduler::ProvideGradients(Unit& unit) {
 
 absl::Status Scheduler::PrepareGradients(Unit& unit) {
   if (track(unit).reduced) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(),
-                     "': a gradient after its gradients of this "
-                     "step were reduced; run EndStep before the next backward"));
+    return FailedPrecondition("unit '", unit.name(),
+                              "': a gradient after its gradients of this "
+                              "step were reduced; run EndStep before the next backward");
   }
   ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
   return unit.ExpectGradientState(GradientState::kFull, "write gradients");
@@ -72,11 +67,11 @@ absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
   for (int i = 0; i < unit.segment_count(); ++i) {
     const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether(unit));
     if (!unit.segment_layout(i).trainable || unit.segment(i).grad.dtype() == sum) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "unit '", unit.name(), "': its gradients of this micro-batch began in ",
         DTypeName(unit.segment(i).grad.dtype()),
         ", as those of a step's only one, and the next are to be added to them in ", DTypeName(sum),
-        "; call SetRequiresGradientSync and SetIsLastBackward before the forward"));
+        "; call SetRequiresGradientSync and SetIsLastBackward before the forward");
   }
   return absl::OkStatus();
 }

@@ -66,10 +66,9 @@ absl::StatusOr<Tensor> TakeFp32(SegmentReduction& in, int64_t numel) {
 // Returns `values` as fp32, in `in.end` if that is fp32 and of their size.
 absl::StatusOr<Tensor> Widened(SegmentReduction& in, const Tensor& values) {
   if (values.dtype() == DType::kFloat32) return values;
-  Tensor wide = in.end;
-  if (!Holds(wide, values.numel(), DType::kFloat32)) {
-    ZEROTH_ASSIGN_OR_RETURN(wide, TakeFp32(in, values.numel()));
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor wide, Holds(in.end, values.numel(), DType::kFloat32)
+                                                 ? in.end
+                                                 : TakeFp32(in, values.numel()));
   ZEROTH_RETURN_IF_ERROR(Put(in, values, wide));
   return wide;
 }
@@ -165,10 +164,7 @@ absl::StatusOr<Tensor> SumOverRanks(SegmentReduction& in) {
   const std::vector<Step> steps = StepsOf(in);
   const bool has_piece = in.piece.defined();
   Tensor values = has_piece ? in.piece : in.segment().grad;
-  Tensor earlier;
-  if (!has_piece) {
-    ZEROTH_ASSIGN_OR_RETURN(earlier, SumOfEarlier(in));
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor earlier, has_piece ? Tensor() : SumOfEarlier(in));
   for (size_t i = has_piece ? 1 : 0; i < steps.size(); ++i) {
     const DType dtype = DTypeAfter(in, steps, i, values.dtype());
     Communicator& group = *steps[i].group;

@@ -50,12 +50,11 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     };
     auto found = std::find_if(segments_.begin(), segments_.end(), same_kind);
     if (found == segments_.end()) {
-      Segment segment;
+      Segment& segment = segments_.emplace_back();
       segment.dtype = extent.dtype;
       segment.trainable = extent.trainable;
       segment.replicated = replicated;
       segment.of_parts = extent.is_part;
-      segments_.push_back(segment);
       used.push_back(0);
       found = segments_.end() - 1;
     }
@@ -112,6 +111,10 @@ std::vector<ShardLayout::Gap> ShardLayout::Gaps(int segment) const {
   }
   if (in.numel > covered) gaps.push_back({covered, in.numel - covered});
   return gaps;
+}
+
+int64_t AlignedBytes(int64_t numel, DType dtype) {
+  return RoundUp(numel * static_cast<int64_t>(SizeOf(dtype)), ShardLayout::kAlignmentBytes);
 }
 
 }  // namespace zeroth

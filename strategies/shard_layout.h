@@ -129,6 +129,9 @@ class ShardLayout {
   std::vector<Placement> placements_;
 };
 
+// Bytes of a run of elements, rounded up to a multiple of ShardLayout::kAlignmentBytes.
+int64_t AlignedBytes(int64_t numel, DType dtype);
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_STRATEGIES_SHARD_LAYOUT_H_

@@ -127,9 +127,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   ZEROTH_RETURN_IF_ERROR(sharding->CreateStatisticsGroup(part_axes));
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_,
                           Offload::Create(device, options.offload, options.scheduler.timeline));
-  LayoutOptions layout;
-  layout.min_shard_numel = options.min_shard_numel;
-  layout.block_numel = options.block_numel;
+  LayoutOptions layout{.min_shard_numel = options.min_shard_numel,
+                       .block_numel = options.block_numel};
   for (UnitSpec& spec : units) {
     const AllocationPlace place(device.allocator(), "parameters of", spec.name);
     const int index = static_cast<int>(sharding->units_.size());
@@ -166,11 +165,11 @@ absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups)
                         std::is_sorted(sharded.begin(), sharded.end());
   std::sort(named.begin(), named.end());
   if (!in_order || named != kDataAxes) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "it is replicated over (", absl::StrJoin(axes.replicated, ", "), ") and sharded over (",
         absl::StrJoin(axes.sharded, ", "), "); expected '", kReplicateAxis, "' and '", kShardAxis,
         "', each in one of the two and in the order of the mesh: gradients are summed over the "
-        "ranks that have data of their own, and no others"));
+        "ranks that have data of their own, and no others");
   }
   ZEROTH_ASSIGN_OR_RETURN(view, MeshView::Create(*mesh_, replicated, sharded, owners_over_groups));
   return absl::OkStatus();

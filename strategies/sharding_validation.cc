@@ -27,36 +27,32 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
   const UnitSpec* root = nullptr;
   for (const UnitSpec& unit : units) {
     if (!unit_names.insert(unit.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two units are named '", unit.name, "'; names must differ"));
+      return InvalidArgument("two units are named '", unit.name, "'; names must differ");
     }
     if (unit.is_root && root != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("units '", root->name, "' and '", unit.name,
-                                                     "' are both the root; at most one unit is"));
+      return InvalidArgument("units '", root->name, "' and '", unit.name,
+                             "' are both the root; at most one unit is");
     }
     if (unit.is_root) root = &unit;
     for (const Parameter* parameter : unit.parameters) {
       if (parameter == nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("unit '", unit.name, "' has a null parameter"));
+        return InvalidArgument("unit '", unit.name, "' has a null parameter");
       }
       const auto [owner, first] = unit_of.emplace(parameter, unit.name);
       if (!first) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return InvalidArgument(
             "parameter '", parameter->name(), "' is in unit '", owner->second,
             "' and again in unit '", unit.name,
-            "'; a parameter belongs to one unit: put everything that shares it into one unit"));
+            "'; a parameter belongs to one unit: put everything that shares it into one unit");
       }
       const auto [named, fresh] = unit_of_name.emplace(parameter->name(), unit.name);
       if (!fresh) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("two parameters are named '", parameter->name(), "', in units '",
-                         named->second, "' and '", unit.name, "'; names must differ"));
+        return InvalidArgument("two parameters are named '", parameter->name(), "', in units '",
+                               named->second, "' and '", unit.name, "'; names must differ");
       }
       if (parameter->dtype() != DType::kFloat32) {
-        return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter->name(), "' is ",
-                                                       DTypeName(parameter->dtype()),
-                                                       "; parameters are kept in fp32"));
+        return InvalidArgument("parameter '", parameter->name(), "' is ",
+                               DTypeName(parameter->dtype()), "; parameters are kept in fp32");
       }
     }
   }
@@ -66,10 +62,10 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
 // Refuses a number of ranks for which a tree over micro-batches does not give the same bits.
 absl::Status ExpectTreeOverRanks(int data_size) {
   if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
-                   "(tree_micro_batches), but there are ",
-                   data_size, " ranks; expected a power of two"));
+  return InvalidArgument(
+      "sharding: gradients are to be summed in one tree over ranks and micro-batches "
+      "(tree_micro_batches), but there are ",
+      data_size, " ranks; expected a power of two");
 }
 
 // Checks that the blocks of this rank's part of a parameter are blocks of the undivided parameter.
@@ -78,11 +74,11 @@ absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
   for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
     const bool ends = run.global_begin + run.numel == parameter.global_numel();
     if (run.global_begin % block == 0 && (ends || run.numel % block == 0)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "parameter '", parameter.name(), "' is divided between elements ", run.global_begin,
         " and ", run.global_begin + run.numel, " of ", parameter.global_shape().ToString(),
         ", but the optimizer keeps something for each ", block,
-        " elements; divide it at multiples of these, or keep the optimizer's state in fp32"));
+        " elements; divide it at multiples of these, or keep the optimizer's state in fp32");
   }
   return absl::OkStatus();
 }
@@ -90,29 +86,28 @@ absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
 absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
                           const StrategyCapabilities& serves) {
   if (unit.layout.value_or(options.layout) == LayoutKind::kRows && options.block_numel > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sharding: unit '", unit.name, "' is to be sharded between rows, and block_numel is ",
-        options.block_numel, "; expected 1 with rows, or the flat layout"));
+    return InvalidArgument("sharding: unit '", unit.name,
+                           "' is to be sharded between rows, and block_numel is ",
+                           options.block_numel, "; expected 1 with rows, or the flat layout");
   }
   ZEROTH_RETURN_IF_ERROR_WITH(
       ValidateMixedPrecision(unit.precision.value_or(options.mixed_precision)),
       absl::StrCat("unit '", unit.name, "'"));
   if (!serves.unit_axes && unit.axes != UnitAxes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "strategy '", options.strategy, "' does not serve axes of a unit's own, which unit '",
-        unit.name, "' has; leave them out, or take another strategy"));
+    return InvalidArgument("strategy '", options.strategy,
+                           "' does not serve axes of a unit's own, which unit '", unit.name,
+                           "' has; leave them out, or take another strategy");
   }
   if (unit.collectives == nullptr) return absl::OkStatus();
   if (!serves.unit_collectives) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
-        unit.name, "' has; leave them out, or take another strategy"));
+    return InvalidArgument("strategy '", options.strategy,
+                           "' does not serve collectives of your own, which unit '", unit.name,
+                           "' has; leave them out, or take another strategy");
   }
   if (options.strategy_options.tree_micro_batches == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("unit '", unit.name,
-                   "' has collectives of its own, whose rounding may depend on the ranks, and "
-                   "tree_micro_batches asks for sums that do not; leave one of them out"));
+  return InvalidArgument("unit '", unit.name,
+                         "' has collectives of its own, whose rounding may depend on the ranks, "
+                         "and tree_micro_batches asks for sums that do not; leave one of them out");
 }
 
 }  // namespace
@@ -131,18 +126,17 @@ absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<Uni
       ZEROTH_RETURN_IF_ERROR_WITH(found.status(), what);
       const Mesh::Axes& axes = *found;
       if (part.axis == kReplicateAxis || part.axis == kShardAxis) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            what, ", over which units are; expected an axis of ShardingOptions::inner_axes"));
+        return InvalidArgument(
+            what, ", over which units are; expected an axis of ShardingOptions::inner_axes");
       }
       if (part.count != mesh_->size(axes) || part.index != mesh_->index(axes)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            what, ": this is part ", part.index, " of ", part.count, ", but this rank is ",
-            mesh_->index(axes), " of ", mesh_->size(axes), " on that axis"));
+        return InvalidArgument(what, ": this is part ", part.index, " of ", part.count,
+                               ", but this rank is ", mesh_->index(axes), " of ", mesh_->size(axes),
+                               " on that axis");
       }
       if (!of_unit.empty() && of_unit != axes) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(what, ", and others of unit '", unit.name,
-                         "' over another axis; put them into units of their own"));
+        return InvalidArgument(what, ", and others of unit '", unit.name,
+                               "' over another axis; put them into units of their own");
       }
       of_unit = axes;
       ZEROTH_RETURN_IF_ERROR(ExpectWholeBlocks(*parameter, options.block_numel));
@@ -155,9 +149,8 @@ absl::StatusOr<int> Sharding::DataSize(const ShardingOptions& options, int world
   int64_t inner = 1;
   for (const MeshAxis& axis : options.inner_axes) inner *= std::max(axis.size, 0);
   if (inner > 0 && world_size % inner == 0) return world_size / static_cast<int>(inner);
-  return absl::InvalidArgumentError(absl::StrCat("sharding: inner_axes have ", inner,
-                                                 " ranks, which do not divide the ", world_size,
-                                                 " of the world"));
+  return InvalidArgument("sharding: inner_axes have ", inner, " ranks, which do not divide the ",
+                         world_size, " of the world");
 }
 
 absl::Status Sharding::Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
@@ -165,23 +158,21 @@ absl::Status Sharding::Validate(const ShardingOptions& options, const std::vecto
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
   ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
   if (options.min_shard_numel < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
-                     ", expected 0 (shard every parameter) or a number of elements"));
+    return InvalidArgument("sharding: min_shard_numel is ", options.min_shard_numel,
+                           ", expected 0 (shard every parameter) or a number of elements");
   }
   if (options.block_numel < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("sharding: block_numel is ", options.block_numel,
-                                                   ", expected at least 1 element"));
+    return InvalidArgument("sharding: block_numel is ", options.block_numel,
+                           ", expected at least 1 element");
   }
   if (options.strategy_options.tree_micro_batches > 0) {
     ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(data_size));
   }
   const StrategyCapabilities serves = strategy.capabilities();
   if ((options.offload.parameters || options.offload.gradients) && !serves.offload) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("strategy '", options.strategy,
-                     "' does not serve offloaded parameters or gradients; offload nothing but "
-                     "optimizer state, or take another strategy"));
+    return InvalidArgument("strategy '", options.strategy,
+                           "' does not serve offloaded parameters or gradients; offload nothing "
+                           "but optimizer state, or take another strategy");
   }
   for (const UnitSpec& unit : units) {
     ZEROTH_RETURN_IF_ERROR(ValidateUnit(options, unit, serves));

@@ -4,21 +4,14 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/buffer_set.h"
+#include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
 namespace {
-
-constexpr int64_t kAlignmentBytes = 64;
-
-int64_t StagedBytes(DType dtype, int64_t numel) {
-  const int64_t bytes = numel * static_cast<int64_t>(SizeOf(dtype));
-  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-}
 
 // Returns how many elements of an operand belong to `numel` elements of its pass.
 int64_t Blocks(const StatePass::Operand& operand, int64_t numel) {
@@ -87,7 +80,7 @@ int64_t StatePasses::SlotBytes(absl::Span<const StatePass> passes) const {
     int64_t bytes = 0;
     for (const StatePass::Operand& operand : pass.operands) {
       if (!operand.state.is_offloaded()) continue;
-      bytes += StagedBytes(operand.state.dtype(), Blocks(operand, numel));
+      bytes += AlignedBytes(Blocks(operand, numel), operand.state.dtype());
     }
     largest = std::max(largest, bytes);
   }
@@ -105,7 +98,7 @@ std::vector<Tensor> StatePasses::Tensors(const Chunk& chunk, const Tensor& slot)
     }
     const DType dtype = operand.state.dtype();
     tensors.push_back(slot.ViewAs(offset, shape, dtype));
-    offset += StagedBytes(dtype, shape.numel());
+    offset += AlignedBytes(shape.numel(), dtype);
   }
   return tensors;
 }

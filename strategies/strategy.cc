@@ -63,22 +63,18 @@ absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
         std::find_if(options.begin(), options.end(),
                      [&](const StrategyOption& known) { return known.name == parts.first; });
     if (option == options.end()) {
-      const auto append_name = [](std::string* out, const StrategyOption& known) {
-        out->append(known.name);
-      };
-      return absl::InvalidArgumentError(absl::StrCat(
+      const auto append_name = [](std::string* out, const auto& known) { out->append(known.name); };
+      return InvalidArgument(
           name, ": unknown option '", parts.first, "' of this strategy; ",
           options.empty() ? "it has none of its own"
-                          : absl::StrCat("it has ", absl::StrJoin(options, ", ", append_name))));
+                          : absl::StrCat("it has ", absl::StrJoin(options, ", ", append_name)));
     }
     if (!Allows(*option, parts.second)) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": option ", option->name, " is '",
-                                                     parts.second, "', expected ",
-                                                     Allowed(*option)));
+      return InvalidArgument(name, ": option ", option->name, " is '", parts.second, "', expected ",
+                             Allowed(*option));
     }
     if (!values.emplace(option->name, parts.second).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": option ", option->name, " is given twice"));
+      return InvalidArgument(name, ": option ", option->name, " is given twice");
     }
   }
   for (const StrategyOption& option : options) values.emplace(option.name, option.default_value);
@@ -87,36 +83,32 @@ absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
 
 absl::Status CheckTreeSums(absl::string_view name, const StrategyOptions& options) {
   if (options.tree_micro_batches < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": tree_micro_batches is ", options.tree_micro_batches,
-                     ", expected the micro-batches of a rank's step, or 0 for no tree over them"));
+    return InvalidArgument(
+        name, ": tree_micro_batches is ", options.tree_micro_batches,
+        ", expected the micro-batches of a rank's step, or 0 for no tree over them");
   }
   if (options.gradient_op == ReduceOp::kSum && options.gradient_divide_factor == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name,
-                   ": tree_micro_batches goes with gradient_op kSum and no divide factor: what "
-                   "gradients are divided by belongs into the loss"));
+  return InvalidArgument(name,
+                         ": tree_micro_batches goes with gradient_op kSum and no divide factor: "
+                         "what gradients are divided by belongs into the loss");
 }
 
 // Refuses options that no strategy supports.
 absl::Status CheckOptions(absl::string_view name, const StrategyOptions& options) {
   if (options.shard_size < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": shard size ", options.shard_size,
-                     " is negative; give the number of ranks in a shard group, "
-                     "or 0 for the strategy's default"));
+    return InvalidArgument(name, ": shard size ", options.shard_size,
+                           " is negative; give the number of ranks in a shard group, "
+                           "or 0 for the strategy's default");
   }
   if (options.gradient_op == ReduceOp::kMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": gradients combine by mean or sum, not by maximum"));
+    return InvalidArgument(name, ": gradients combine by mean or sum, not by maximum");
   }
   if (!std::isfinite(options.gradient_divide_factor) || options.gradient_divide_factor < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": gradient_divide_factor is ", options.gradient_divide_factor,
-                     ", expected a finite number above 0 that sums of gradients are divided by, or "
-                     "0 for gradient_op to decide"));
+    return InvalidArgument(name, ": gradient_divide_factor is ", options.gradient_divide_factor,
+                           ", expected a finite number above 0 that sums of gradients are divided "
+                           "by, or 0 for gradient_op to decide");
   }
   return options.tree_micro_batches == 0 ? absl::OkStatus() : CheckTreeSums(name, options);
 }
@@ -146,7 +138,7 @@ absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
   };
   for (const Request& request : requests) {
     if (!request.is_made || request.is_served) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ": ", request.what));
+    return InvalidArgument(name, ": ", request.what);
   }
   return absl::OkStatus();
 }
@@ -164,9 +156,9 @@ absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const Strategy
                                 int world_size) {
   ZEROTH_ASSIGN_OR_RETURN(const int size, strategy.ShardSize(world_size));
   if (options.shard_size == 0 || options.shard_size == size) return size;
-  return absl::InvalidArgumentError(absl::StrCat(
-      strategy.name(), " has shard groups of ", size, " ranks here, but shard size ",
-      options.shard_size, " was asked for; leave the shard size out, or use hybrid_shard"));
+  return InvalidArgument(strategy.name(), " has shard groups of ", size,
+                         " ranks here, but shard size ", options.shard_size,
+                         " was asked for; leave the shard size out, or use hybrid_shard");
 }
 
 void StrategyRegistry::Register(absl::string_view name, std::vector<StrategyOption> own,
@@ -182,8 +174,8 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
   const absl::string_view name = parts.first;
   const std::optional<Entry> entry = Strategies::Global().Find(name);
   if (!entry.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown sharding strategy '", name, "'",
-                                                   Strategies::Global().Instead(name, kElsewhere)));
+    return InvalidArgument("unknown sharding strategy '", name, "'",
+                           Strategies::Global().Instead(name, kElsewhere));
   }
   ZEROTH_ASSIGN_OR_RETURN(options.own, ParseOwn(name, parts.second, entry->own));
   ZEROTH_RETURN_IF_ERROR(CheckOptions(name, options));

@@ -20,8 +20,16 @@ class TraversalRecorder {
 
   // Records that a unit's forward, or backward, begins. Until the first backward, its order is
   // taken to be the forward's order reversed.
-  void RecordForward(Unit& unit);
-  void RecordBackward(Unit& unit);
+  void RecordForward(Unit& unit) {
+    Unit* const previous = Record(unit, Direction::kForward);
+    if (previous == nullptr) return;
+    links(*previous).next_in_forward = &unit;
+    if (links(unit).next_in_backward == nullptr) links(unit).next_in_backward = previous;
+  }
+  void RecordBackward(Unit& unit) {
+    Unit* const previous = Record(unit, Direction::kBackward);
+    if (previous != nullptr) links(*previous).next_in_backward = &unit;
+  }
   // The unit that came after this one the last time; nullptr if there was none, or none is known.
   Unit* NextInForward(const Unit& unit) const { return links(unit).next_in_forward; }
   Unit* NextInBackward(const Unit& unit) const { return links(unit).next_in_backward; }
@@ -29,11 +37,16 @@ class TraversalRecorder {
   bool HasSeen(const Unit& unit) const { return links(unit).seen; }
 
   // From now on the unit comes after no other one, until it does so again.
-  void ForgetLinksTo(const Unit& unit);
+  void ForgetLinksTo(const Unit& unit) {
+    for (Links& in : of_unit_) {
+      if (in.next_in_forward == &unit) in.next_in_forward = nullptr;
+      if (in.next_in_backward == &unit) in.next_in_backward = nullptr;
+    }
+  }
   // Makes the next unit begin a traversal.
   void EndTraversal() { StartTraversal(Direction::kNone); }
   // Forgets everything.
-  void Forget();
+  void Forget() { *this = TraversalRecorder(of_unit_.size()); }
 
  private:
   enum class Direction : uint8_t { kNone, kForward, kBackward };
@@ -45,9 +58,19 @@ class TraversalRecorder {
 
   const Links& links(const Unit& unit) const { return of_unit_[static_cast<size_t>(unit.index())]; }
   Links& links(const Unit& unit) { return of_unit_[static_cast<size_t>(unit.index())]; }
-  void StartTraversal(Direction direction);
+  void StartTraversal(Direction direction) {
+    direction_ = direction;
+    last_ = nullptr;
+    for (Links& in : of_unit_) in.seen = false;
+  }
   // Returns the unit before this one in the same traversal, or nullptr.
-  Unit* Record(Unit& unit, Direction direction);
+  Unit* Record(Unit& unit, Direction direction) {
+    if (direction != direction_ || (links(unit).seen && last_ != &unit)) StartTraversal(direction);
+    Unit* const previous = last_ == &unit ? nullptr : last_;
+    links(unit).seen = true;
+    last_ = &unit;
+    return previous;
+  }
 
   std::vector<Links> of_unit_;  // by unit index
   Direction direction_ = Direction::kNone;

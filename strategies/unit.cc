@@ -3,7 +3,6 @@
 #include "zeroth/strategies/unit.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -57,12 +56,11 @@ absl::Status Unit::ExpectGradientsFit() const {
   if (precision_.gradient_dtype() == precision_.reduce_dtype) return absl::OkStatus();
   for (int i = 0; i < segment_count(); ++i) {
     if (!segment_layout(i).trainable || !is_replicated(i)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", name(),
-                     "': keep_low_precision_grads is false, but its gradients are not sharded "
-                     "and are kept in ",
-                     DTypeName(precision_.reduce_dtype),
-                     "; take reduce_dtype fp32, or a strategy that shards gradients"));
+    return InvalidArgument(
+        "unit '", name(),
+        "': keep_low_precision_grads is false, but its gradients are not sharded and are kept in ",
+        DTypeName(precision_.reduce_dtype),
+        "; take reduce_dtype fp32, or a strategy that shards gradients");
   }
   return absl::OkStatus();
 }
@@ -115,10 +113,8 @@ UnitCollectives& Unit::collectives() const {
 }
 
 bool Unit::has_trainable() const {
-  for (const ShardLayout::Segment& segment : layout_.segments()) {
-    if (segment.trainable) return true;
-  }
-  return false;
+  return std::any_of(layout_.segments().begin(), layout_.segments().end(),
+                     [](const ShardLayout::Segment& segment) { return segment.trainable; });
 }
 
 DType Unit::full_gradient_dtype(int i, MicroBatches how) const {
@@ -167,16 +163,15 @@ int64_t Unit::total_numel() const {
 
 absl::Status Unit::ExpectState(UnitState expected, absl::string_view attempt) const {
   if (state_ == expected) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("unit '", name(), "': cannot ", attempt,
-                                                    ": its parameters are ", UnitStateName(state_),
-                                                    ", expected ", UnitStateName(expected)));
+  return FailedPrecondition("unit '", name(), "': cannot ", attempt, ": its parameters are ",
+                            UnitStateName(state_), ", expected ", UnitStateName(expected));
 }
 
 absl::Status Unit::ExpectGradientState(GradientState expected, absl::string_view attempt) const {
   if (gradient_state_ == expected) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "unit '", name(), "': cannot ", attempt, ": its gradients are in state '",
-      GradientStateName(gradient_state_), "', expected '", GradientStateName(expected), "'"));
+  return FailedPrecondition("unit '", name(), "': cannot ", attempt,
+                            ": its gradients are in state '", GradientStateName(gradient_state_),
+                            "', expected '", GradientStateName(expected), "'");
 }
 
 absl::Status Unit::BeginGather(std::shared_ptr<Event> done) {

@@ -16,7 +16,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/direct_file.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/tensor/state_host_copy.h"
+#include "zeroth/core/tensor/state_tensor.h"
 
 namespace zeroth {
 namespace {

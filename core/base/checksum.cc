@@ -5,8 +5,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/xxh3_variant.h"
-
 namespace zeroth {
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -50,29 +51,17 @@ float ToFloat(Float16 value);
 template <typename T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::kFloat32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::kFloat32> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::kBFloat16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::kBFloat16> {};
 template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::kFloat16;
-};
+struct DTypeOf<Float16> : std::integral_constant<DType, DType::kFloat16> {};
 template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::kInt32;
-};
+struct DTypeOf<int32_t> : std::integral_constant<DType, DType::kInt32> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::kInt64;
-};
+struct DTypeOf<int64_t> : std::integral_constant<DType, DType::kInt64> {};
 template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::kUInt8;
-};
+struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::kUInt8> {};
 
 }  // namespace zeroth
 

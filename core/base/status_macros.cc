@@ -3,7 +3,6 @@
 #include "zeroth/core/base/status_macros.h"
 
 #include "absl/strings/cord.h"
-#include "absl/strings/str_cat.h"
 
 namespace zeroth {
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Early return on error, for functions that return absl::Status or absl::StatusOr.
+// Short forms of errors, and early return on error, for functions that return absl::Status or
+// absl::StatusOr.
 
 #ifndef ZEROTH_CORE_BASE_STATUS_MACROS_H_
 #define ZEROTH_CORE_BASE_STATUS_MACROS_H_
@@ -9,12 +10,27 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace zeroth {
 
 // The same code and payloads with "context: " put before the message; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
+
+// The error of that code. Its message is the parts one after the other, as absl::StrCat joins them.
+template <typename... Parts>
+absl::Status InvalidArgument(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+template <typename... Parts>
+absl::Status FailedPrecondition(const Parts&... parts) {
+  return absl::FailedPreconditionError(absl::StrCat(parts...));
+}
+template <typename... Parts>
+absl::Status Unimplemented(const Parts&... parts) {
+  return absl::UnimplementedError(absl::StrCat(parts...));
+}
 
 }  // namespace zeroth
 

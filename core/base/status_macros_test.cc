@@ -46,6 +46,12 @@ absl::Status PassOnWith(const absl::Status& status, int& contexts) {
   return absl::OkStatus();
 }
 
+TEST(ErrorsTest, JoinTheirParts) {
+  EXPECT_EQ(InvalidArgument("rank ", 3, " of ", 2.5), absl::InvalidArgumentError("rank 3 of 2.5"));
+  EXPECT_EQ(FailedPrecondition("gone"), absl::FailedPreconditionError("gone"));
+  EXPECT_EQ(Unimplemented("a", std::string("b")), absl::UnimplementedError("ab"));
+}
+
 TEST(ReturnIfErrorWithTest, EvaluatesContextOnlyOnError) {
   int contexts = 0;
   EXPECT_TRUE(PassOnWith(absl::OkStatus(), contexts).ok());

@@ -2,8 +2,6 @@
 
 #include "zeroth/core/tensor/host_floats.h"
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
@@ -12,9 +10,8 @@ namespace zeroth {
 namespace {
 
 absl::Status NoFloats(const Tensor& tensor) {
-  return absl::InvalidArgumentError(absl::StrCat("a tensor of ", DTypeName(tensor.dtype()),
-                                                 " read or set as floats, expected fp32, bf16 or "
-                                                 "fp16"));
+  return InvalidArgument("a tensor of ", DTypeName(tensor.dtype()),
+                         " read or set as floats, expected fp32, bf16 or fp16");
 }
 
 template <typename T>
@@ -59,8 +56,8 @@ absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor) {
 
 absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor) {
   if (static_cast<int64_t>(values.size()) != tensor.numel()) {
-    return absl::InvalidArgumentError(absl::StrCat("a tensor of ", tensor.numel(),
-                                                   " elements set to ", values.size(), " values"));
+    return InvalidArgument("a tensor of ", tensor.numel(), " elements set to ", values.size(),
+                           " values");
   }
   switch (tensor.dtype()) {
     case DType::kFloat32:

@@ -11,8 +11,8 @@ namespace zeroth {
 
 absl::Status Parameter::Divide(ParameterPart part) {
   if (part_.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("parameter '", name_, "' is divided over '", part_->axis, "' already"));
+    return FailedPrecondition("parameter '", name_, "' is divided over '", part_->axis,
+                              "' already");
   }
   const absl::StatusOr<Shape> shape = ShapeOfPart(global_shape_, part);
   ZEROTH_RETURN_IF_ERROR_WITH(shape.status(), absl::StrCat("parameter '", name_, "'"));
@@ -28,14 +28,13 @@ std::vector<ElementRun> Parameter::GlobalRuns(int64_t begin, int64_t numel) cons
 
 absl::StatusOr<Parameter::GradientSlot> Parameter::TakeGradient() {
   if (!requires_grad_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("parameter '", name_, "' is frozen and takes no gradient"));
+    return FailedPrecondition("parameter '", name_, "' is frozen and takes no gradient");
   }
   if (!grad_.defined()) {
     if (provider_ == nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "parameter '", name_, "' has no storage for its gradient; call set_grad, or ",
-          "put the parameter into a unit"));
+      return FailedPrecondition("parameter '", name_,
+                                "' has no storage for its gradient; call set_grad, or ",
+                                "put the parameter into a unit");
     }
     ZEROTH_RETURN_IF_ERROR_WITH(
         provider_(), absl::StrCat("storage for the gradient of parameter '", name_, "'"));

@@ -6,8 +6,9 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -46,27 +47,22 @@ int64_t BeginOfShare(int64_t numel, int index, int count) {
 
 absl::StatusOr<Shape> ShapeOfPart(const Shape& global, const ParameterPart& part) {
   if (part.dim < 0 || part.dim >= global.rank()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot divide dimension ", part.dim, " of ",
-                                                   global.ToString(), ": there is none"));
+    return InvalidArgument("cannot divide dimension ", part.dim, " of ", global.ToString(),
+                           ": there is none");
   }
   if (part.count < 1 || part.index < 0 || part.index >= part.count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("part ", part.index, " of ", part.count, ": expected one of 0 to count - 1"));
+    return InvalidArgument("part ", part.index, " of ", part.count,
+                           ": expected one of 0 to count - 1");
   }
   const std::vector<int64_t> sections = SectionsOf(global, part);
   int64_t sum = 0;
   for (const int64_t section : sections) sum += section;
   if (sum != global.dim(part.dim) || *std::min_element(sections.begin(), sections.end()) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("sections ", absl::StrJoin(sections, " + "),
-                                                   " do not add up to dimension ", part.dim, " of ",
-                                                   global.ToString()));
+    return InvalidArgument("sections ", absl::StrJoin(sections, " + "),
+                           " do not add up to dimension ", part.dim, " of ", global.ToString());
   }
-  std::vector<int64_t> dims;
-  for (int i = 0; i < global.rank(); ++i) dims.push_back(global.dim(i));
-  int64_t& divided = dims[static_cast<size_t>(part.dim)];
-  divided = 0;
-  for (const Share& share : SharesOf(global, part)) divided += share.numel;
-  return Shape(dims);
+  const Share last = SharesOf(global, part).back();
+  return global.With(part.dim, last.begin + last.numel);
 }
 
 std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& part, int64_t begin,

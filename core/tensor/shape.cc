@@ -3,7 +3,6 @@
 #include "zeroth/core/tensor/shape.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,16 +31,15 @@ Shape::Shape(absl::Span<const int64_t> dims) {
   numel_ = product;
 }
 
-int64_t Shape::dim(int i) const {
+size_t Shape::IndexOf(int i) const {
   const int index = i < 0 ? i + rank() : i;
   ZEROTH_CHECK(index >= 0 && index < rank());
-  return dims_[static_cast<size_t>(index)];
+  return static_cast<size_t>(index);
 }
 
-Shape Shape::WithLast(int64_t size) const {
-  ZEROTH_CHECK(rank_ >= 1);
+Shape Shape::With(int i, int64_t size) const {
   std::array<int64_t, kMaxRank> dims = dims_;
-  dims[static_cast<size_t>(rank_ - 1)] = size;
+  dims[IndexOf(i)] = size;
   return Shape(absl::MakeConstSpan(dims.data(), static_cast<size_t>(rank_)));
 }
 

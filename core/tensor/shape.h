@@ -27,14 +27,15 @@ class Shape {
 
   int rank() const { return rank_; }
   // Dimension i; negative i counts from the end.
-  int64_t dim(int i) const;
+  int64_t dim(int i) const { return dims_[IndexOf(i)]; }
   // Product of all dimensions; 1 for a scalar.
   int64_t numel() const { return numel_; }
   absl::Span<const int64_t> dims() const {
     return absl::MakeConstSpan(dims_.data(), static_cast<size_t>(rank_));
   }
-  // Returns this shape, of at least one dimension, with `size` as the last one.
-  Shape WithLast(int64_t size) const;
+  // Returns this shape with `size` as dimension i, or as the last one.
+  Shape With(int i, int64_t size) const;
+  Shape WithLast(int64_t size) const { return With(-1, size); }
   // "[2, 3]".
   std::string ToString() const;
 
@@ -42,6 +43,9 @@ class Shape {
   friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
 
  private:
+  // Aborts if there is no such dimension.
+  size_t IndexOf(int i) const;
+
   std::array<int64_t, kMaxRank> dims_{};
   int rank_ = 0;
   int64_t numel_ = 1;

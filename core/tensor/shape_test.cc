@@ -44,6 +44,11 @@ TEST(ShapeTest, EqualityComparesDimensions) {
   EXPECT_NE(Shape({1}), Shape());
 }
 
+TEST(ShapeTest, WithReplacesOneDimension) {
+  EXPECT_EQ(Shape({2, 3, 4}).With(1, 5), Shape({2, 5, 4}));
+  EXPECT_EQ(Shape({2, 3, 4}).With(-3, 0), Shape({0, 3, 4}));
+}
+
 TEST(ShapeTest, WithLastReplacesTheLastDimensionOnly) {
   EXPECT_EQ(Shape({2, 3}).WithLast(5), Shape({2, 5}));
   EXPECT_EQ(Shape({7}).WithLast(0), Shape({0}));
@@ -68,6 +73,7 @@ TEST(ShapeDeathTest, ImpossibleShapesAbort) {
   EXPECT_DEATH(Shape({2, 3}).dim(2), "invariant violated");
   EXPECT_DEATH(Shape({2, 3}).dim(-3), "invariant violated");
   EXPECT_DEATH(Shape().WithLast(1), "invariant violated");
+  EXPECT_DEATH(Shape({2}).With(1, 3), "invariant violated");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "zeroth/core/tensor/state_tensor.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,32 @@ namespace zeroth {
 namespace {
 
 int64_t ElementBytes(DType dtype) { return static_cast<int64_t>(SizeOf(dtype)); }
+
+// Calls copy(window, first, byte) for one window of elements [begin, begin + count) after the
+// other. `window` is device memory: the elements themselves or, if they are offloaded, staging for
+// those from `first` on. `byte` is their offset in the host's memory.
+template <typename Copy>
+absl::Status ForEachWindow(Device& device, const StateTensor& state, int64_t begin, int64_t count,
+                           const Copy& copy) {
+  constexpr int64_t kStagingBytes = int64_t{4} << 20;
+  if (count == 0) return absl::OkStatus();
+  const int64_t size = ElementBytes(state.dtype());
+  int64_t most = count;
+  Tensor staging;
+  if (state.is_offloaded()) {
+    most = std::min(count, kStagingBytes / size);
+    ZEROTH_ASSIGN_OR_RETURN(staging, Tensor::Empty(device, Shape({most}), state.dtype(),
+                                                   MemoryCategory::kOffloadStaging));
+  }
+  for (int64_t done = 0; done < count; done += most) {
+    const Shape shape({std::min(most, count - done)});
+    const Tensor window =
+        state.is_offloaded() ? staging.View(0, shape) : state.tensor().View(begin + done, shape);
+    ZEROTH_RETURN_IF_ERROR(copy(window, begin + done, done * size));
+    ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -67,6 +94,30 @@ absl::Status StateTensor::Write(int64_t begin, const Tensor& src, Stream& stream
   ZEROTH_CHECK(src.dtype() == tensor_.dtype());
   const Tensor dst = tensor_.View(begin, Shape({src.numel()}));
   return tensor_.device().Copy(dst.raw_data(), src.raw_data(), src.bytes(), stream);
+}
+
+absl::Status CopyStateToHost(Device& device, const StateTensor& state, int64_t begin, int64_t count,
+                             void* host) {
+  Stream& stream = device.compute_stream();
+  return ForEachWindow(device, state, begin, count,
+                       [&](const Tensor& window, int64_t first, int64_t byte) -> absl::Status {
+                         if (state.is_offloaded())
+                           ZEROTH_RETURN_IF_ERROR(state.Read(first, window, stream));
+                         return device.CopyToHost(static_cast<uint8_t*>(host) + byte,
+                                                  window.raw_data(), window.bytes(), stream);
+                       });
+}
+
+absl::Status CopyStateFromHost(Device& device, const void* host, const StateTensor& state,
+                               int64_t begin, int64_t count) {
+  Stream& stream = device.compute_stream();
+  return ForEachWindow(
+      device, state, begin, count,
+      [&](const Tensor& window, int64_t first, int64_t byte) -> absl::Status {
+        ZEROTH_RETURN_IF_ERROR(device.CopyFromHost(
+            window.raw_data(), static_cast<const uint8_t*>(host) + byte, window.bytes(), stream));
+        return state.is_offloaded() ? state.Write(first, window, stream) : absl::OkStatus();
+      });
 }
 
 }  // namespace zeroth

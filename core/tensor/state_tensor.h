@@ -62,6 +62,7 @@ class StateTensor {
   bool is_offloaded() const { return offloaded_.defined(); }
   int64_t numel() const { return is_offloaded() ? offloaded_.numel() : tensor_.numel(); }
   DType dtype() const { return is_offloaded() ? offloaded_.dtype() : tensor_.dtype(); }
+  int64_t bytes() const { return numel() * static_cast<int64_t>(SizeOf(dtype())); }
   // The tensor; undefined if the state is offloaded.
   const Tensor& tensor() const { return tensor_; }
 
@@ -73,6 +74,14 @@ class StateTensor {
   Tensor tensor_;
   OffloadedTensor offloaded_;
 };
+
+// Copy elements [begin, begin + count) of `state`, in their own type, to host memory or back.
+// `state` belongs to `device`. Offloaded state passes through the device's memory in pieces of at
+// most 4 MiB. Synchronous, on the compute stream. The range must lie inside the state.
+absl::Status CopyStateToHost(Device& device, const StateTensor& state, int64_t begin, int64_t count,
+                             void* host);
+absl::Status CopyStateFromHost(Device& device, const void* host, const StateTensor& state,
+                               int64_t begin, int64_t count);
 
 }  // namespace zeroth
 

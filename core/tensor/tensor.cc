@@ -49,9 +49,8 @@ absl::StatusOr<Tensor> Tensor::FromHostBytes(Device& device, Shape shape, DType 
                                              const void* values, size_t count,
                                              MemoryCategory category) {
   if (count != static_cast<size_t>(shape.numel())) {
-    return absl::InvalidArgumentError(absl::StrCat("a tensor of shape ", shape.ToString(), " has ",
-                                                   shape.numel(), " elements, but ", count,
-                                                   " values were given"));
+    return InvalidArgument("a tensor of shape ", shape.ToString(), " has ", shape.numel(),
+                           " elements, but ", count, " values were given");
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor tensor, Empty(device, std::move(shape), dtype, category));
   Stream& stream = device.compute_stream();
@@ -62,9 +61,8 @@ absl::StatusOr<Tensor> Tensor::FromHostBytes(Device& device, Shape shape, DType 
 
 absl::Status Tensor::CopyToHostBytes(DType expected, void* out) const {
   if (expected != dtype_) {
-    return absl::InvalidArgumentError(absl::StrCat("a tensor of ", DTypeName(dtype_),
-                                                   " cannot be read as ", DTypeName(expected),
-                                                   "; convert it first"));
+    return InvalidArgument("a tensor of ", DTypeName(dtype_), " cannot be read as ",
+                           DTypeName(expected), "; convert it first");
   }
   Stream& stream = device().compute_stream();
   ZEROTH_RETURN_IF_ERROR(device().CopyToHost(out, raw_data(), bytes(), stream));
@@ -108,11 +106,9 @@ Tensor Tensor::Reshape(Shape shape) const {
 Tensor Tensor::Rows(int64_t begin, int64_t end) const {
   ZEROTH_CHECK(shape_.rank() >= 1);
   ZEROTH_CHECK(0 <= begin && begin <= end && end <= dim(0));
-  std::vector<int64_t> dims(shape_.dims().begin(), shape_.dims().end());
   // Not numel() / dim(0): there may be no rows.
   const int64_t row_elements = Shape(shape_.dims().subspan(1)).numel();
-  dims[0] = end - begin;
-  return View(begin * row_elements, Shape(dims));
+  return View(begin * row_elements, shape_.With(0, end - begin));
 }
 
 }  // namespace zeroth

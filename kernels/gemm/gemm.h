@@ -20,21 +20,21 @@ enum class Activation : uint8_t { kNone, kGelu, kSilu };
 // c = activation(op(a) op(b) + bias), or c += op(a) op(b). a, b and bias share one dtype; c may
 // have another. Sums are fp32, and c is rounded once.
 struct GemmArgs {
-  Matrix a;  // [m, k], or [k, m] if transpose_a
-  Matrix b;  // [k, n], or [n, k] if transpose_b
-  Matrix c;  // [m, n]
+  Matrix a = {};  // [m, k], or [k, m] if transpose_a
+  Matrix b = {};  // [k, n], or [n, k] if transpose_b
+  Matrix c = {};  // [m, n]
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;                    // add to c; excludes bias and activation
-  Tensor bias;                                // [n], or undefined for none
+  Tensor bias = {};                           // [n], or undefined for none
   Activation activation = Activation::kNone;  // kGelu is the tanh approximation
   // [m, n], c's dtype, or undefined. Receives the argument of the activation, which its backward
   // needs. Requires kGelu.
-  Tensor pre_activation;
+  Tensor pre_activation = {};
   // [m, n], c's dtype, or undefined. If defined, c = (op(a) op(b)) * gelu'(gelu_input): the product
   // is the gradient of a GELU's output, and c that of its input. Excludes bias, activation,
   // pre_activation and accumulate.
-  Tensor gelu_input;
+  Tensor gelu_input = {};
 };
 
 namespace kernels {

@@ -178,8 +178,8 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
   const int64_t length =
       context.first_position() + (tokens.shape().rank() == 2 ? tokens.dim(1) : 0);
   if (length > config_.max_positions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sequence length ", length, " exceeds the model's ", config_.max_positions, " positions"));
+    return InvalidArgument("sequence length ", length, " exceeds the model's ",
+                           config_.max_positions, " positions");
   }
   if (positions_ != nullptr && context.document_starts().defined()) {
     return absl::UnimplementedError(
@@ -196,9 +196,9 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   const DecoderNames& names = config_.names;
   if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm != NormKind::kRms) {
-    return absl::UnimplementedError(absl::StrCat(
+    return Unimplemented(
         "norms over all heads together that have a bias, as '", names.q_norm,
-        "', cannot be divided among tensor ranks; expected norms by root mean square"));
+        "', cannot be divided among tensor ranks; expected norms by root mean square");
   }
   const std::string attention = names.attention + ".";
   const std::string mlp = names.mlp + ".";
@@ -214,14 +214,12 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
                                      {names.mlp_norm, Division::kReplicated},
                                      {names.norm, Division::kReplicated},
                                      {names.positions, Division::kReplicated}};
-  if (names.qkv.size() == 1) {
+  std::vector<int64_t> sections;
+  if (names.qkv.size() == 1) sections = {q, kv, kv};
+  for (size_t i = 0; i < names.qkv.size(); ++i) {
     // The number of heads of keys and values divides that of queries.
-    rules.push_back({attention + names.qkv[0], Division::kOutputs, {q, kv, kv}, kv_heads});
-  } else {
-    for (size_t i = 0; i < names.qkv.size(); ++i) {
-      rules.push_back(
-          {attention + names.qkv[i], Division::kOutputs, {}, i == 0 ? heads : kv_heads});
-    }
+    rules.push_back({attention + names.qkv[i], Division::kOutputs, sections,
+                     sections.empty() && i == 0 ? heads : kv_heads});
   }
   const bool is_packed = config_.gated && names.mlp_in.size() == 1;
   for (const std::string& name : names.mlp_in) {

@@ -13,17 +13,11 @@
 namespace zeroth {
 namespace {
 
-void ReadField(ConfigReader& reader, const ConfigKey& key, DecoderConfig& config) {
-  if (!key.required && !reader.Has(key.name)) return;
-  if (const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field)) {
-    config.*(*size) = reader.Size(key.name);
-  } else if (const auto* number = std::get_if<double DecoderConfig::*>(&key.field)) {
-    config.*(*number) = reader.Number(key.name);
-  } else if (const auto* flag = std::get_if<bool DecoderConfig::*>(&key.field)) {
-    config.*(*flag) = reader.Flag(key.name);
-  } else {
-    config.*std::get<std::vector<int64_t> DecoderConfig::*>(key.field) = reader.Indices(key.name);
-  }
+void Read(ConfigReader& reader, const std::string& key, int64_t& to) { to = reader.Size(key); }
+void Read(ConfigReader& reader, const std::string& key, double& to) { to = reader.Number(key); }
+void Read(ConfigReader& reader, const std::string& key, bool& to) { to = reader.Flag(key); }
+void Read(ConfigReader& reader, const std::string& key, std::vector<int64_t>& to) {
+  to = reader.Indices(key);
 }
 
 // Returns the key of config.json that sets a field, for messages.
@@ -39,7 +33,10 @@ std::string KeyOf(const DecoderFamily& family, Field DecoderConfig::*field) {
 absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nlohmann::json& json) {
   ConfigReader reader(json);
   DecoderConfig config = family.base;
-  for (const ConfigKey& key : family.keys) ReadField(reader, key, config);
+  for (const ConfigKey& key : family.keys) {
+    if (!key.required && !reader.Has(key.name)) continue;
+    std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
+  }
   for (const FixedKey& key : family.fixed) {
     if (key.use == FixedKey::Use::kWrite || !reader.Has(key.name)) continue;
     reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());

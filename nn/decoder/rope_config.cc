@@ -70,6 +70,7 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
   reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
                  "1: heads are rotated as a whole");
   spec.theta = NumberOr(reader, kTheta, spec.theta);
+  const char* const key_of_type = reader.Has("rope_type") ? "rope_type" : "type";
   const std::string type = reader.Text("rope_type", reader.Text("type", "default"));
   if (type == "linear") {
     spec.type = RopeSpec::Type::kLinear;
@@ -79,12 +80,11 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
   } else if (type == "yarn") {
     ReadYarn(reader, max_positions, spec);
   } else if (type == "dynamic" || type == "longrope") {
-    reader.Require(false, reader.Has("rope_type") ? "rope_type" : "type",
+    reader.Require(false, key_of_type,
                    "default, linear, llama3 or yarn: frequencies that depend on the length of the "
                    "sequence at hand would train another function at each length");
   } else {
-    reader.Require(type == "default", reader.Has("rope_type") ? "rope_type" : "type",
-                   "default, linear, llama3 or yarn");
+    reader.Require(type == "default", key_of_type, "default, linear, llama3 or yarn");
   }
   reader.Require(spec.factor > 0, "factor", "a number above 0");
   return reader.status();

@@ -1,11 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/nn/layers/attention.h"
 
 #include <utility>
 #include <vector>
 
-#include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/tensor_ranks.h"
 

@@ -2,8 +2,7 @@
 
 #include "zeroth/nn/layers/fp8_layers.h"
 
-#include "absl/strings/str_cat.h"
-
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/layers/linear.h"
 
 namespace zeroth {
@@ -31,9 +30,9 @@ absl::Status UseFp8(const Module& module) {
   int used = 0;
   ForEachLinear(module, [&](Linear& linear) { used += linear.UseFp8() ? 1 : 0; });
   if (used > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("fp8: none of the model's ", FindFp8Layers(module).others.size(),
-                   " linear layers has sizes in steps of 16, which products of 8-bit floats need"));
+  return InvalidArgument(
+      "fp8: none of the model's ", FindFp8Layers(module).others.size(),
+      " linear layers has sizes in steps of 16, which products of 8-bit floats need");
 }
 
 }  // namespace zeroth

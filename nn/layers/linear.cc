@@ -2,12 +2,7 @@
 
 #include "zeroth/nn/layers/linear.h"
 
-#include <utility>
-
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/fp8_linear.h"
 #include "zeroth/nn/ops/pointwise.h"
 #include "zeroth/nn/tensor_ranks.h"
@@ -54,8 +49,7 @@ absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activati
   }
   if (!uses_fp8_) return LinearOp(context, x, parts_, layout_, activation, is_read);
   if (activation == Activation::kSilu) {
-    return absl::UnimplementedError(
-        absl::StrCat("layer '", name(), "' multiplies in fp8, which takes no fused SiLU"));
+    return Unimplemented("layer '", name(), "' multiplies in fp8, which takes no fused SiLU");
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts_, layout_, is_read));
   return activation == Activation::kGelu ? GeluOp(context, y) : y;

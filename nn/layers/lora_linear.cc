@@ -14,7 +14,6 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
-#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -50,9 +49,8 @@ absl::Status CheckTargets(const std::vector<const Linear*>& layers, const LoraOp
   }
   for (const std::string& target : options.targets) {
     if (found.count(target) > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("LoRA: no linear layer is called '", target,
-                                                   "'; the model has ",
-                                                   absl::StrJoin(last_names, ", ")));
+    return InvalidArgument("LoRA: no linear layer is called '", target, "'; the model has ",
+                           absl::StrJoin(last_names, ", "));
   }
   return absl::OkStatus();
 }
@@ -68,9 +66,8 @@ bool LoraOptions::Adapts(absl::string_view projection) const {
 
 absl::Status ValidateLoraOptions(const LoraOptions& options) {
   if (options.rank >= 0 && std::isfinite(options.alpha)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("LoRA: rank = ", options.rank, ", alpha = ", options.alpha,
-                   "; expected a rank of at least 0 and a finite alpha"));
+  return InvalidArgument("LoRA: rank = ", options.rank, ", alpha = ", options.alpha,
+                         "; expected a rank of at least 0 and a finite alpha");
 }
 
 std::string LoraAdapter::layer() const {
@@ -106,8 +103,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
 
 absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Activation activation) {
   if (activation == Activation::kSilu) {
-    return absl::UnimplementedError(
-        absl::StrCat("layer '", name(), "' has LoRA adapters, which take no fused SiLU"));
+    return Unimplemented("layer '", name(), "' has LoRA adapters, which take no fused SiLU");
   }
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
@@ -171,12 +167,12 @@ absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& option
 absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
                        const Tensor& a, const Tensor& b) {
   ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels, b, adapter.scale));
-  GemmArgs gemm;
-  gemm.a = adapter.layout == WeightLayout::kInOut ? a : b;
-  gemm.b = adapter.layout == WeightLayout::kInOut ? b : a;
-  gemm.c = weight;
-  gemm.accumulate = true;
-  return Annotate(kernels::Gemm(kernels, gemm), adapter.weight->name());
+  const bool is_in_out = adapter.layout == WeightLayout::kInOut;
+  return Annotate(
+      kernels::Gemm(
+          kernels,
+          {.a = is_in_out ? a : b, .b = is_in_out ? b : a, .c = weight, .accumulate = true}),
+      adapter.weight->name());
 }
 
 }  // namespace zeroth

@@ -4,12 +4,8 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/cached_attention.h"
-#include "zeroth/kernels/rope/rope.h"
 #include "zeroth/nn/kept_outputs.h"
 
 namespace zeroth {
@@ -18,9 +14,8 @@ namespace {
 
 absl::Status TakeShape(const Tensor& qkv, AttentionShape& shape) {
   if (qkv.shape().rank() != 3 || qkv.dim(2) != shape.packed_dim()) {
-    return absl::InvalidArgumentError(absl::StrCat("attention: input ", qkv.shape().ToString(),
-                                                   ", expected [batch, seq, ", shape.packed_dim(),
-                                                   "]: queries, keys and values side by side"));
+    return InvalidArgument("attention: input ", qkv.shape().ToString(), ", expected [batch, seq, ",
+                           shape.packed_dim(), "]: queries, keys and values side by side");
   }
   shape.batch = qkv.dim(0);
   shape.seq = qkv.dim(1);
@@ -95,20 +90,15 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   if (qkv.node == nullptr) return result;
   RecordBackward(
       context, result, [&context, args, node = qkv.node, rope](const Tensor& dout) -> absl::Status {
-        AttentionBackwardArgs backward;
-        backward.shape = args.shape;
-        backward.dout = dout;
-        backward.qkv = args.qkv;
-        backward.starts = args.starts;
-        backward.out = args.out;
-        backward.lse = args.lse;
-        ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
-        ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dqkv, context.EmptyLike(args.qkv));
+        ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(
+            context.kernels(),
+            {args.shape, dout, args.qkv, args.starts, args.out, args.lse, dqkv}));
         if (rope.has_value()) {
-          ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), {args.shape, backward.dqkv, *rope,
-                                                                   args.starts, /*inverse=*/true}));
+          ZEROTH_RETURN_IF_ERROR(kernels::Rope(
+              context.kernels(), {args.shape, dqkv, *rope, args.starts, /*inverse=*/true}));
         }
-        return AddGradient(context, *node, std::move(backward.dqkv));
+        return AddGradient(context, *node, std::move(dqkv));
       });
   return result;
 }

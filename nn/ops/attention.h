@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/rope/rope.h"
 #include "zeroth/nn/tape.h"
 

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
@@ -25,37 +23,54 @@ absl::StatusOr<Value> Make(Context& context, const Shape& shape, BasicArgs args)
   return context.MakeValue(std::move(out));
 }
 
-// Adds the result of `args` to the gradient of an activation, if it has a node.
-absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape, BasicArgs args) {
+// Adds the result of `args`, of the shape `as` if it is given, to the gradient of an activation, if
+// it has a node.
+absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape, BasicArgs args,
+                        const std::optional<Shape>& as = std::nullopt) {
   if (node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
                           TakeGradient(context, *node, shape, args.a.tensor.dtype()));
-  args.out = slot.tensor;
+  args.out = slot.tensor.Reshape(as.value_or(shape));
   args.accumulate = slot.accumulate;
   return kernels::Basic(context.kernels(), args);
 }
 
-absl::Status ExpectSame(const char* operation, const Tensor& a, const Tensor& b) {
-  if (a.shape() == b.shape()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      operation, ": shapes differ: ", a.shape().ToString(), " and ", b.shape().ToString()));
+// `forward` of x. Goes back by `backward` from the result, which the next operation is likely to
+// keep anyway, or from x.
+absl::StatusOr<Value> Unary(Context& context, const Value& x, BasicOp forward, BasicOp backward,
+                            bool keeps_input = false) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value y,
+                          Make(context, x.data.shape(), {.op = forward, .a = x.data}));
+  const Tensor& kept = keeps_input ? x.data : y.data;
+  RecordBackward(context, y, [&context, node = x.node, backward, kept](const Tensor& dy) {
+    return Contribute(context, node.get(), dy.shape(), {.op = backward, .a = kept, .b = dy});
+  });
+  return y;
 }
 
-// A shape around one of its dimensions.
+absl::Status ExpectSame(const char* operation, const Tensor& a, const Tensor& b) {
+  if (a.shape() == b.shape()) return absl::OkStatus();
+  return InvalidArgument(operation, ": shapes differ: ", a.shape().ToString(), " and ",
+                         b.shape().ToString());
+}
+
+// A shape around one of its dimensions, as a matrix in which a range along that dimension is a
+// range of columns.
 struct Axis {
   int64_t outer = 1;
   int64_t size = 0;
   int64_t inner = 1;
 
-  // The whole tensor as a matrix in which a range along the dimension is a range of columns.
-  Matrix Rows(const Tensor& x) const { return x.Reshape(Shape({outer, size * inner})); }
+  int64_t width() const { return size * inner; }
+  Shape matrix() const { return Shape({outer, width()}); }
+  Matrix Rows(const Tensor& x) const { return x.Reshape(matrix()); }
 };
 
 absl::StatusOr<Axis> AxisOf(const char* operation, const Shape& shape, int dim) {
   const int rank = shape.rank();
   if (dim < -rank || dim >= rank) {
-    return absl::InvalidArgumentError(absl::StrCat(operation, ": dimension ", dim, " of ",
-                                                   shape.ToString(), ", which has ", rank));
+    return InvalidArgument(operation, ": dimension ", dim, " of ", shape.ToString(), ", which has ",
+                           rank);
   }
   const int at = dim < 0 ? dim + rank : dim;
   Axis axis;
@@ -65,24 +80,11 @@ absl::StatusOr<Axis> AxisOf(const char* operation, const Shape& shape, int dim) 
   return axis;
 }
 
-// `shape` with another size in one dimension, or without that dimension if `size` is negative.
-Shape Resized(const Shape& shape, int dim, int64_t size) {
-  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-  const auto at = dims.begin() + (dim < 0 ? dim + shape.rank() : dim);
-  if (size < 0) {
-    dims.erase(at);
-  } else {
-    *at = size;
-  }
-  return Shape(dims);
-}
-
 // The mean over the middle of [outer, size, inner], as `shape`.
 absl::StatusOr<Value> MeanOver(Context& context, const Value& x, const Axis& axis,
                                const Shape& shape) {
   if (axis.size == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("mean: ", x.data.shape().ToString(), " has nothing to take a mean of"));
+    return InvalidArgument("mean: ", x.data.shape().ToString(), " has nothing to take a mean of");
   }
   const Shape rows({axis.outer * axis.size, axis.inner});
   const Shape means({axis.outer, axis.inner});
@@ -90,18 +92,13 @@ absl::StatusOr<Value> MeanOver(Context& context, const Value& x, const Axis& axi
       Value y,
       Make(context, means, {.op = BasicOp::kMean, .a = x.data.Reshape(rows), .group = axis.size}));
   y.data = y.data.Reshape(shape);
-  RecordBackward(context, y,
-                 [&context, node = x.node, full = x.data.shape(), axis, rows,
-                  means](const Tensor& dy) -> absl::Status {
-                   if (node == nullptr) return absl::OkStatus();
-                   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
-                                           TakeGradient(context, *node, full, dy.dtype()));
-                   return kernels::Basic(context.kernels(), {.op = BasicOp::kMeanBackward,
-                                                             .a = dy.Reshape(means),
-                                                             .out = slot.tensor.Reshape(rows),
-                                                             .accumulate = slot.accumulate,
-                                                             .group = axis.size});
-                 });
+  RecordBackward(
+      context, y,
+      [&context, node = x.node, full = x.data.shape(), axis, rows, means](const Tensor& dy) {
+        return Contribute(
+            context, node.get(), full,
+            {.op = BasicOp::kMeanBackward, .a = dy.Reshape(means), .group = axis.size}, rows);
+      });
   return y;
 }
 
@@ -115,14 +112,12 @@ absl::Status Products(Context& context, const Tensor& a, bool transpose_a, const
   int64_t count = 1;
   for (int i = 0; i + 2 < c.shape().rank(); ++i) count *= c.dim(i);
   for (int64_t i = 0; i < count; ++i) {
-    GemmArgs gemm;
-    gemm.a = matrix(a, i);
-    gemm.b = matrix(b, i);
-    gemm.c = matrix(c, i);
-    gemm.transpose_a = transpose_a;
-    gemm.transpose_b = transpose_b;
-    gemm.accumulate = accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), {.a = matrix(a, i),
+                                                             .b = matrix(b, i),
+                                                             .c = matrix(c, i),
+                                                             .transpose_a = transpose_a,
+                                                             .transpose_b = transpose_b,
+                                                             .accumulate = accumulate}));
   }
   return absl::OkStatus();
 }
@@ -138,12 +133,12 @@ absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
               left.dim(transpose_a ? -2 : -1) == right.dim(transpose_b ? -1 : -2);
   for (int i = 0; fits && i + 2 < rank; ++i) fits = left.dim(i) == right.dim(i);
   if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "matmul: ", left.ToString(), transpose_a ? " transposed" : "", " times ", right.ToString(),
-        transpose_b ? " transposed" : "", ", expected [.., m, k] and [.., k, n]"));
+    return InvalidArgument("matmul: ", left.ToString(), transpose_a ? " transposed" : "", " times ",
+                           right.ToString(), transpose_b ? " transposed" : "",
+                           ", expected [.., m, k] and [.., k, n]");
   }
-  const Shape shape = Resized(Resized(left, -2, left.dim(transpose_a ? -1 : -2)), -1,
-                              right.dim(transpose_b ? -2 : -1));
+  const Shape shape =
+      left.With(-2, left.dim(transpose_a ? -1 : -2)).WithLast(right.dim(transpose_b ? -2 : -1));
   ZEROTH_ASSIGN_OR_RETURN(Tensor c, context.Empty(shape, a.data.dtype()));
   ZEROTH_RETURN_IF_ERROR(
       Products(context, a.data, transpose_a, b.data, transpose_b, c, /*accumulate=*/false));
@@ -192,52 +187,34 @@ absl::StatusOr<Value> ScaleOp(Context& context, const Value& x, float factor) {
 }
 
 absl::StatusOr<Value> ActivationOp(Context& context, const Value& x, ActivationFunction function) {
-  BasicOp forward = BasicOp::kRelu;
-  BasicOp backward = BasicOp::kReluBackward;
   switch (function) {
     case ActivationFunction::kGelu:
       return GeluOp(context, x);
+    case ActivationFunction::kSilu:
+      return Unary(context, x, BasicOp::kSilu, BasicOp::kSiluBackward, /*keeps_input=*/true);
+    case ActivationFunction::kTanh:
+      return Unary(context, x, BasicOp::kTanh, BasicOp::kTanhBackward);
+    case ActivationFunction::kSigmoid:
+      return Unary(context, x, BasicOp::kSigmoid, BasicOp::kSigmoidBackward);
     case ActivationFunction::kRelu:
       break;
-    case ActivationFunction::kSilu:
-      forward = BasicOp::kSilu;
-      backward = BasicOp::kSiluBackward;
-      break;
-    case ActivationFunction::kTanh:
-      forward = BasicOp::kTanh;
-      backward = BasicOp::kTanhBackward;
-      break;
-    case ActivationFunction::kSigmoid:
-      forward = BasicOp::kSigmoid;
-      backward = BasicOp::kSigmoidBackward;
-      break;
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value y,
-                          Make(context, x.data.shape(), {.op = forward, .a = x.data}));
-  // All but SiLU go back from their result, which the next operation is likely to keep anyway.
-  const Tensor& kept = function == ActivationFunction::kSilu ? x.data : y.data;
-  RecordBackward(context, y, [&context, node = x.node, backward, kept](const Tensor& dy) {
-    return Contribute(context, node.get(), dy.shape(), {.op = backward, .a = kept, .b = dy});
-  });
-  return y;
+  return Unary(context, x, BasicOp::kRelu, BasicOp::kReluBackward);
 }
 
 absl::StatusOr<Value> SoftmaxOp(Context& context, const Value& x) {
   if (x.data.shape().rank() < 1) {
     return absl::InvalidArgumentError("softmax: a scalar, expected at least one dimension");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value y,
-                          Make(context, x.data.shape(), {.op = BasicOp::kSoftmax, .a = x.data}));
-  RecordBackward(context, y, [&context, node = x.node, kept = y.data](const Tensor& dy) {
-    return Contribute(context, node.get(), dy.shape(),
-                      {.op = BasicOp::kSoftmaxBackward, .a = kept, .b = dy});
-  });
-  return y;
+  return Unary(context, x, BasicOp::kSoftmax, BasicOp::kSoftmaxBackward);
 }
 
 absl::StatusOr<Value> MeanOp(Context& context, const Value& x, int dim) {
   ZEROTH_ASSIGN_OR_RETURN(const Axis axis, AxisOf("mean", x.data.shape(), dim));
-  return MeanOver(context, x, axis, Resized(x.data.shape(), dim, -1));
+  const absl::Span<const int64_t> dims = x.data.shape().dims();
+  std::vector<int64_t> others(dims.begin(), dims.end());
+  others.erase(others.begin() + (dim < 0 ? dim + x.data.shape().rank() : dim));
+  return MeanOver(context, x, axis, Shape(others));
 }
 
 absl::StatusOr<Value> MeanOp(Context& context, const Value& x) {
@@ -249,16 +226,16 @@ absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t
   const Shape& shape = x.data.shape();
   ZEROTH_ASSIGN_OR_RETURN(const Axis axis, AxisOf("slice", shape, dim));
   if (begin < 0 || count < 0 || begin > axis.size - count) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "slice: ", count, " from ", begin, " on along dimension ", dim, " of ", shape.ToString()));
+    return InvalidArgument("slice: ", count, " from ", begin, " on along dimension ", dim, " of ",
+                           shape.ToString());
   }
-  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(Resized(shape, dim, count), x.data.dtype()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(shape.With(dim, count), x.data.dtype()));
   Axis part = axis;
   part.size = count;
   const int64_t column = begin * axis.inner;
   ZEROTH_RETURN_IF_ERROR(kernels::Basic(
       context.kernels(),
-      {.a = axis.Rows(x.data).Columns(column, count * axis.inner), .out = part.Rows(out)}));
+      {.a = axis.Rows(x.data).Columns(column, part.width()), .out = part.Rows(out)}));
   const Value y = context.MakeValue(std::move(out));
   RecordBackward(
       context, y,
@@ -271,10 +248,9 @@ absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t
           ZEROTH_RETURN_IF_ERROR(
               kernels::Basic(context.kernels(), {.op = BasicOp::kFill, .out = whole, .scalar = 0}));
         }
-        return kernels::Basic(context.kernels(),
-                              {.a = part.Rows(dy),
-                               .out = whole.Columns(column, part.size * part.inner),
-                               .accumulate = true});
+        return kernels::Basic(
+            context.kernels(),
+            {.a = part.Rows(dy), .out = whole.Columns(column, part.width()), .accumulate = true});
       });
   return y;
 }
@@ -288,22 +264,20 @@ absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, 
   for (const Value& part : parts) {
     const Shape& shape = part.data.shape();
     ZEROTH_ASSIGN_OR_RETURN(axes.emplace_back(), AxisOf("concat", shape, dim));
-    if (shape.rank() != first.rank() || Resized(shape, dim, 0) != Resized(first, dim, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("concat: ", shape.ToString(), " beside ",
-                                                     first.ToString(), " along dimension ", dim,
-                                                     ", expected the same other dimensions"));
+    if (shape.rank() != first.rank() || shape.With(dim, 0) != first.With(dim, 0)) {
+      return InvalidArgument("concat: ", shape.ToString(), " beside ", first.ToString(),
+                             " along dimension ", dim, ", expected the same other dimensions");
     }
     whole.size += axes.back().size;
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor out,
-                          context.Empty(Resized(first, dim, whole.size), parts[0].data.dtype()));
+                          context.Empty(first.With(dim, whole.size), parts[0].data.dtype()));
   int64_t column = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const int64_t width = axes[i].size * axes[i].inner;
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-        context.kernels(),
-        {.a = axes[i].Rows(parts[i].data), .out = whole.Rows(out).Columns(column, width)}));
-    column += width;
+        context.kernels(), {.a = axes[i].Rows(parts[i].data),
+                            .out = whole.Rows(out).Columns(column, axes[i].width())}));
+    column += axes[i].width();
   }
   const Value y = context.MakeValue(std::move(out));
   std::vector<std::shared_ptr<GradientNode>> nodes;
@@ -316,15 +290,10 @@ absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, 
       context, y, [&context, nodes, shapes, axes, whole](const Tensor& dy) -> absl::Status {
         int64_t from = 0;
         for (size_t i = 0; i < nodes.size(); ++i) {
-          const int64_t width = axes[i].size * axes[i].inner;
-          const Matrix part = whole.Rows(dy).Columns(from, width);
-          from += width;
-          if (nodes[i] == nullptr) continue;
-          ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
-                                  TakeGradient(context, *nodes[i], shapes[i], dy.dtype()));
-          ZEROTH_RETURN_IF_ERROR(kernels::Basic(
-              context.kernels(),
-              {.a = part, .out = axes[i].Rows(slot.tensor), .accumulate = slot.accumulate}));
+          const Matrix part = whole.Rows(dy).Columns(from, axes[i].width());
+          from += part.cols;
+          ZEROTH_RETURN_IF_ERROR(
+              Contribute(context, nodes[i].get(), shapes[i], {.a = part}, axes[i].matrix()));
         }
         return absl::OkStatus();
       });
@@ -333,9 +302,8 @@ absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, 
 
 absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& shape) {
   if (shape.numel() != x.data.numel()) {
-    return absl::InvalidArgumentError(absl::StrCat("reshape: ", x.data.shape().ToString(), " to ",
-                                                   shape.ToString(),
-                                                   ", expected as many elements"));
+    return InvalidArgument("reshape: ", x.data.shape().ToString(), " to ", shape.ToString(),
+                           ", expected as many elements");
   }
   const Value y = context.MakeValue(x.data.Reshape(shape));
   RecordBackward(context, y, [&context, node = x.node, before = x.data.shape()](const Tensor& dy) {
@@ -348,16 +316,14 @@ absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
                                 absl::string_view name) {
   const Shape& shape = x.data.shape();
   if (!(rate >= 0 && rate < 1) || shape.rank() < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dropout '", name, "': a rate of ", rate, " for ", shape.ToString(),
-                     ", expected at least 0 and below 1, and samples in dimension 0"));
+    return InvalidArgument("dropout '", name, "': a rate of ", rate, " for ", shape.ToString(),
+                           ", expected at least 0 and below 1, and samples in dimension 0");
   }
   const std::optional<StepDraws>& step = context.draws();
   if (!step.has_value()) {
     if (!context.recording()) return x;
-    return absl::FailedPreconditionError(
-        absl::StrCat("dropout '", name, "': the draws of this step are not set; call ",
-                     "Context::set_draws before each forward that is trained"));
+    return FailedPrecondition("dropout '", name, "': the draws of this step are not set; call ",
+                              "Context::set_draws before each forward that is trained");
   }
   if (rate == 0) return x;
   BasicArgs args{.op = BasicOp::kDropout, .a = x.data, .scalar = rate};

@@ -3,7 +3,6 @@
 #include "zeroth/nn/ops/divided.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,45 +10,25 @@
 #include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
-namespace {
-
-// [batch, seq, ..] with another length of sequence.
-Shape WithSeq(const Shape& shape, int64_t seq) {
-  std::vector<int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(i == 1 ? seq : shape.dim(i));
-  return Shape(dims);
-}
-
-absl::Status SumPiecesFrom(Context& context, int first, int count, const Tensor& out,
-                           const PieceProduct& product) {
-  if (count == 1) return product(first, out);
-  const int half = count / 2;
-  ZEROTH_RETURN_IF_ERROR(SumPiecesFrom(context, first, half, out, product));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor other, context.Empty(out.shape(), out.dtype()));
-  ZEROTH_RETURN_IF_ERROR(SumPiecesFrom(context, first + half, half, other, product));
-  return kernels::Add(context.kernels(), out, other, out);
-}
-
-}  // namespace
 
 absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter) {
   TensorRanks* const ranks = context.tensor_ranks();
   if (ranks != nullptr && ranks->size() == parameter.part()->count) return ranks;
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "parameter '", parameter.name(), "' is part ", parameter.part()->index, " of ",
       parameter.part()->count, ", but the context has ",
       ranks == nullptr ? "no tensor ranks" : absl::StrCat(ranks->size(), " tensor ranks"),
-      "; create the ShardedModule with the TensorParallelOptions that the model was divided by"));
+      "; create the ShardedModule with the TensorParallelOptions that the model was divided by");
 }
 
 Shape ShapeOfAllRows(const Context& context, const Shape& shape) {
   if (!context.rows_are_shared()) return shape;
-  return WithSeq(shape, shape.dim(1) * context.tensor_ranks()->size());
+  return shape.With(1, shape.dim(1) * context.tensor_ranks()->size());
 }
 
 Shape ShapeOfOwnRows(const Context& context, const Shape& shape) {
   if (!context.rows_are_shared()) return shape;
-  return WithSeq(shape, shape.dim(1) / context.tensor_ranks()->size());
+  return shape.With(1, shape.dim(1) / context.tensor_ranks()->size());
 }
 
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
@@ -92,16 +71,18 @@ absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::str
 absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
                                            absl::string_view label,
                                            const TensorRanks::Beside& beside) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, SumOverRanks(context, x, label, beside));
-  if (sum.dtype() == dtype) return sum;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
-  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
-  return rounded;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOverRanks(context, x, label, beside));
+  return CastTo(context, sum, dtype);
 }
 
-absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
-                       const PieceProduct& product) {
-  return SumPiecesFrom(context, 0, pieces, out, product);
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out, const PieceProduct& product,
+                       int first) {
+  if (pieces == 1) return product(first, out);
+  const int half = pieces / 2;
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, half, out, product, first));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor other, context.EmptyLike(out));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, half, other, product, first + half));
+  return kernels::Add(context.kernels(), out, other, out);
 }
 
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
@@ -140,11 +121,7 @@ absl::Status FinishGradient(Context& context, const Parameter& parameter,
   const Parameter::GradientSlot& slot = *place.after_sum;
   ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(place.tensor, parameter.name()));
   if (slot.accumulate) {
-    Tensor before = slot.tensor;
-    if (before.dtype() != DType::kFloat32) {
-      ZEROTH_ASSIGN_OR_RETURN(before, context.Empty(parameter.shape(), DType::kFloat32));
-      ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), slot.tensor, before));
-    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor before, CastTo(context, slot.tensor, DType::kFloat32));
     ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), before, place.tensor, place.tensor));
   }
   if (slot.tensor.dtype() != DType::kFloat32) {

@@ -44,9 +44,10 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
 
 // Overwrites `out` with the product of one of the pieces of this rank's depth.
 using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
-// `out` becomes the sum of `pieces` of this rank, a power of two, in one binary tree.
-absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
-                       const PieceProduct& product);
+// `out` becomes the sum of `pieces` of this rank, a power of two, from `first` on, in one binary
+// tree.
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out, const PieceProduct& product,
+                       int first = 0);
 // The same of TensorParallelOptions::pieces().
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product);
 // What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order

@@ -3,9 +3,6 @@
 #include "zeroth/nn/ops/divided_linear.h"
 
 #include <utility>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/kept_outputs.h"
@@ -59,13 +56,12 @@ absl::Status PieceInputGradient(Context& context, const LinearPart& part, Weight
   const size_t sections = blocks.size() / static_cast<size_t>(pieces);
   for (size_t i = 0; i < sections; ++i) {
     const WeightBlock& block = blocks[static_cast<size_t>(piece) * sections + i];
-    GemmArgs gemm;
-    gemm.a = dy.Columns(block.out, block.outs);
-    gemm.b = BlockOf(weight, layout, block);
-    gemm.transpose_b = layout == WeightLayout::kInOut;
-    gemm.c = out;
-    gemm.accumulate = accumulate || i > 0;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Gemm(context.kernels(), {.a = dy.Columns(block.out, block.outs),
+                                          .b = BlockOf(weight, layout, block),
+                                          .c = out,
+                                          .transpose_b = layout == WeightLayout::kInOut,
+                                          .accumulate = accumulate || i > 0}));
   }
   return absl::OkStatus();
 }
@@ -76,25 +72,21 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
   const std::string& name = part.weight->name();
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, *part.weight));
   if (activation != Activation::kNone) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "linear layer '", name, "': an activation of what is a sum over ranks; apply it after"));
+    return InvalidArgument("linear layer '", name,
+                           "': an activation of what is a sum over ranks; apply it after");
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
   // Added by one rank, so that it is there once.
-  Tensor bias;
-  if (part.bias != nullptr && ranks->index() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
-  }
+  const bool adds_bias = part.bias != nullptr && ranks->index() == 0;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, adds_bias ? FullValues(*part.bias) : Tensor());
   const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
   const auto product = [&](int piece, const Tensor& out) {
     const WeightBlock& block = blocks[static_cast<size_t>(piece)];
-    GemmArgs gemm;
-    gemm.a = Matrix(x.data).Columns(block.in, block.ins);
-    gemm.b = BlockOf(weight, layout, block);
-    gemm.transpose_b = layout == WeightLayout::kOutIn;
-    gemm.c = out;
-    if (piece == 0) gemm.bias = bias;
-    return kernels::Gemm(context.kernels(), gemm);
+    return kernels::Gemm(context.kernels(), {.a = Matrix(x.data).Columns(block.in, block.ins),
+                                             .b = BlockOf(weight, layout, block),
+                                             .c = out,
+                                             .transpose_b = layout == WeightLayout::kOutIn,
+                                             .bias = piece == 0 ? bias : Tensor()});
   };
   const Shape shape = x.data.shape().WithLast(OutFeatures(part, layout));
   const DType dtype = x.data.dtype();

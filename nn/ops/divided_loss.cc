@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
@@ -119,12 +117,13 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   const int pieces = ranks_.options().pieces();
   for (int i = 0; i < pieces; ++i) {
     const auto [first, columns] = Piece(i);
-    GemmArgs product;
-    product.a = hidden;
-    product.b = values_.View(first * dim(), Shape({columns, dim()}));
-    product.transpose_b = true;
-    product.c = Matrix(logits).Columns(first, columns);
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context_.kernels(), product), weight_.name());
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        kernels::Gemm(context_.kernels(),
+                      {.a = hidden,
+                       .b = values_.View(first * dim(), Shape({columns, dim()})),
+                       .c = Matrix(logits).Columns(first, columns),
+                       .transpose_b = true}),
+        weight_.name());
   }
   const int64_t of_piece = count * kSoftmaxStatistics;
   ZEROTH_ASSIGN_OR_RETURN(
@@ -161,23 +160,21 @@ absl::Status DividedLoss::ChunkGradients(const Tensor& hidden, const Tensor& dlo
   const Tensor out = dhidden_.View(begin * dim(), hidden.shape());
   ZEROTH_RETURN_IF_ERROR(SumPieces(context_, out, [&](int piece, const Tensor& sum) {
     const auto [first, columns] = Piece(piece);
-    GemmArgs product;
-    product.a = Matrix(dlogits).Columns(first, columns);
-    product.b = values_.View(first * dim(), Shape({columns, dim()}));
-    product.c = sum;
-    return kernels::Gemm(context_.kernels(), product);
+    return kernels::Gemm(context_.kernels(),
+                         {.a = Matrix(dlogits).Columns(first, columns),
+                          .b = values_.View(first * dim(), Shape({columns, dim()})),
+                          .c = sum});
   }));
   if (!slot_.tensor.defined()) return absl::OkStatus();
   const bool accumulate = std::exchange(weight_sum_begun_, true);
   for (int i = 0; i < ranks_.options().pieces(); ++i) {
     const auto [first, columns] = Piece(i);
-    GemmArgs product;
-    product.a = Matrix(dlogits).Columns(first, columns);
-    product.transpose_a = true;
-    product.b = hidden;
-    product.c = weight_sum_.View(first * dim(), Shape({columns, dim()}));
-    product.accumulate = accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context_.kernels(), product));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
+        context_.kernels(), {.a = Matrix(dlogits).Columns(first, columns),
+                             .b = hidden,
+                             .c = weight_sum_.View(first * dim(), Shape({columns, dim()})),
+                             .transpose_a = true,
+                             .accumulate = accumulate}));
   }
   return absl::OkStatus();
 }
@@ -198,9 +195,9 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, weight));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, hidden.data, weight.name()));
   if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({all.dim(0), all.dim(1)})) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss: targets are ", DTypeName(targets.dtype()), " ", targets.shape().ToString(),
-        ", expected int32 [", all.dim(0), ", ", all.dim(1), "]"));
+    return InvalidArgument("loss: targets are ", DTypeName(targets.dtype()), " ",
+                           targets.shape().ToString(), ", expected int32 [", all.dim(0), ", ",
+                           all.dim(1), "]");
   }
   DividedLoss divided(context, *ranks, all, weight);
   ZEROTH_ASSIGN_OR_RETURN(Tensor mean, divided.Compute(targets));
@@ -230,23 +227,20 @@ absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
   const Tensor mine = parts.View(ranks->index() * rows * place, Shape({rows, place}));
   ZEROTH_RETURN_IF_ERROR(
       kernels::Basic(context.kernels(), {.op = BasicOp::kFill, .out = mine, .scalar = 0.0f}));
-  GemmArgs product;
-  product.a = hidden;
-  product.b = values;
-  product.transpose_b = true;
-  product.c = Matrix(mine).Columns(0, values.dim(0));
-  ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), product));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::Gemm(context.kernels(), {.a = hidden,
+                                        .b = values,
+                                        .c = Matrix(mine).Columns(0, values.dim(0)),
+                                        .transpose_b = true}));
   ZEROTH_RETURN_IF_ERROR(ranks->Gather(mine, parts, "logits"));
   ZEROTH_ASSIGN_OR_RETURN(Tensor logits, context.Empty(Shape({rows, vocab}), DType::kFloat32));
   for (int i = 0; i < ranks->size(); ++i) {
     const int64_t begin = BeginOfShare(vocab, i, ranks->size());
     const int64_t count = BeginOfShare(vocab, i + 1, ranks->size()) - begin;
     const Tensor part = parts.View(i * rows * place, Shape({rows, place}));
-    BasicArgs copy;
-    copy.op = BasicOp::kScale;
-    copy.a = Matrix(part).Columns(0, count);
-    copy.out = Matrix(logits).Columns(begin, count);
-    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), copy));
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context.kernels(),
+        {.a = Matrix(part).Columns(0, count), .out = Matrix(logits).Columns(begin, count)}));
   }
   return logits;
 }

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/kernels.h"
@@ -35,14 +33,14 @@ absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
 absl::StatusOr<Tensor> LocalTokens(Context& context, const Tensor& tokens, const Parameter& table) {
   if (!IsDivided(table)) return tokens;
   ZEROTH_RETURN_IF_ERROR(RanksOf(context, table).status());
-  LocalIdsArgs args;
-  args.ids = tokens;
-  args.vocab = table.global_shape().dim(0);
-  args.first = BeginOfShare(args.vocab, table.part()->index, table.part()->count);
-  args.count = table.shape().dim(0);
-  ZEROTH_ASSIGN_OR_RETURN(args.local, context.Empty(tokens.shape(), DType::kInt32));
-  ZEROTH_RETURN_IF_ERROR_WITH(kernels::LocalIds(context.kernels(), args), table.name());
-  return args.local;
+  const int64_t vocab = table.global_shape().dim(0);
+  const int64_t first = BeginOfShare(vocab, table.part()->index, table.part()->count);
+  ZEROTH_ASSIGN_OR_RETURN(Tensor local, context.Empty(tokens.shape(), DType::kInt32));
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      kernels::LocalIds(context.kernels(),
+                        {tokens, first, table.shape().dim(0), vocab, local, Tensor()}),
+      table.name());
+  return local;
 }
 
 }  // namespace
@@ -50,15 +48,14 @@ absl::StatusOr<Tensor> LocalTokens(Context& context, const Tensor& tokens, const
 absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parameter& table,
                                   Parameter* positions) {
   if (tokens.shape().rank() != 2 || tokens.dtype() != DType::kInt32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("embedding '", table.name(), "': tokens are ", DTypeName(tokens.dtype()), " ",
-                     tokens.shape().ToString(), ", expected int32 [batch, seq]"));
+    return InvalidArgument("embedding '", table.name(), "': tokens are ", DTypeName(tokens.dtype()),
+                           " ", tokens.shape().ToString(), ", expected int32 [batch, seq]");
   }
   const int64_t first = context.first_position();
   if (positions != nullptr && first + tokens.dim(1) > positions->shape().dim(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("embedding '", table.name(), "': sequence length ", first + tokens.dim(1),
-                     " exceeds the model's ", positions->shape().dim(0), " positions"));
+    return InvalidArgument("embedding '", table.name(), "': sequence length ",
+                           first + tokens.dim(1), " exceeds the model's ",
+                           positions->shape().dim(0), " positions");
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor table_values, FullValues(table));
   Tensor position_values;
@@ -82,8 +79,8 @@ absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parame
   RecordBackward(
       context, result,
       [&context, &table, positions, local, is_divided](const Tensor& dout) -> absl::Status {
-        if (!is_divided) return Backward(context, local, table, positions, dout);
-        ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, dout, table.name()));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
+                                is_divided ? AllRows(context, dout, table.name()) : dout);
         return Backward(context, local, table, positions, all);
       });
   return result;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -65,23 +64,16 @@ absl::StatusOr<Fp8Operand> WeightOperand(Context& context, const Parameter& weig
 
 absl::Status Multiply(Context& context, const Fp8Operand& a, const Fp8Operand& b, const Matrix& c,
                       bool accumulate, const Tensor& bias = Tensor()) {
-  Fp8GemmArgs gemm;
-  gemm.a = a;
-  gemm.b = b;
-  gemm.c = c;
-  gemm.accumulate = accumulate;
-  gemm.bias = bias;
-  return kernels::Fp8Gemm(context.kernels(), gemm);
+  return kernels::Fp8Gemm(context.kernels(),
+                          {.a = a, .b = b, .c = c, .accumulate = accumulate, .bias = bias});
 }
 
 absl::Status ForwardPart(Context& context, const LinearPart& part, WeightLayout layout,
                          const Fp8Operand& x, const Matrix& y) {
   ZEROTH_ASSIGN_OR_RETURN(const Fp8Operand weight,
                           WeightOperand(context, *part.weight, layout, /*depth_is_in=*/true));
-  Tensor bias;
-  if (part.bias != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor bias,
+                          part.bias == nullptr ? Tensor() : FullValues(*part.bias));
   return Multiply(context, x, weight, y, /*accumulate=*/false, bias);
 }
 
@@ -135,14 +127,13 @@ absl::Status Validate(const Value& x, absl::Span<const LinearPart> parts, Weight
   ZEROTH_RETURN_IF_ERROR(ValidateLinearInput(x.data, parts, layout));
   const char* const weight = parts.empty() ? "" : parts[0].weight->name().c_str();
   if (x.data.dtype() == DType::kFloat32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("fp8 linear layer with weight '", weight,
-                     "': its input is fp32, expected bf16 or fp16, the types of its results"));
+    return InvalidArgument("fp8 linear layer with weight '", weight,
+                           "': its input is fp32, expected bf16 or fp16, the types of its results");
   }
   if (!FitsFp8(parts, layout)) {
-    return absl::InvalidArgumentError(absl::StrCat("fp8 linear layer with weight '", weight, "' ",
-                                                   parts[0].weight->shape().ToString(),
-                                                   ": expected sizes in steps of ", kFp8Step));
+    return InvalidArgument("fp8 linear layer with weight '", weight, "' ",
+                           parts[0].weight->shape().ToString(), ": expected sizes in steps of ",
+                           kFp8Step);
   }
   return absl::OkStatus();
 }
@@ -180,22 +171,20 @@ absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
     ZEROTH_RETURN_IF_ERROR_WITH(made, part.weight->name());
   }
   Value result = context.MakeValue(std::move(y));
-  if (context.recording()) {
-    const Input input = {x.data.shape(), x.data.dtype(), x.node, x_codes.transposed};
-    context.tape().Record([&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()),
-                           layout, input, y_node = result.node]() -> absl::Status {
-      if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
-      int64_t begin = 0;
-      for (const LinearPart& part : parts) {
-        const int64_t width = OutFeatures(part, layout);
-        const Matrix dy = Matrix(y_node->grad).Columns(begin, width);
-        ZEROTH_RETURN_IF_ERROR_WITH(BackwardPart(context, part, layout, input, dy),
-                                    part.weight->name());
-        begin += width;
-      }
-      return absl::OkStatus();
-    });
-  }
+  const Input input = {x.data.shape(), x.data.dtype(), x.node, x_codes.transposed};
+  RecordBackward(context, result,
+                 [&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()), layout,
+                  input](const Tensor& dy) -> absl::Status {
+                   int64_t begin = 0;
+                   for (const LinearPart& part : parts) {
+                     const int64_t width = OutFeatures(part, layout);
+                     ZEROTH_RETURN_IF_ERROR_WITH(BackwardPart(context, part, layout, input,
+                                                              Matrix(dy).Columns(begin, width)),
+                                                 part.weight->name());
+                     begin += width;
+                   }
+                   return absl::OkStatus();
+                 });
   return result;
 }
 

@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/nn/kept_outputs.h"
@@ -15,12 +13,6 @@
 #include "zeroth/nn/ops/divided_linear.h"
 
 namespace zeroth {
-
-Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs) {
-  const int64_t dim = grouped.dim(-1);
-  return grouped.View(index * pairs * dim, Shape({pairs, dim}));
-}
-
 namespace {
 
 constexpr WeightLayout kLayout = WeightLayout::kOutIn;
@@ -55,9 +47,9 @@ absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
   const auto trained = std::count_if(weights.begin(), weights.end(), is_trained);
   if (trained == 0) return absl::OkStatus();
   if (trained != static_cast<std::ptrdiff_t>(weights.size())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        weights.front()->name(), " and the same matrix of the other experts: ", trained, " of ",
-        weights.size(), " are trainable; freeze all of them or none"));
+    return FailedPrecondition(weights.front()->name(),
+                              " and the same matrix of the other experts: ", trained, " of ",
+                              weights.size(), " are trainable; freeze all of them or none");
   }
   std::vector<Parameter::GradientSlot> slots;
   for (Parameter* weight : weights) {
@@ -87,16 +79,14 @@ struct GroupedLinear {
 absl::Status BlockProduct(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
                           const WeightBlock& block, const Matrix& in, const Matrix& out,
                           bool transposed, bool accumulate) {
-  GroupedGemmArgs gemm;
-  gemm.offsets = of.offsets;
-  gemm.a = in;
-  ZEROTH_ASSIGN_OR_RETURN(gemm.b, BlocksOfExperts(weights, block));
-  gemm.transpose_b = transposed;
-  gemm.c = out;
-  gemm.accumulate = accumulate;
-  ZEROTH_RETURN_IF_ERROR_WITH(kernels::GroupedGemm(context.kernels(), gemm),
-                              weights.front()->name());
-  return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<Matrix> matrices, BlocksOfExperts(weights, block));
+  return Annotate(kernels::GroupedGemm(context.kernels(), {.offsets = of.offsets,
+                                                           .a = in,
+                                                           .b = std::move(matrices),
+                                                           .transpose_b = transposed,
+                                                           .c = out,
+                                                           .accumulate = accumulate}),
+                  weights.front()->name());
 }
 
 // Adds to the gradient of x in `node`. If weights are divided by outputs, adds a summand for each
@@ -129,6 +119,11 @@ absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tens
 }
 
 }  // namespace
+
+Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs) {
+  const int64_t dim = grouped.dim(-1);
+  return grouped.View(index * pairs * dim, Shape({pairs, dim}));
+}
 
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertWeights>& projections) {

@@ -2,16 +2,12 @@
 
 #include "zeroth/nn/ops/linear.h"
 
-#include <memory>
 #include <utility>
 #include <vector>
-
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/activation/activation.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
-#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/divided_linear.h"
@@ -23,21 +19,20 @@ namespace {
 absl::Status ForwardPart(Context& context, const LinearPart& part, WeightLayout layout,
                          const Tensor& x, Activation activation, const Tensor& gelu_input,
                          const Matrix& y) {
-  GemmArgs gemm;
-  gemm.a = x;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-  Tensor bias;
-  if (part.bias != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
-  }
-  gemm.transpose_b = layout == WeightLayout::kOutIn;
-  gemm.activation = activation;
-  gemm.pre_activation = gelu_input;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor bias,
+                          part.bias == nullptr ? Tensor() : FullValues(*part.bias));
   for (const WeightBlock& block : BlocksOf(context, part, layout)) {
-    gemm.b = BlockOf(weight, layout, block);
-    gemm.c = y.Columns(block.out, block.outs);
-    if (bias.defined()) gemm.bias = bias.View(block.out, Shape({block.outs}));
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context.kernels(), gemm), part.weight->name());
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        kernels::Gemm(context.kernels(),
+                      {.a = x,
+                       .b = BlockOf(weight, layout, block),
+                       .c = y.Columns(block.out, block.outs),
+                       .transpose_b = layout == WeightLayout::kOutIn,
+                       .bias = bias.defined() ? bias.View(block.out, Shape({block.outs})) : bias,
+                       .activation = activation,
+                       .pre_activation = gelu_input}),
+        part.weight->name());
   }
   return absl::OkStatus();
 }
@@ -73,7 +68,7 @@ absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
   }
   Tensor dx = node.grad;
   if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
-    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(node.gelu_input.shape(), node.gelu_input.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(dx, context.EmptyLike(node.gelu_input));
   }
   ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), node.gelu_input, node.grad, dx));
   if (through.defined()) ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), dx, through, dx));
@@ -94,14 +89,14 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
     ZEROTH_RETURN_IF_ERROR(BackwardPart(context, part, layout, x, dy_part));
     if (x_node == nullptr) continue;
     if (parts.size() == 1 && GoesThroughGelu(*x_node)) {
-      ZEROTH_ASSIGN_OR_RETURN(x_node->grad_of_gelu_input, context.Empty(x.shape(), x.dtype()));
-      GemmArgs gemm;
-      gemm.a = dy_part;
-      ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValues(*part.weight));
-      gemm.transpose_b = layout == WeightLayout::kInOut;
-      gemm.c = x_node->grad_of_gelu_input;
-      gemm.gelu_input = x_node->gelu_input;
-      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+      ZEROTH_ASSIGN_OR_RETURN(x_node->grad_of_gelu_input, context.EmptyLike(x));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+      ZEROTH_RETURN_IF_ERROR(
+          kernels::Gemm(context.kernels(), {.a = dy_part,
+                                            .b = weight,
+                                            .c = x_node->grad_of_gelu_input,
+                                            .transpose_b = layout == WeightLayout::kInOut,
+                                            .gelu_input = x_node->gelu_input}));
       continue;
     }
     ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
@@ -113,15 +108,14 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
 
 absl::Status InputGradient(Context& context, const LinearPart& part, WeightLayout layout,
                            const Matrix& dy, const Matrix& dx, bool accumulate) {
-  GemmArgs gemm;
-  gemm.a = dy;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-  gemm.transpose_b = layout == WeightLayout::kInOut;
-  gemm.accumulate = accumulate;
   for (const WeightBlock& block : BlocksOf(context, part, layout)) {
-    gemm.b = BlockOf(weight, layout, block);
-    gemm.c = dx.Columns(block.in, block.ins);
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Gemm(context.kernels(), {.a = dy,
+                                          .b = BlockOf(weight, layout, block),
+                                          .c = dx.Columns(block.in, block.ins),
+                                          .transpose_b = layout == WeightLayout::kInOut,
+                                          .accumulate = accumulate}));
   }
   return absl::OkStatus();
 }
@@ -131,13 +125,12 @@ absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayo
   for (const WeightBlock& block : BlocksOf(context, part, layout)) {
     const Matrix in = x.Columns(block.in, block.ins);
     const Matrix out = dy.Columns(block.out, block.outs);
-    GemmArgs gemm;
-    gemm.a = layout == WeightLayout::kInOut ? in : out;
-    gemm.b = layout == WeightLayout::kInOut ? out : in;
-    gemm.transpose_a = true;
-    gemm.c = BlockOf(dw, layout, block);
-    gemm.accumulate = accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    const bool is_in_out = layout == WeightLayout::kInOut;
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), {.a = is_in_out ? in : out,
+                                                             .b = is_in_out ? out : in,
+                                                             .c = BlockOf(dw, layout, block),
+                                                             .transpose_a = true,
+                                                             .accumulate = accumulate}));
   }
   return absl::OkStatus();
 }
@@ -156,9 +149,9 @@ absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> p
     const Shape& shape = part.weight->shape();
     const int64_t in = shape.rank() == 2 ? InFeatures(part, layout) : -1;
     if (x.shape().rank() < 1 || x.dim(-1) != in) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("linear layer with weight '", part.weight->name(), "' ", shape.ToString(),
-                       ": its input is ", x.shape().ToString(), ", expected [.., ", in, "]"));
+      return InvalidArgument("linear layer with weight '", part.weight->name(), "' ",
+                             shape.ToString(), ": its input is ", x.shape().ToString(),
+                             ", expected [.., ", in, "]");
     }
   }
   return absl::OkStatus();
@@ -191,13 +184,9 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
         "linear layer: an activation is not fused with the blocks of deterministic pieces");
   }
   if (keeps_input && parts.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("linear layer: a fused GELU is for one projection, not ", parts.size()));
+    return InvalidArgument("linear layer: a fused GELU is for one projection, not ", parts.size());
   }
-  Tensor gelu_input;
-  if (keeps_input) {
-    ZEROTH_ASSIGN_OR_RETURN(gelu_input, context.Empty(y.shape(), y.dtype()));
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor gelu_input, keeps_input ? context.EmptyLike(y) : Tensor());
   int64_t column = 0;
   for (const LinearPart& part : parts) {
     const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
@@ -16,14 +14,14 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
                                            const Tensor& targets) {
   const Shape& shape = hidden.data.shape();
   if (shape.rank() != 3 || weight.shape().rank() != 2 || shape.dim(2) != weight.shape().dim(1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss: hidden states ", shape.ToString(), " against head '", weight.name(), "' ",
-        weight.shape().ToString(), ", expected [batch, seq, dim] and [vocab, dim]"));
+    return InvalidArgument("loss: hidden states ", shape.ToString(), " against head '",
+                           weight.name(), "' ", weight.shape().ToString(),
+                           ", expected [batch, seq, dim] and [vocab, dim]");
   }
   if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({shape.dim(0), shape.dim(1)})) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "loss: targets are ", DTypeName(targets.dtype()), " ", targets.shape().ToString(),
-        ", expected int32 [", shape.dim(0), ", ", shape.dim(1), "]"));
+    return InvalidArgument("loss: targets are ", DTypeName(targets.dtype()), " ",
+                           targets.shape().ToString(), ", expected int32 [", shape.dim(0), ", ",
+                           shape.dim(1), "]");
   }
   const int64_t rows = shape.dim(0) * shape.dim(1);
   LinearCrossEntropyArgs args;
@@ -34,7 +32,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
   args.divisor = context.loss_divisor();
   args.grad_scale = context.loss_scale();
   if (context.recording()) {
-    ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.Empty(args.hidden.shape(), args.hidden.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.EmptyLike(args.hidden));
     if (weight.requires_grad()) {
       ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
       args.dweight = slot.tensor;

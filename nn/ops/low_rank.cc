@@ -2,11 +2,9 @@
 
 #include "zeroth/nn/ops/low_rank.h"
 
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
@@ -19,30 +17,17 @@
 namespace zeroth {
 namespace {
 
-struct Extent {
-  int64_t in = -1;
-  int64_t out = -1;
-};
-
-Extent ExtentOf(const Parameter& weight, WeightLayout layout) {
-  const Shape& shape = weight.shape();
-  if (shape.rank() != 2) return {};
-  if (layout == WeightLayout::kInOut) return {shape.dim(0), shape.dim(1)};
-  return {shape.dim(1), shape.dim(0)};
-}
-
 absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
                       WeightLayout layout) {
-  const Extent a = ExtentOf(*part.a, layout);
-  const Extent b = ExtentOf(*part.b, layout);
-  if (x.data.shape().rank() < 1 || y.data.shape().rank() < 1 || x.data.dim(-1) != a.in ||
-      a.out != b.in || b.out < 0 || part.column + b.out > y.data.dim(-1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+  if (part.a->shape().rank() != 2 || part.b->shape().rank() != 2 || x.data.shape().rank() < 1 ||
+      y.data.shape().rank() < 1 || x.data.dim(-1) != InFeatures({part.a}, layout) ||
+      OutFeatures({part.a}, layout) != InFeatures({part.b}, layout) ||
+      part.column + OutFeatures({part.b}, layout) > y.data.dim(-1)) {
+    return InvalidArgument(
         "low-rank product of '", part.a->name(), "' ", part.a->shape().ToString(), " and '",
         part.b->name(), "' ", part.b->shape().ToString(), " with input ", x.data.shape().ToString(),
         ", added at column ", part.column, " of ", y.data.shape().ToString(),
-        ": expected the input's last dimension, the rank between them, "
-        "and as many columns"));
+        ": expected the input's last dimension, the rank between them, and as many columns");
   }
   return absl::OkStatus();
 }
@@ -51,54 +36,51 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
 absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
                      WeightLayout layout, const WeightBlock& block, const Matrix& c,
                      bool accumulate) {
-  GemmArgs gemm;
-  gemm.a = x.Columns(block.in, block.ins);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-  gemm.b = BlockOf(values, layout, block);
-  gemm.transpose_b = layout == WeightLayout::kOutIn;
-  gemm.c = c;
-  gemm.accumulate = accumulate;
-  return Annotate(kernels::Gemm(context.kernels(), gemm), weight.name());
+  return Annotate(kernels::Gemm(context.kernels(), {.a = x.Columns(block.in, block.ins),
+                                                    .b = BlockOf(values, layout, block),
+                                                    .c = c,
+                                                    .transpose_b = layout == WeightLayout::kOutIn,
+                                                    .accumulate = accumulate}),
+                  weight.name());
+}
+
+// Returns scale * the product with `half`, which is summed over ranks if that is divided, for all
+// rows if the other half is divided.
+absl::StatusOr<Tensor> ScaledProduct(Context& context, const Parameter& half,
+                                     const Parameter& other, float scale, const Shape& shape,
+                                     DType dtype, const PieceProduct& product) {
+  Tensor result;
+  if (IsDivided(half)) {
+    ZEROTH_ASSIGN_OR_RETURN(result, SumOfProducts(context, shape, dtype, half.name(), product));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(result, context.Empty(shape, dtype));
+    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, result));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), result, scale));
+  return IsDivided(other) ? AllRows(context, result, other.name()) : result;
 }
 
 // Returns scale * x a, for all rows of y.
 absl::StatusOr<Tensor> Inner(Context& context, const Tensor& x, const LowRankPart& part,
                              WeightLayout layout, float scale) {
-  const Shape shape = x.shape().WithLast(ExtentOf(*part.a, layout).out);
   const std::vector<WeightBlock> blocks = BlocksOf(context, {part.a}, layout);
   const auto product = [&](int piece, const Tensor& out) {
     return Forward(context, x, *part.a, layout, blocks[static_cast<size_t>(piece)], out,
                    /*accumulate=*/false);
   };
-  Tensor inner;
-  if (IsDivided(*part.a)) {
-    ZEROTH_ASSIGN_OR_RETURN(inner,
-                            SumOfProducts(context, shape, x.dtype(), part.a->name(), product));
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(inner, context.Empty(shape, x.dtype()));
-    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, inner));
-  }
-  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), inner, scale));
-  return IsDivided(*part.b) ? AllRows(context, inner, part.b->name()) : inner;
+  return ScaledProduct(context, *part.a, *part.b, scale,
+                       x.shape().WithLast(OutFeatures({part.a}, layout)), x.dtype(), product);
 }
 
 // Returns the gradient of x a, for all rows of x.
 absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, WeightLayout layout,
                                      float scale, const Shape& shape, const Tensor& dy) {
-  const Matrix dy_part = Matrix(dy).Columns(part.column, ExtentOf(*part.b, layout).out);
+  const Matrix dy_part = Matrix(dy).Columns(part.column, OutFeatures({part.b}, layout));
   const auto product = [&](int piece, const Tensor& out) {
     return PieceInputGradient(context, {part.b}, layout, dy_part, piece, out, /*accumulate=*/false);
   };
-  Tensor gradient;
-  if (IsDivided(*part.b)) {
-    ZEROTH_ASSIGN_OR_RETURN(gradient,
-                            SumOfProducts(context, shape, dy.dtype(), part.b->name(), product));
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(gradient, context.Empty(shape, dy.dtype()));
-    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, gradient));
-  }
-  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), gradient, scale));
-  return IsDivided(*part.a) ? AllRows(context, gradient, part.a->name()) : gradient;
+  return ScaledProduct(context, *part.b, *part.a, scale, shape, dy.dtype(), product);
 }
 
 // Adds to the gradient of a half, unless it is frozen. If `is_partial`, each rank computes it from
@@ -118,15 +100,13 @@ absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
                       const Tensor& x, GradientNode* x_node, const Tensor& inner,
                       const Tensor& dy) {
-  const bool a_is_divided = IsDivided(*part.a);
-  const bool b_is_divided = IsDivided(*part.b);
-  const Matrix dy_part = Matrix(dy).Columns(part.column, ExtentOf(*part.b, layout).out);
+  const Matrix dy_part = Matrix(dy).Columns(part.column, OutFeatures({part.b}, layout));
   ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.b, layout, inner, dy_part,
-                                      a_is_divided && context.rows_are_shared()));
+                                      IsDivided(*part.a) && context.rows_are_shared()));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner,
                           InnerGradient(context, part, layout, scale, inner.shape(), dy));
-  ZEROTH_RETURN_IF_ERROR(
-      HalfGradient(context, *part.a, layout, x, dinner, b_is_divided && context.rows_are_shared()));
+  ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.a, layout, x, dinner,
+                                      IsDivided(*part.b) && context.rows_are_shared()));
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
   return InputGradient(context, {part.a}, layout, dinner, slot.tensor, slot.accumulate);

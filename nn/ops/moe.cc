@@ -2,11 +2,7 @@
 
 #include "zeroth/nn/ops/moe.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
@@ -31,14 +27,39 @@ absl::StatusOr<Tensor> Probabilities(Context& context, const Tensor& logits) {
   return p;
 }
 
+// A CombineOp, as its backward needs it.
+struct Combined {
+  Tensor grouped;
+  Tensor rows;
+  Tensor weights;
+  TensorRanks* ranks = nullptr;
+};
+
+// Returns the gradient of the weights, fp32 [tokens, top_k].
+absl::StatusOr<Tensor> GradientOfWeights(Context& context, const Combined& of, const Tensor& dy) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, context.Empty(of.weights.shape(), DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor tokens, CastTo(context, dy, of.grouped.dtype()));
+  const auto piece_of = [&](int piece, const Tensor& out) {
+    return kernels::RowDots(context.kernels(),
+                            {tokens, PieceOf(of.grouped, piece, of.rows.numel()), of.rows, out});
+  };
+  if (of.ranks == nullptr) {
+    ZEROTH_RETURN_IF_ERROR(piece_of(0, dweights));
+    return dweights;
+  }
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, dweights, piece_of));
+  ZEROTH_RETURN_IF_ERROR(of.ranks->Sum(dweights, kLabel));
+  return dweights;
+}
+
 }  // namespace
 
 absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int64_t top_k,
                                      bool normalize) {
   const int64_t experts = logits.data.dim(-1);
   if (top_k < 1 || top_k > experts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("routing to ", top_k, " of ", experts, " experts, expected 1 to ", experts));
+    return InvalidArgument("routing to ", top_k, " of ", experts, " experts, expected 1 to ",
+                           experts);
   }
   const int64_t tokens = logits.data.numel() / experts;
   const Shape pairs({tokens, top_k});
@@ -54,15 +75,11 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
   if (logits.node == nullptr) return routed;
   RecordBackward(context, routed.weights,
                  [&context, args, node = logits.node](const Tensor& dweights) -> absl::Status {
-                   RouteBackwardArgs backward;
-                   backward.logits = args.logits;
-                   backward.normalize = args.normalize;
-                   backward.experts = args.routing.experts;
-                   backward.dweights = dweights;
-                   ZEROTH_ASSIGN_OR_RETURN(backward.dlogits,
-                                           context.Empty(args.logits.shape(), args.logits.dtype()));
-                   ZEROTH_RETURN_IF_ERROR(kernels::RouteBackward(context.kernels(), backward));
-                   return AddGradient(context, *node, std::move(backward.dlogits));
+                   ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits, context.EmptyLike(args.logits));
+                   ZEROTH_RETURN_IF_ERROR(kernels::RouteBackward(
+                       context.kernels(),
+                       {args.logits, args.normalize, args.routing.experts, dweights, dlogits}));
+                   return AddGradient(context, *node, std::move(dlogits));
                  });
   return routed;
 }
@@ -70,9 +87,8 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
 absl::Status BalanceOp(Context& context, const Value& logits, const Routing& routing,
                        float coefficient) {
   if (logits.data.shape().rank() != 3) {
-    return absl::InvalidArgumentError(absl::StrCat("balance of experts: logits ",
-                                                   logits.data.shape().ToString(),
-                                                   ", expected [sequences, tokens, experts]"));
+    return InvalidArgument("balance of experts: logits ", logits.data.shape().ToString(),
+                           ", expected [sequences, tokens, experts]");
   }
   const int64_t sequences = logits.data.dim(0);
   const int64_t length = logits.data.dim(1);
@@ -82,29 +98,26 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
     return absl::OkStatus();
   }
   // experts * f_e, times the loss's constant factor.
-  CountExpertsArgs count;
-  count.experts = routing.experts;
-  count.sequence = length;
-  count.scale = coefficient * static_cast<float>(experts) / static_cast<float>(sequences * length);
-  ZEROTH_ASSIGN_OR_RETURN(count.counts,
+  const float scale =
+      coefficient * static_cast<float>(experts) / static_cast<float>(sequences * length);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor counts,
                           context.Empty(Shape({sequences, experts}), DType::kFloat32));
-  ZEROTH_RETURN_IF_ERROR(kernels::CountExperts(context.kernels(), count));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::CountExperts(context.kernels(), {routing.experts, length, scale, counts}));
   if (context.extra_loss().defined()) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor p, Probabilities(context, logits.data));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor mean,
-                            context.Empty(count.counts.shape(), DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor mean, context.EmptyLike(counts));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context.kernels(), {.op = BasicOp::kMean, .a = p, .out = mean, .group = length}));
     // The sum of products, as the product of a row and a column.
-    GemmArgs product;
-    product.a = mean.Reshape(Shape({1, mean.numel()}));
-    product.b = count.counts.Reshape(Shape({mean.numel(), 1}));
-    product.c = context.extra_loss().Reshape(Shape({1, 1}));
-    product.accumulate = true;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), product));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Gemm(context.kernels(), {.a = mean.Reshape(Shape({1, mean.numel()})),
+                                          .b = counts.Reshape(Shape({mean.numel(), 1})),
+                                          .c = context.extra_loss().Reshape(Shape({1, 1})),
+                                          .accumulate = true}));
   }
   if (!is_learned) return absl::OkStatus();
-  context.tape().Record([&context, logits, counts = count.counts, length]() -> absl::Status {
+  context.tape().Record([&context, logits, counts, length]() -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor p, Probabilities(context, logits.data));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor slope, context.Empty(p.shape(), DType::kFloat32));
     for (const BasicArgs& args :
@@ -113,10 +126,8 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
           BasicArgs{.a = slope, .out = slope, .scalar = context.loss_scale()}}) {
       ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
     }
-    ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits,
-                            context.Empty(logits.data.shape(), logits.data.dtype()));
-    ZEROTH_RETURN_IF_ERROR(
-        kernels::Cast(context.kernels(), slope.Reshape(dlogits.shape()), dlogits));
+    ZEROTH_ASSIGN_OR_RETURN(
+        Tensor dlogits, CastTo(context, slope.Reshape(logits.data.shape()), logits.data.dtype()));
     return AddGradient(context, *logits.node, std::move(dlogits));
   });
   return absl::OkStatus();
@@ -124,17 +135,15 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
 
 absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& all,
                                 const Routing& routing, TensorRanks* ranks) {
-  ScatterArgs args;
-  args.tokens = all;
-  args.rows = routing.rows;
-  const Shape shape({routing.rows.numel(), all.dim(-1)});
-  ZEROTH_ASSIGN_OR_RETURN(args.grouped, context.Empty(shape, all.dtype()));
-  ZEROTH_RETURN_IF_ERROR(kernels::Scatter(context.kernels(), args));
-  Value result = context.MakeValue(args.grouped);
+  const Shape shape_of_rows({routing.rows.numel(), all.dim(-1)});
+  ZEROTH_ASSIGN_OR_RETURN(Tensor grouped, context.Empty(shape_of_rows, all.dtype()));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::Scatter(context.kernels(), {all, routing.rows, Tensor(), grouped}));
+  Value result = context.MakeValue(std::move(grouped));
   if (x.node == nullptr) return result;
   RecordBackward(
       context, result,
-      [&context, rows = args.rows, shape = all.shape(), dtype = all.dtype(), ranks,
+      [&context, rows = routing.rows, shape = all.shape(), dtype = all.dtype(), ranks,
        node = x.node](const Tensor& dgrouped) -> absl::Status {
         if (ranks == nullptr) {
           ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *node, shape, dtype));
@@ -150,39 +159,6 @@ absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& 
       });
   return result;
 }
-
-namespace {
-
-// A CombineOp, as its backward needs it.
-struct Combined {
-  Tensor grouped;
-  Tensor rows;
-  Tensor weights;
-  TensorRanks* ranks = nullptr;
-};
-
-// Returns the gradient of the weights, fp32 [tokens, top_k].
-absl::StatusOr<Tensor> GradientOfWeights(Context& context, const Combined& of, const Tensor& dy) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, context.Empty(of.weights.shape(), DType::kFloat32));
-  Tensor tokens = dy;
-  if (dy.dtype() != of.grouped.dtype()) {
-    ZEROTH_ASSIGN_OR_RETURN(tokens, context.Empty(dy.shape(), of.grouped.dtype()));
-    ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), dy, tokens));
-  }
-  const auto piece_of = [&](int piece, const Tensor& out) {
-    return kernels::RowDots(context.kernels(),
-                            {tokens, PieceOf(of.grouped, piece, of.rows.numel()), of.rows, out});
-  };
-  if (of.ranks == nullptr) {
-    ZEROTH_RETURN_IF_ERROR(piece_of(0, dweights));
-    return dweights;
-  }
-  ZEROTH_RETURN_IF_ERROR(SumPieces(context, dweights, piece_of));
-  ZEROTH_RETURN_IF_ERROR(of.ranks->Sum(dweights, kLabel));
-  return dweights;
-}
-
-}  // namespace
 
 absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const RoutedTokens& routed,
                                 const Tensor& like, TensorRanks* ranks) {
@@ -207,10 +183,8 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
       context, result,
       [&context, of, node = grouped.node,
        weights_node = routed.weights.node](const Tensor& dy) -> absl::Status {
-        Tensor all = dy;
-        if (of.ranks != nullptr) {
-          ZEROTH_ASSIGN_OR_RETURN(all, AllRows(context, dy, kLabel));
-        }
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
+                                of.ranks == nullptr ? dy : AllRows(context, dy, kLabel));
         if (weights_node != nullptr) {
           ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, GradientOfWeights(context, of, all));
           ZEROTH_RETURN_IF_ERROR(AddGradient(context, *weights_node, std::move(dweights)));

@@ -4,7 +4,6 @@
 #define ZEROTH_NN_OPS_MOE_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

@@ -2,11 +2,8 @@
 
 #include "zeroth/nn/ops/norm.h"
 
-#include <memory>
 #include <numeric>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
@@ -21,19 +18,17 @@ absl::Status Validate(const Value& x, const Value& residual, const Parameter& ga
                       const Parameter* beta) {
   const Shape& shape = x.data.shape();
   if (shape.rank() < 1 || gamma.shape() != Shape({shape.dim(-1)})) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("norm with weight '", gamma.name(), "' ", gamma.shape().ToString(),
-                     ": its input is ", shape.ToString(), ", expected [.., ", gamma.numel(), "]"));
+    return InvalidArgument("norm with weight '", gamma.name(), "' ", gamma.shape().ToString(),
+                           ": its input is ", shape.ToString(), ", expected [.., ", gamma.numel(),
+                           "]");
   }
   if (IsDivided(gamma) && (beta != nullptr || residual.data.defined())) {
-    return absl::UnimplementedError(
-        absl::StrCat("norm with weight '", gamma.name(),
-                     "', which is divided among tensor ranks: a bias or a residual with it"));
+    return Unimplemented("norm with weight '", gamma.name(),
+                         "', which is divided among tensor ranks: a bias or a residual with it");
   }
   if (residual.data.defined() && residual.data.shape() != shape) {
-    return absl::InvalidArgumentError(absl::StrCat("norm with weight '", gamma.name(),
-                                                   "': residual ", residual.data.shape().ToString(),
-                                                   " added to ", shape.ToString()));
+    return InvalidArgument("norm with weight '", gamma.name(), "': residual ",
+                           residual.data.shape().ToString(), " added to ", shape.ToString());
   }
   return absl::OkStatus();
 }
@@ -56,15 +51,6 @@ int PiecesOfHeads(Context& context, int64_t heads) {
   return static_cast<int>(std::gcd(pieces, heads));
 }
 
-// Returns a copy of some columns.
-absl::StatusOr<Tensor> CopyColumns(Context& context, const Matrix& from) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor to,
-                          context.Empty(Shape({from.rows, from.cols}), from.tensor.dtype()));
-  ZEROTH_RETURN_IF_ERROR(
-      kernels::Basic(context.kernels(), {.op = BasicOp::kScale, .a = from, .out = to}));
-  return to;
-}
-
 // RmsNormBackward of [.., heads, dim], a piece of the heads at a time, whose gradients of the
 // weight are summed in one tree.
 absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& args) {
@@ -80,25 +66,21 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
       return Matrix(all.Reshape(wide)).Columns(piece * of_piece * dim, of_piece * dim);
     };
     LayerNormBackwardArgs some;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, CopyColumns(context, columns(args.dy)));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor x, CopyColumns(context, columns(args.x)));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, CopyOf(context, columns(args.dy)));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor x, CopyOf(context, columns(args.x)));
     const Matrix rstd = args.rstd.Reshape(Shape({tokens, heads}));
-    ZEROTH_ASSIGN_OR_RETURN(some.rstd,
-                            CopyColumns(context, rstd.Columns(piece * of_piece, of_piece)));
+    ZEROTH_ASSIGN_OR_RETURN(some.rstd, CopyOf(context, rstd.Columns(piece * of_piece, of_piece)));
     some.dy = dy.Reshape(rows);
     some.x = x.Reshape(rows);
     some.gamma = args.gamma;
     // The earlier gradient is added before the one rounding, as in a single piece.
-    Tensor dx = dy;
-    if (args.accumulate_dx) {
-      ZEROTH_ASSIGN_OR_RETURN(dx, CopyColumns(context, columns(args.dx)));
-    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor dx,
+                            args.accumulate_dx ? CopyOf(context, columns(args.dx)) : dy);
     some.dx = dx.Reshape(rows);
     some.accumulate_dx = args.accumulate_dx;
     some.dgamma = dgamma;
     ZEROTH_RETURN_IF_ERROR(kernels::RmsNormBackward(context.kernels(), some));
-    return kernels::Basic(context.kernels(),
-                          {.op = BasicOp::kScale, .a = dx, .out = columns(args.dx)});
+    return kernels::Basic(context.kernels(), {.a = dx, .out = columns(args.dx)});
   };
   if (args.dgamma.defined()) return SumPieces(context, pieces, args.dgamma, backward);
   for (int piece = 0; piece < pieces; ++piece) {

@@ -3,10 +3,7 @@
 #include "zeroth/nn/ops/pointwise.h"
 
 #include <array>
-#include <memory>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/activation/activation.h"
@@ -17,14 +14,12 @@ namespace zeroth {
 
 absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype) {
   if (x.data.dtype() == dtype) return x;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape(), dtype));
-  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), x.data, y));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, CastTo(context, x.data, dtype));
   Value result = context.MakeValue(std::move(y));
   if (x.node == nullptr) return result;
   RecordBackward(context, result,
                  [&context, to = x.data.dtype(), node = x.node](const Tensor& dy) -> absl::Status {
-                   ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.Empty(dy.shape(), to));
-                   ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), dy, dx));
+                   ZEROTH_ASSIGN_OR_RETURN(Tensor dx, CastTo(context, dy, to));
                    return AddGradient(context, *node, std::move(dx));
                  });
   return result;
@@ -32,21 +27,20 @@ absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype) {
 
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b, bool is_read) {
   if (a.data.shape() != b.data.shape()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "add: shapes differ: ", a.data.shape().ToString(), " and ", b.data.shape().ToString()));
+    return InvalidArgument("add: shapes differ: ", a.data.shape().ToString(), " and ",
+                           b.data.shape().ToString());
   }
   Tensor out = a.data;
   if (is_read) {
-    ZEROTH_ASSIGN_OR_RETURN(out, context.Empty(a.data.shape(), a.data.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(out, context.EmptyLike(a.data));
     ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), a.data, b.data, out));
   }
   Value result = context.MakeValue(std::move(out));
   RecordBackward(
       context, result,
       [&context, nodes = std::array{a.node, b.node}](const Tensor& dout) -> absl::Status {
-        for (const std::shared_ptr<GradientNode>& node : nodes) {
-          if (node == nullptr) continue;
-          ZEROTH_RETURN_IF_ERROR(AddGradient(context, *node, dout));
+        for (const auto& node : nodes) {
+          if (node != nullptr) ZEROTH_RETURN_IF_ERROR(AddGradient(context, *node, dout));
         }
         return absl::OkStatus();
       });
@@ -54,7 +48,7 @@ absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b, bo
 }
 
 absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape(), x.data.dtype()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.EmptyLike(x.data));
   ZEROTH_RETURN_IF_ERROR(kernels::Gelu(context.kernels(), x.data, y));
   Value result = context.MakeValue(std::move(y));
   if (x.node == nullptr) return result;
@@ -62,7 +56,7 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
     Tensor dx = dy;
     // In place unless another node holds this gradient: `dy` and `dx` are two of the handles.
     if (dy.buffer().use_count() > 2) {
-      ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(x.data.shape(), x.data.dtype()));
+      ZEROTH_ASSIGN_OR_RETURN(dx, context.EmptyLike(x.data));
     }
     ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), x.data, dy, dx));
     return AddGradient(context, *x.node, std::move(dx));
@@ -73,9 +67,8 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
 absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   const Shape& shape = gate_up.data.shape();
   if (shape.rank() < 1 || shape.dim(-1) % 2 != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("swiglu: input ", shape.ToString(),
-                     ", expected an even last dimension: gate and up side by side"));
+    return InvalidArgument("swiglu: input ", shape.ToString(),
+                           ", expected an even last dimension: gate and up side by side");
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor out,
                           context.Empty(shape.WithLast(shape.dim(-1) / 2), gate_up.data.dtype()));
@@ -83,7 +76,7 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   Value result = context.MakeValue(std::move(out));
   if (gate_up.node == nullptr) return result;
   RecordBackward(context, result, [&context, x = gate_up](const Tensor& dout) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.Empty(x.data.shape(), x.data.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.EmptyLike(x.data));
     ZEROTH_RETURN_IF_ERROR(kernels::SwiGluBackward(context.kernels(), x.data, dout, dx));
     return AddGradient(context, *x.node, std::move(dx));
   });

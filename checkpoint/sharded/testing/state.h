@@ -25,7 +25,6 @@
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/adamw.h"

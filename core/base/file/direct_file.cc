@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
@@ -92,13 +90,8 @@ absl::Status DirectFile::Finish() {
   return PublishFile(&fd_, temporary_, path_);
 }
 
-namespace {
-
-constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-}  // namespace
-
 absl::StatusOr<PageBuffer> PageBuffer::Allocate(size_t size) {
+  constexpr size_t kHugePageBytes = size_t{2} << 20;
   const auto refused = [size] {
     return absl::ResourceExhaustedError(absl::StrCat("no host memory for ", size, " bytes"));
   };

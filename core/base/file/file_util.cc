@@ -23,8 +23,7 @@ namespace zeroth {
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
   if (file.size() > max_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", file.size(), " bytes, expected at most ", max_bytes));
+    return InvalidArgument(path, ": ", file.size(), " bytes, expected at most ", max_bytes);
   }
   std::string text(file.size(), '\0');
   ZEROTH_RETURN_IF_ERROR(

@@ -112,8 +112,8 @@ std::string LineOf(absl::string_view text, size_t position) {
 absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
                                const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": ", text.size(), " bytes of JSON, expected at most ", limits.max_bytes));
+    return InvalidArgument(where, ": ", text.size(), " bytes of JSON, expected at most ",
+                           limits.max_bytes);
   }
   Builder builder(limits.max_depth);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
@@ -121,8 +121,7 @@ absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
         builder.error_position() > 0
             ? absl::StrCat(" (", LineOf(text, builder.error_position() - 1), ")")
             : "";
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": bad JSON", line, ": ", builder.error()));
+    return InvalidArgument(where, ": bad JSON", line, ": ", builder.error());
   }
   return std::move(builder.root());
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
@@ -25,21 +26,19 @@ JsonMembers::JsonMembers(const Json& object, std::string place, absl::Status& st
 void JsonMembers::Wrong(absl::string_view key, absl::string_view found,
                         absl::string_view expected) {
   if (!status_.ok()) return;
-  status_ = absl::InvalidArgumentError(
-      absl::StrCat(place_, ": \"", key, "\": ", found, ", expected ", expected));
+  status_ = InvalidArgument(place_, ": \"", key, "\": ", found, ", expected ", expected);
 }
 
 const Json& JsonMembers::Find(absl::string_view key) {
   static const Json& none = *new Json();
   if (!status_.ok()) return none;
   if (!object_.is_object()) {
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(place_, ": ", BriefJson(object_), ", expected an object"));
+    status_ = InvalidArgument(place_, ": ", BriefJson(object_), ", expected an object");
     return none;
   }
   const auto found = object_.find(std::string(key));
   if (found == object_.end()) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(place_, ": no \"", key, "\", expected one"));
+    status_ = InvalidArgument(place_, ": no \"", key, "\", expected one");
     return none;
   }
   return *found;
@@ -77,8 +76,7 @@ uint64_t JsonMembers::Checksum(absl::string_view key) {
   const absl::StatusOr<uint64_t> checksum = ParseChecksum(text);
   if (checksum.ok()) return *checksum;
   if (ok()) {
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(place_, ": \"", key, "\": ", checksum.status().message()));
+    status_ = InvalidArgument(place_, ": \"", key, "\": ", checksum.status().message());
   }
   return 0;
 }

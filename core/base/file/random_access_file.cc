@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -20,9 +19,8 @@ namespace zeroth {
 namespace {
 
 absl::Status NotRegular(const std::string& path, mode_t mode) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a file, found ",
-                   S_ISDIR(mode) ? "a directory" : "something that is not a file"));
+  return InvalidArgument(path, ": expected a file, found ",
+                         S_ISDIR(mode) ? "a directory" : "something that is not a file");
 }
 
 // Data may have thousands of files, while soft limits of 1,024 are common. The limit is raised
@@ -38,26 +36,8 @@ void LeaveRoomBeyond(int fd) {
 
 }  // namespace
 
-RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      size_(std::exchange(other.size_, 0)) {}
-
-RandomAccessFile& RandomAccessFile::operator=(RandomAccessFile&& other) noexcept {
-  if (this != &other) {
-    Close();
-    path_ = std::move(other.path_);
-    fd_ = std::exchange(other.fd_, -1);
-    size_ = std::exchange(other.size_, 0);
-  }
-  return *this;
-}
-
-RandomAccessFile::~RandomAccessFile() { Close(); }
-
-void RandomAccessFile::Close() {
+RandomAccessFile::~RandomAccessFile() {
   if (fd_ >= 0) close(fd_);
-  fd_ = -1;
 }
 
 absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {

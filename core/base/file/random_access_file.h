@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,8 +21,13 @@ namespace zeroth {
 class RandomAccessFile {
  public:
   RandomAccessFile() = default;
-  RandomAccessFile(RandomAccessFile&& other) noexcept;
-  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
+  RandomAccessFile(RandomAccessFile&& other) noexcept { *this = std::move(other); }
+  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(fd_, other.fd_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
   RandomAccessFile(const RandomAccessFile&) = delete;
   RandomAccessFile& operator=(const RandomAccessFile&) = delete;
   ~RandomAccessFile();
@@ -43,8 +49,6 @@ class RandomAccessFile {
   absl::StatusOr<std::vector<uint8_t>> ReadHead(size_t count) const;
 
  private:
-  void Close();
-
   std::string path_;
   int fd_ = -1;
   size_t size_ = 0;

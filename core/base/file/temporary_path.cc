@@ -96,11 +96,7 @@ void RemoveIfDead(const fs::path& path) {
 }  // namespace
 
 LockResult TryLock(int fd) {
-  int result = 0;
-  do {
-    result = flock(fd, LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) return LockResult::kTaken;
+  if (TEMP_FAILURE_RETRY(flock(fd, LOCK_EX | LOCK_NB)) == 0) return LockResult::kTaken;
   return errno == EWOULDBLOCK ? LockResult::kHeld : LockResult::kUnknown;
 }
 
