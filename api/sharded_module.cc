@@ -38,24 +38,16 @@ absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
 // The tensor ranks as a group of the mesh. Its collectives run on a stream of their own.
 class TensorGroup final : public TensorRanks {
  public:
-  static absl::StatusOr<std::unique_ptr<TensorGroup>> Create(Communicator& group, Device& device,
-                                                             const TensorParallelOptions& options,
-                                                             Timeline* timeline) {
-    std::unique_ptr<TensorGroup> made(new TensorGroup(group, device, options, timeline));
-    if (options.size > 1) {
-      ZEROTH_ASSIGN_OR_RETURN(made->stream_, device.CreateStream(kTensorAxis));
-    }
-    return made;
-  }
-
- private:
-  TensorGroup(Communicator& group, Device& device, const TensorParallelOptions& options,
-              Timeline* timeline)
+  // `stream` is nullptr if there is one rank.
+  TensorGroup(Communicator& group, Stream& compute, std::unique_ptr<Stream> stream,
+              const TensorParallelOptions& options, Timeline* timeline)
       : TensorRanks(options, group.rank()),
         group_(group),
-        compute_(device.compute_stream()),
-        timeline_(timeline) {}
+        compute_(compute),
+        timeline_(timeline),
+        stream_(std::move(stream)) {}
 
+ private:
   absl::Status Enqueue(Exchange exchange, const Tensor& send, const Tensor& recv,
                        absl::string_view label) {
     if (exchange == Exchange::kGather) return group_.AllGather(send, recv, *stream_, label);
@@ -88,7 +80,7 @@ class TensorGroup final : public TensorRanks {
   Communicator& group_;
   Stream& compute_;
   Timeline* const timeline_;
-  std::unique_ptr<Stream> stream_;  // nullptr if there is one rank
+  const std::unique_ptr<Stream> stream_;
 };
 
 std::vector<ShardState> StatesOf(const Optimizer* optimizer) {
@@ -113,9 +105,13 @@ absl::StatusOr<std::unique_ptr<ShardedModule>> ShardedModule::Create(
     Mesh& mesh = sharded->sharding().mesh();
     ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes axes, mesh.Find({kTensorAxis}));
     ZEROTH_ASSIGN_OR_RETURN(Communicator* const group, mesh.Group(axes, Traffic::kActivations));
-    ZEROTH_ASSIGN_OR_RETURN(
-        sharded->tensor_ranks_,
-        TensorGroup::Create(*group, rank.device(), tensor, options.scheduler.timeline));
+    std::unique_ptr<Stream> stream;
+    if (tensor.size > 1) {
+      ZEROTH_ASSIGN_OR_RETURN(stream, rank.device().CreateStream(kTensorAxis));
+    }
+    sharded->tensor_ranks_ =
+        std::make_unique<TensorGroup>(*group, rank.device().compute_stream(), std::move(stream),
+                                      tensor, options.scheduler.timeline);
     sharded->context_->set_tensor_ranks(sharded->tensor_ranks_.get());
   }
   return sharded;

@@ -44,11 +44,8 @@ struct RankBuffers {
   Tensor copy_to;
 };
 
-using Collective = std::function<absl::Status(Communicator&, const RankBuffers&, Stream&)>;
-
 struct Case {
   CollectiveOp op;
-  Collective call;
   // The bytes that a rank must read and write in total, as a multiple of its piece of the buffer.
   int64_t pieces_moved;
 };
@@ -96,7 +93,7 @@ absl::Status RunRank(Communicator& world, Run& run) {
   // A copy of b bytes moves 2 b.
   ZEROTH_ASSIGN_OR_RETURN(const RankBuffers buffers,
                           Allocate(*device, full_count, piece * run.test.pieces_moved / 2));
-  const auto collective = [&] { return run.test.call(world, buffers, stream); };
+  const auto collective = [&] { return RunCollective(run.test.op, world, buffers.full, stream); };
   const auto copy = [&] { return Copy(buffers); };
   for (int warm_up = 0; warm_up < 2; ++warm_up) {
     ZEROTH_RETURN_IF_ERROR(collective());
@@ -143,34 +140,19 @@ void RunCase(benchmark::State& state, const Case& test) {
   state.counters["ratio_to_floor"] = best_copy / best_collective;
 }
 
-Tensor OwnPiece(const Communicator& world, const Tensor& full) {
-  const int64_t count = full.numel() / world.size();
-  return full.View(world.rank() * count, Shape({count}));
-}
-
 // In place: a rank reads n - 1 pieces and writes as many.
 void BM_AllGather(benchmark::State& state) {
-  const Collective call = [](Communicator& world, const RankBuffers& buffers, Stream& stream) {
-    return world.AllGather(OwnPiece(world, buffers.full), buffers.full, stream, "all_gather");
-  };
-  RunCase(state, {CollectiveOp::kAllGather, call, 2 * (state.range(0) - 1)});
+  RunCase(state, {CollectiveOp::kAllGather, 2 * (state.range(0) - 1)});
 }
 
 // In place: a rank reads n pieces and writes one.
 void BM_ReduceScatter(benchmark::State& state) {
-  const Collective call = [](Communicator& world, const RankBuffers& buffers, Stream& stream) {
-    return world.ReduceScatter(buffers.full, OwnPiece(world, buffers.full), ReduceOp::kMean, stream,
-                               "reduce_scatter");
-  };
-  RunCase(state, {CollectiveOp::kReduceScatter, call, state.range(0) + 1});
+  RunCase(state, {CollectiveOp::kReduceScatter, state.range(0) + 1});
 }
 
 // A rank reads its piece of n buffers and writes it to all of them.
 void BM_AllReduce(benchmark::State& state) {
-  const Collective call = [](Communicator& world, const RankBuffers& buffers, Stream& stream) {
-    return world.AllReduce(buffers.full, ReduceOp::kMean, stream, "all_reduce");
-  };
-  RunCase(state, {CollectiveOp::kAllReduce, call, 2 * state.range(0)});
+  RunCase(state, {CollectiveOp::kAllReduce, 2 * state.range(0)});
 }
 
 void Sizes(benchmark::internal::Benchmark* benchmark) {

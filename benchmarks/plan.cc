@@ -74,8 +74,7 @@ absl::Status RunRank(const WorkMaker& make, Communicator& world, RankStopwatch& 
                               stopwatch.Time(world, device->compute_stream(), work.run));
       seconds.push_back(taken);
     }
-    std::sort(seconds.begin(), seconds.end());
-    round.measured = seconds[seconds.size() / 2];
+    round.measured = Median(std::move(seconds));
     if (world.rank() == 0) rounds.push_back(round);
   }
   return absl::OkStatus();
@@ -150,29 +149,22 @@ void BM_PlannedStep(benchmark::State& state, const char* strategy, const char* d
           [&](Communicator& world, Device& device) { return StepWork(options, world, device); });
 }
 
-using Collective =
-    std::function<absl::Status(Communicator&, const Tensor& piece, const Tensor& full, Stream&)>;
-
-absl::Status Call(const Collective& call, Communicator& world, Device& device, const Tensor& full) {
-  const int64_t count = full.numel() / world.size();
-  return call(world, full.View(world.rank() * count, Shape({count})), full,
-              device.compute_stream());
-}
-
 absl::StatusOr<Tensor> FullBuffer(Device& device, int64_t mebibytes) {
   return Tensor::Zeros(device, Shape({(mebibytes << 20) / int64_t{sizeof(float)}}), DType::kFloat32,
                        MemoryCategory::kCommunication);
 }
 
-void CompareCollective(benchmark::State& state, const Collective& call) {
+void CompareCollective(benchmark::State& state, CollectiveOp op) {
   const int64_t mebibytes = state.range(0);
   Compare(state, [&](Communicator& world, Device& device) -> absl::StatusOr<Work> {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor full, FullBuffer(device, mebibytes));
     Work work;
     work.rounds = 15;
     work.times = 30;
-    work.run = [&world, &device, &call, full] { return Call(call, world, device, full); };
-    work.planned = [&call, mebibytes](Machine machine) -> absl::StatusOr<double> {
+    work.run = [&world, &device, op, full] {
+      return RunCollective(op, world, full, device.compute_stream());
+    };
+    work.planned = [op, mebibytes](Machine machine) -> absl::StatusOr<double> {
       machine.devices_per_node = kRanks;
       PlannedDevice planned(machine, DeviceOptions());
       ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> ranks,
@@ -180,7 +172,7 @@ void CompareCollective(benchmark::State& state, const Collective& call) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, FullBuffer(planned, mebibytes));
       WorkLedger& ledger = planned.ledger();
       ledger.Clear();
-      ZEROTH_RETURN_IF_ERROR(Call(call, *ranks, planned, buffer));
+      ZEROTH_RETURN_IF_ERROR(RunCollective(op, *ranks, buffer, planned.compute_stream()));
       ledger.Run();
       double seconds = 0;
       for (const WorkLedger::Entry& entry : ledger.entries()) {
@@ -193,24 +185,13 @@ void CompareCollective(benchmark::State& state, const Collective& call) {
 }
 
 void BM_PlannedAllGather(benchmark::State& state) {
-  CompareCollective(
-      state, [](Communicator& world, const Tensor& piece, const Tensor& full, Stream& stream) {
-        return world.AllGather(piece, full, stream, "all_gather");
-      });
+  CompareCollective(state, CollectiveOp::kAllGather);
 }
-
 void BM_PlannedReduceScatter(benchmark::State& state) {
-  CompareCollective(
-      state, [](Communicator& world, const Tensor& piece, const Tensor& full, Stream& stream) {
-        return world.ReduceScatter(full, piece, ReduceOp::kMean, stream, "reduce_scatter");
-      });
+  CompareCollective(state, CollectiveOp::kReduceScatter);
 }
-
 void BM_PlannedAllReduce(benchmark::State& state) {
-  CompareCollective(state,
-                    [](Communicator& world, const Tensor&, const Tensor& full, Stream& stream) {
-                      return world.AllReduce(full, ReduceOp::kMean, stream, "all_reduce");
-                    });
+  CompareCollective(state, CollectiveOp::kAllReduce);
 }
 
 #define ZEROTH_PLANNED_STEP(strategy, dtype)                               \

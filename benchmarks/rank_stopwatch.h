@@ -5,17 +5,40 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
+
+// The value below which a `part` of the others lies.
+inline double Quantile(std::vector<double> values, double part) {
+  const auto place = static_cast<int64_t>(part * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), values.begin() + place, values.end());
+  return values[static_cast<size_t>(place)];
+}
+inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
+
+// A collective in place: each rank's piece is its part of `full`.
+inline absl::Status RunCollective(CollectiveOp op, Communicator& world, const Tensor& full,
+                                  Stream& stream) {
+  const int64_t count = full.numel() / world.size();
+  const Tensor piece = full.View(world.rank() * count, Shape({count}));
+  const absl::string_view label = CollectiveOpName(op);
+  if (op == CollectiveOp::kAllGather) return world.AllGather(piece, full, stream, label);
+  if (op == CollectiveOp::kAllReduce) return world.AllReduce(full, ReduceOp::kMean, stream, label);
+  return world.ReduceScatter(full, piece, ReduceOp::kMean, stream, label);
+}
 
 // Times work that all ranks of one process do together; the ranks share one object.
 class RankStopwatch {

@@ -13,13 +13,14 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/optim/muon_plan.h"
-#include "zeroth/train/gemm_rate.h"
+#include "zeroth/train/machine_measure.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -76,17 +77,6 @@ double MuonFlops(const LanguageModel& model) {
   return flops;
 }
 
-// Returns the tokens of a step of all ranks.
-int64_t TokensOf(const TrainStepSetup& setup) {
-  return setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // One rank's side of a benchmark.
 class BenchRank {
  public:
@@ -117,33 +107,33 @@ class BenchRank {
 };
 
 // Raises `rate` to the present rate of products, if that is higher.
-absl::Status MeasureRate(const TrainStepSetup& setup, Communicator& world, Device& device,
-                         Trainer& trainer, double& rate) {
-  ZEROTH_ASSIGN_OR_RETURN(const double now,
-                          MeasureGemmRate(world, device, trainer.kernels(), setup.param_dtype));
+absl::Status MeasureRate(const TrainStepSetup& setup, Trainer& trainer, double& rate) {
+  ZEROTH_ASSIGN_OR_RETURN(const double now, MeasureGemmRate(trainer.world(), trainer.device(),
+                                                            trainer.kernels(), setup.param_dtype));
   rate = std::max(rate, now);
   return absl::OkStatus();
 }
 
-void SetSpeed(const TrainStepSetup& setup, double flops_per_token, double median,
+void SetSpeed(const TrainStepSetup& setup, Trainer& trainer, std::vector<double> seconds,
               TrainStepResult& result) {
-  result.tokens_per_second = static_cast<double>(TokensOf(setup)) / median;
-  result.flops_per_second = result.tokens_per_second * flops_per_token;
+  // Of all ranks.
+  const int64_t tokens =
+      setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
+  result.seconds = Median(std::move(seconds));
+  result.tokens_per_second = static_cast<double>(tokens) / result.seconds;
+  result.flops_per_second = result.tokens_per_second * trainer.model().FlopsPerToken(setup.seq);
   // Products are at least as fast as a step that is made of them.
   result.gemm_rate = std::max(result.gemm_rate, result.flops_per_second);
 }
 
 absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t steps,
-                                        Communicator& world, double& median) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create(setup.device, DeviceOptions()));
-  device->BindThread();
+                                        Communicator& world, Device& device) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> rank,
-                          BenchRank::Create(setup, world, *device));
+                          BenchRank::Create(setup, world, device));
   Trainer& trainer = rank->trainer();
   TrainStepResult result;
-  result.peak_bytes = device->allocator().stats().total.peak_bytes;
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, trainer, result.gemm_rate));
+  result.peak_bytes = device.allocator().stats().total.peak_bytes;
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, trainer, result.gemm_rate));
   const auto moved = [&] {
     const OffloadStats stats = trainer.sharding().stats().offload;
     return static_cast<double>(stats.bytes_read + stats.bytes_written);
@@ -157,33 +147,29 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
   if (steps > 0) {
     result.offload_bytes_per_step = (moved() - moved_before) / static_cast<double>(steps);
   }
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, trainer, result.gemm_rate));
-  median = Median(std::move(seconds));
-  SetSpeed(setup, trainer.model().FlopsPerToken(setup.seq), median, result);
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, trainer, result.gemm_rate));
+  SetSpeed(setup, trainer, std::move(seconds), result);
   return result;
 }
 
 // The measurements of a rank with both optimizers.
 struct Pairs {
   TrainStepResult muon;
-  double muon_seconds = 0;
   double ratio = 0;
   double floor = 0;
 };
 
-absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator& world) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create(setup.device, DeviceOptions()));
-  device->BindThread();
+absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator& world,
+                               Device& device) {
   setup.optimizer = "adamw";
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> adamw,
-                          BenchRank::Create(setup, world, *device));
+                          BenchRank::Create(setup, world, device));
   setup.optimizer = "muon";
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> muon,
-                          BenchRank::Create(setup, world, *device));
+                          BenchRank::Create(setup, world, device));
   Pairs pairs;
   double& rate = pairs.muon.gemm_rate;
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, muon->trainer(), rate));
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, muon->trainer(), rate));
   std::vector<double> adamw_seconds;
   std::vector<double> muon_seconds;
   std::vector<double> ratios;
@@ -196,22 +182,25 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator
     muon_seconds.push_back(muon_first ? first : second);
     ratios.push_back(muon_seconds.back() / adamw_seconds.back());
   }
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, muon->trainer(), rate));
-  pairs.muon.peak_bytes = device->allocator().stats().total.peak_bytes;
-  pairs.muon_seconds = Median(std::move(muon_seconds));
-  SetSpeed(setup, muon->trainer().model().FlopsPerToken(setup.seq), pairs.muon_seconds, pairs.muon);
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, muon->trainer(), rate));
+  pairs.muon.peak_bytes = device.allocator().stats().total.peak_bytes;
+  SetSpeed(setup, muon->trainer(), std::move(muon_seconds), pairs.muon);
   pairs.ratio = Median(std::move(ratios));
   pairs.floor = 1 + MuonFlops(muon->trainer().model()) / rate / Median(std::move(adamw_seconds));
   return pairs;
 }
 
-// Runs `run` on `ranks` threads and returns the result of rank 0.
+// Runs `run` on the ranks' threads, each with a device, and returns the result of rank 0.
 template <typename Result>
 absl::StatusOr<Result> OnRanks(
-    int ranks, const std::function<absl::StatusOr<Result>(Communicator& world)>& run) {
+    const TrainStepSetup& setup,
+    const std::function<absl::StatusOr<Result>(Communicator& world, Device& device)>& run) {
   Result result;
-  const absl::Status status = RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const Result ours, run(world));
+  const absl::Status status = RunLocalRanks(setup.ranks, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create(setup.device, DeviceOptions()));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(const Result ours, run(world, *device));
     if (world.rank() == 0) result = ours;
     return absl::OkStatus();
   });
@@ -232,28 +221,25 @@ void SetCounters(benchmark::State& state, const TrainStepResult& result, const s
 std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const TrainStepSetup& setup,
                                              const std::string& unit) {
   const auto steps = static_cast<int64_t>(state.max_iterations);
-  using Measured = std::pair<TrainStepResult, double>;  // and seconds of a step
-  const absl::StatusOr<Measured> measured =
-      OnRanks<Measured>(setup.ranks, [&](Communicator& world) -> absl::StatusOr<Measured> {
-        double seconds = 0;
-        ZEROTH_ASSIGN_OR_RETURN(const TrainStepResult ours, RunRank(setup, steps, world, seconds));
-        return Measured(ours, seconds);
-      });
-  if (!measured.ok()) {
-    state.SkipWithError(std::string(measured.status().message()).c_str());
+  const absl::StatusOr<TrainStepResult> result = OnRanks<TrainStepResult>(
+      setup,
+      [&](Communicator& world, Device& device) { return RunRank(setup, steps, world, device); });
+  if (!result.ok()) {
+    state.SkipWithError(std::string(result.status().message()).c_str());
     return std::nullopt;
   }
-  for (auto _ : state) state.SetIterationTime(measured->second);
-  SetCounters(state, measured->first, unit);
-  return measured->first;
+  for (auto _ : state) state.SetIterationTime(result->seconds);
+  SetCounters(state, *result, unit);
+  return *result;
 }
 
 void RunMuonBesideAdamW(benchmark::State& state, const TrainStepSetup& setup) {
   const auto steps = static_cast<int64_t>(state.max_iterations);
   const absl::StatusOr<Pairs> pairs = OnRanks<Pairs>(
-      setup.ranks, [&](Communicator& world) { return RunPairs(setup, steps, world); });
+      setup,
+      [&](Communicator& world, Device& device) { return RunPairs(setup, steps, world, device); });
   if (!pairs.ok()) return state.SkipWithError(std::string(pairs.status().message()).c_str());
-  for (auto _ : state) state.SetIterationTime(pairs->muon_seconds);
+  for (auto _ : state) state.SetIterationTime(pairs->muon.seconds);
   SetCounters(state, pairs->muon, "GFLOP/s");
   state.counters["ratio_to_adamw"] = pairs->ratio;
   state.counters["floor_of_ratio"] = pairs->floor;

@@ -33,7 +33,8 @@ struct TrainStepSetup {
 };
 
 struct TrainStepResult {
-  double tokens_per_second = 0;  // by the median of the steps
+  double seconds = 0;            // of a step: the median
+  double tokens_per_second = 0;  // by that
   double flops_per_second = 0;   // the model's, see LanguageModel::FlopsPerToken
   // FLOP/s of all ranks together in products: the larger of two measurements, before and after, or
   // the step's own rate if that is larger.

@@ -74,11 +74,6 @@ double ThreadSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double Quantile(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
 Batch MakeBatch(const TrainOptions& options, int rank) {
   Batch batch;
   batch.batch = options.batch_size;

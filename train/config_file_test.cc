@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/config_file.h"
-
 #include <cmath>
 #include <cstdint>
 #include <iterator>

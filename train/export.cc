@@ -5,58 +5,87 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/layers/lora_linear.h"
 
 namespace zeroth {
+namespace {
 
-AdapterMerger::AdapterMerger(const LanguageModel& model, Device& device, Kernels& kernels)
-    : device_(device), kernels_(kernels) {
-  for (const LoraAdapter& adapter : LoraAdapters(model)) {
-    for (const Parameter* parameter : {adapter.weight, adapter.a, adapter.b}) {
-      pending_of_[parameter] = pending_.size();
+// Merges the LoRA adapters of a model into its weights, one parameter at a time: weight + scale *
+// (A B). The result is a plain model, which other tools can read. Parameters without adapters pass
+// through. A weight is held back until both matrices of its adapter have come; in a model's order
+// of parameters that is within one layer.
+class AdapterMerger {
+ public:
+  using Sink =
+      std::function<absl::Status(const Parameter& parameter, absl::Span<const float> values)>;
+
+  // All outlive the merger. `sink` gets each parameter that is complete.
+  AdapterMerger(const LanguageModel& model, Device& device, Kernels& kernels, Sink sink)
+      : device_(device), kernels_(kernels), sink_(std::move(sink)) {
+    for (const LoraAdapter& adapter : LoraAdapters(model)) {
+      for (const Parameter* parameter : {adapter.weight, adapter.a, adapter.b}) {
+        pending_of_[parameter] = pending_.size();
+      }
+      pending_.push_back({adapter, {}});
     }
-    pending_.push_back({adapter, {}});
   }
-}
 
-absl::Status AdapterMerger::Add(const Parameter& parameter, absl::Span<const float> values,
-                                const Sink& sink) {
-  const auto found = pending_of_.find(&parameter);
-  if (found == pending_of_.end()) return sink(parameter, values);
-  Pending& pending = pending_[found->second];
-  pending.values[&parameter].assign(values.begin(), values.end());
-  constexpr size_t kParts = 3;
-  return pending.values.size() == kParts ? Merge(pending, sink) : absl::OkStatus();
-}
+  // Adds a full parameter. Parameters may come in any order.
+  absl::Status Add(const Parameter& parameter, absl::Span<const float> values) {
+    const auto found = pending_of_.find(&parameter);
+    if (found == pending_of_.end()) return sink_(parameter, values);
+    Pending& pending = pending_[found->second];
+    pending.values[&parameter].assign(values.begin(), values.end());
+    constexpr size_t kParts = 3;
+    return pending.values.size() == kParts ? Merge(pending) : absl::OkStatus();
+  }
 
-absl::Status AdapterMerger::Merge(Pending& pending, const Sink& sink) {
-  const auto values = std::exchange(pending.values, {});
-  const auto upload = [&](const Parameter& parameter) {
-    return Tensor::FromHost<float>(device_, parameter.global_shape(), values.at(&parameter),
-                                   MemoryCategory::kWorkspace);
+ private:
+  struct Pending {
+    LoraAdapter adapter;
+    std::map<const Parameter*, std::vector<float>> values;
   };
-  const LoraAdapter& adapter = pending.adapter;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, upload(*adapter.weight));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, upload(*adapter.a));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, upload(*adapter.b));
-  ZEROTH_RETURN_IF_ERROR(MergeLora(kernels_, adapter, weight, a, b));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> merged, weight.ToHost<float>());
-  return sink(*adapter.weight, merged);
-}
 
-std::vector<const Parameter*> AdapterMerger::MergedParameters(const LanguageModel& model) {
+  absl::Status Merge(Pending& pending) {
+    const auto values = std::exchange(pending.values, {});
+    const auto upload = [&](const Parameter& parameter) {
+      return Tensor::FromHost<float>(device_, parameter.global_shape(), values.at(&parameter),
+                                     MemoryCategory::kWorkspace);
+    };
+    const LoraAdapter& adapter = pending.adapter;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, upload(*adapter.weight));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor a, upload(*adapter.a));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor b, upload(*adapter.b));
+    ZEROTH_RETURN_IF_ERROR(MergeLora(kernels_, adapter, weight, a, b));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> merged, weight.ToHost<float>());
+    return sink_(*adapter.weight, merged);
+  }
+
+  Device& device_;
+  Kernels& kernels_;
+  const Sink sink_;
+  std::vector<Pending> pending_;
+  std::map<const Parameter*, size_t> pending_of_;
+};
+
+// Returns the parameters that a merger passes on: all but the adapters.
+std::vector<const Parameter*> MergedParameters(const LanguageModel& model) {
   std::set<const Parameter*> adapters;
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     adapters.insert(adapter.a);
@@ -69,24 +98,7 @@ std::vector<const Parameter*> AdapterMerger::MergedParameters(const LanguageMode
   return merged;
 }
 
-namespace {
-
 using Writer = std::unique_ptr<HfDirectoryWriter>;
-
-absl::StatusOr<Writer> StartWriting(const HfConfig& config, std::vector<TensorDeclaration> tensors,
-                                    const std::string& directory, const ExportOptions& options,
-                                    HfDirectoryKind kind) {
-  HfDirectoryOptions directory_options = options.directory;
-  directory_options.kind = kind;
-  // PEFT reads a single file.
-  if (kind == HfDirectoryKind::kAdapter) directory_options.max_shard_bytes = 0;
-  ZEROTH_ASSIGN_OR_RETURN(
-      Writer writer,
-      HfDirectoryWriter::Create(directory, config, std::move(tensors), directory_options));
-  for (const auto& [name, content] : options.tokenizer_files)
-    ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
-  return writer;
-}
 
 absl::StatusOr<HfConfig> ModelConfig(const LanguageModel& model, DType dtype,
                                      const ExportOptions& options) {
@@ -94,16 +106,6 @@ absl::StatusOr<HfConfig> ModelConfig(const LanguageModel& model, DType dtype,
   json.update(options.token_ids);
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json.dump(), "the model"));
   return WithDType(config, dtype);
-}
-
-absl::StatusOr<Writer> StartModel(const LanguageModel& model, const std::string& directory,
-                                  const ExportOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, ModelConfig(model, options.dtype, options));
-  std::vector<TensorDeclaration> tensors;
-  for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
-    tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
-  }
-  return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kModel);
 }
 
 // One matrix of an adapter, with PEFT's name for it.
@@ -135,16 +137,35 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
   return PeftAdapterConfig(adapter);
 }
 
-absl::StatusOr<Writer> StartAdapters(const LanguageModel& model, const std::string& directory,
-                                     const ExportOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, AdapterConfig(model, options));
+bool IsOfAdapters(const ExportOptions& options) {
+  return options.directory.kind == HfDirectoryKind::kAdapter;
+}
+
+absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::string& directory,
+                                    const ExportOptions& options) {
+  HfDirectoryOptions directory_options = options.directory;
   std::vector<TensorDeclaration> tensors;
-  for (const auto& [parameter, half] : HalvesOf(model)) {
-    const Shape& shape = parameter->global_shape();
-    tensors.push_back(
-        {half.name, options.dtype, half.transposed ? Shape({shape.dim(1), shape.dim(0)}) : shape});
+  if (IsOfAdapters(options)) {
+    directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
+    for (const auto& [parameter, half] : HalvesOf(model)) {
+      const Shape& shape = parameter->global_shape();
+      tensors.push_back({half.name, options.dtype,
+                         half.transposed ? Shape({shape.dim(1), shape.dim(0)}) : shape});
+    }
+  } else {
+    for (const Parameter* parameter : MergedParameters(model)) {
+      tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
+    }
   }
-  return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kAdapter);
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, IsOfAdapters(options)
+                                                     ? AdapterConfig(model, options)
+                                                     : ModelConfig(model, options.dtype, options));
+  ZEROTH_ASSIGN_OR_RETURN(
+      Writer writer,
+      HfDirectoryWriter::Create(directory, config, std::move(tensors), directory_options));
+  for (const auto& [name, content] : options.tokenizer_files)
+    ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
+  return writer;
 }
 
 std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values) {
@@ -157,24 +178,6 @@ std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values
     }
   }
   return turned;
-}
-
-// Passes all full parameters to `write` on rank 0, and completes the directory. After an error of
-// rank 0 all ranks still gather to the end, so that the communication stays intact.
-using WriteParameter = std::function<absl::Status(const Parameter&, absl::Span<const float>)>;
-absl::Status VisitAndFinish(Trainer& trainer, const absl::StatusOr<Writer>& writer,
-                            const WriteParameter& write) {
-  const bool writes = trainer.world().rank() == 0;
-  absl::Status written = writer.status();
-  ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull(
-      [&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
-        if (writes && written.ok()) written = write(parameter, values);
-        return absl::OkStatus();
-      }));
-  ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
-  if (writes && written.ok()) written = (*writer)->Finish();
-  // No rank reports success before the files are complete.
-  return AgreeOnStatus(trainer.world(), trainer.device(), written, "export");
 }
 
 }  // namespace
@@ -194,41 +197,38 @@ absl::StatusOr<std::map<std::string, std::string>> ModelFiles(const LanguageMode
 
 absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
                          const ExportOptions& options) {
-  return StartModel(model, directory, options).status();
+  return StartWriting(model, directory, options).status();
 }
 
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options) {
+  const bool writes = trainer.world().rank() == 0;
   absl::StatusOr<Writer> writer = nullptr;
-  if (trainer.world().rank() == 0) writer = StartModel(trainer.model(), directory, options);
-  AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels());
-  const auto sink = [&](const Parameter& parameter, absl::Span<const float> values) {
-    return (*writer)->Write(parameter.name(), 0, values);
-  };
-  return VisitAndFinish(trainer, writer,
-                        [&](const Parameter& parameter, absl::Span<const float> values) {
-                          return merger.Add(parameter, values, sink);
-                        });
-}
-
-absl::Status CheckExportAdapters(const LanguageModel& model, const std::string& directory,
-                                 const ExportOptions& options) {
-  return StartAdapters(model, directory, options).status();
-}
-
-absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
-                            const ExportOptions& options) {
-  absl::StatusOr<Writer> writer = nullptr;
-  if (trainer.world().rank() == 0) writer = StartAdapters(trainer.model(), directory, options);
+  if (writes) writer = StartWriting(trainer.model(), directory, options);
   const std::map<const Parameter*, Half> halves = HalvesOf(trainer.model());
-  return VisitAndFinish(
-      trainer, writer,
-      [&](const Parameter& parameter, absl::Span<const float> values) -> absl::Status {
-        const auto half = halves.find(&parameter);
-        if (half == halves.end()) return absl::OkStatus();
-        if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
-        return (*writer)->Write(half->second.name, 0, Transposed(parameter.global_shape(), values));
-      });
+  AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels(),
+                       [&](const Parameter& parameter, absl::Span<const float> values) {
+                         return (*writer)->Write(parameter.name(), 0, values);
+                       });
+  const auto write = [&](const Parameter& parameter, absl::Span<const float> values) {
+    if (!IsOfAdapters(options)) return merger.Add(parameter, values);
+    const auto half = halves.find(&parameter);
+    if (half == halves.end()) return absl::OkStatus();
+    if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
+    return (*writer)->Write(half->second.name, 0, Transposed(parameter.global_shape(), values));
+  };
+  // After an error of rank 0 all ranks still gather to the end, so that the communication stays
+  // intact.
+  absl::Status written = writer.status();
+  ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull(
+      [&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
+        if (writes && written.ok()) written = write(parameter, values);
+        return absl::OkStatus();
+      }));
+  ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
+  if (writes && written.ok()) written = (*writer)->Finish();
+  // No rank reports success before the files are complete.
+  return AgreeOnStatus(trainer.world(), trainer.device(), written, "export");
 }
 
 }  // namespace zeroth

@@ -3,71 +3,32 @@
 #ifndef ZEROTH_TRAIN_EXPORT_H_
 #define ZEROTH_TRAIN_EXPORT_H_
 
-#include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/device/device.h"
-#include "zeroth/core/tensor/parameter.h"
-#include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
-
-// Merges the LoRA adapters of a model into its weights, one parameter at a time: weight + scale *
-// (A B). The result is a plain model, which other tools can read. Parameters without adapters pass
-// through. A weight is held back until both matrices of its adapter have come; in a model's order
-// of parameters that is within one layer.
-class AdapterMerger {
- public:
-  using Sink =
-      std::function<absl::Status(const Parameter& parameter, absl::Span<const float> values)>;
-
-  // All outlive the merger.
-  AdapterMerger(const LanguageModel& model, Device& device, Kernels& kernels);
-
-  // Adds a full parameter. Parameters may come in any order. `sink` gets each parameter that is
-  // complete.
-  absl::Status Add(const Parameter& parameter, absl::Span<const float> values, const Sink& sink);
-
-  // Returns the parameters that `sink` gets: all but the adapters.
-  static std::vector<const Parameter*> MergedParameters(const LanguageModel& model);
-
- private:
-  struct Pending {
-    LoraAdapter adapter;
-    std::map<const Parameter*, std::vector<float>> values;
-  };
-
-  absl::Status Merge(Pending& pending, const Sink& sink);
-
-  Device& device_;
-  Kernels& kernels_;
-  std::vector<Pending> pending_;
-  std::map<const Parameter*, size_t> pending_of_;
-};
 
 struct ExportOptions {
   // fp32, or bf16, rounded to nearest. Not fp16, which cannot hold every weight: the error would
   // come only at the end of the run.
   DType dtype = DType::kFloat32;
+  // Also says what is written: the model, or its adapters alone.
   HfDirectoryOptions directory;
   // Contents by name. They are read when a run begins, because the files may have changed when it
   // ends.
   std::map<std::string, std::string> tokenizer_files;
   // Members of config.json beside the model's own: TokenIds.
   nlohmann::json token_ids = nlohmann::json::object();
-  // For ExportAdapters: the origin of the base model; empty: none.
+  // For adapters alone: the origin of the base model; empty: none.
   std::string base_model;
 };
 
@@ -84,18 +45,13 @@ absl::Status CheckExport(const LanguageModel& model, const std::string& director
                          const ExportOptions& options);
 
 // Writes the model as a Hugging Face directory (config.json, weights, tokenizer files). LoRA
-// adapters are merged into the weights, so that the result is a plain model. Collective: rank 0
+// adapters are merged into the weights, so that the result is a plain model. With
+// HfDirectoryKind::kAdapter, writes the adapters alone in PEFT's format (adapter_config.json,
+// adapter_model.safetensors); InvalidArgument for a model without adapters. Collective: rank 0
 // writes, one gathered unit at a time, and every rank returns its error. The directory appears
 // complete or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options);
-
-// As CheckExport and ExportModel, for the LoRA adapters alone in PEFT's format
-// (adapter_config.json, adapter_model.safetensors). InvalidArgument for a model without adapters.
-absl::Status CheckExportAdapters(const LanguageModel& model, const std::string& directory,
-                                 const ExportOptions& options);
-absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
-                            const ExportOptions& options);
 
 }  // namespace zeroth
 

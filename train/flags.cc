@@ -20,7 +20,6 @@
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/config_file.h"
 #include "zeroth/train/option_registry.h"
 
 // Of version_stamp.cc: the commit that the program was last linked at, with "-modified" where files

@@ -4,7 +4,7 @@
 // and --name or --noname for an option that is true or false. If a flag is given twice, the last
 // one counts. Further flags:
 //
-//   --config=FILE    reads options from a file (config_file.h); flags override it
+//   --config=FILE    reads options from a TOML file (ReadConfig); flags override it
 //   --flagfile=FILE  reads further words of the command line, one a line; # begins a comment
 //   --undefok=NAMES  comma-separated names of flags that may be unknown
 //   --help           prints all flags; --help=markdown prints docs/flags.md

@@ -26,7 +26,7 @@
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/run_checkpoints.h"
+#include "zeroth/train/resume.h"
 #include "zeroth/train/run_directory.h"
 
 namespace zeroth {
@@ -81,8 +81,10 @@ absl::Status WithBuildHint(const absl::Status& status) {
 ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view name) {
   const std::string path = absl::StrCat(options.out, "/", name);
   ExportDirectories directories;
-  if (options.lora_export != "adapter") directories.model = path;
-  if (options.lora_export != "merged") directories.adapters = absl::StrCat(path, "_adapter");
+  if (options.lora_export != "adapter") directories.emplace_back(HfDirectoryKind::kModel, path);
+  if (options.lora_export != "merged") {
+    directories.emplace_back(HfDirectoryKind::kAdapter, absl::StrCat(path, "_adapter"));
+  }
   return directories;
 }
 
@@ -130,17 +132,16 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
 }  // namespace
 
 absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
-  const absl::StatusOr<std::optional<int>> started_or = LauncherRegistry::WorldSize(options.comm);
-  if (!started_or.ok()) return WithBuildHint(started_or.status());
-  const std::optional<int> started = *started_or;
-  if (started.has_value()) {
-    if (options.world_size != 0 && options.world_size != *started) {
+  const absl::StatusOr<std::optional<int>> started = LauncherRegistry::WorldSize(options.comm);
+  if (!started.ok()) return WithBuildHint(started.status());
+  if (started->has_value()) {
+    if (options.world_size != 0 && options.world_size != **started) {
       return absl::InvalidArgumentError(
           absl::StrCat("--world_size=", options.world_size, ", but the environment says that ",
-                       *started, " ranks have been started; leave the flag out, and have the ",
+                       **started, " ranks have been started; leave the flag out, and have the ",
                        "launcher start as many as you want (mpirun -n ", options.world_size, ")"));
     }
-    options.world_size = *started;
+    options.world_size = **started;
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
                             LauncherRegistry::LocalWorldSize(options.comm));
     options.local_world_size = local.value_or(0);
@@ -174,13 +175,12 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                                                    ": the model has ", model->max_seq_len(),
                                                    " positions; expected at most that"));
   }
-  LrScheduleOptions schedule_options;
-  schedule_options.lr = options.lr;
-  schedule_options.min_lr = options.final_lr();
-  schedule_options.warmup_steps = options.warmup_steps;
-  schedule_options.total_steps = options.steps;
-  ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule,
-                          LrSchedule::Create(options.lr_schedule, schedule_options));
+  ZEROTH_ASSIGN_OR_RETURN(
+      LrSchedule schedule,
+      LrSchedule::Create(options.lr_schedule, {.lr = options.lr,
+                                               .min_lr = options.final_lr(),
+                                               .warmup_steps = options.warmup_steps,
+                                               .total_steps = options.steps}));
   ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText("--data", options.data));
   ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text,
                           HoldsText("--eval_data", options.eval_data));
@@ -249,13 +249,11 @@ absl::Status OpenOutput(Job& job) {
   job.final_directories = DirectoriesOf(options, "final");
   if (options.ema_decay > 0) job.ema_directories = DirectoriesOf(options, "final_ema");
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, job.source.Build());
-  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions export_options, ExportOptionsOf(job));
+  ZEROTH_ASSIGN_OR_RETURN(ExportOptions export_options, ExportOptionsOf(job));
   for (const ExportDirectories& directories : {job.final_directories, job.ema_directories}) {
-    if (!directories.model.empty()) {
-      ZEROTH_RETURN_IF_ERROR(CheckExport(*model, directories.model, export_options));
-    }
-    if (!directories.adapters.empty()) {
-      ZEROTH_RETURN_IF_ERROR(CheckExportAdapters(*model, directories.adapters, export_options));
+    for (const auto& [kind, directory] : directories) {
+      export_options.directory.kind = kind;
+      ZEROTH_RETURN_IF_ERROR(CheckExport(*model, directory, export_options));
     }
   }
   return absl::OkStatus();
@@ -276,10 +274,8 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.scheduler = options.scheduler_options();
   if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
   if (options.quantized_weights || options.quantized_gradients) {
-    QuantizationOptions quantization;
-    quantization.weights = options.quantized_weights;
-    quantization.gradients = options.quantized_gradients;
-    trainer.sharding.collectives = *QuantizedCollectives(quantization);
+    trainer.sharding.collectives = *QuantizedCollectives(
+        {.weights = options.quantized_weights, .gradients = options.quantized_gradients});
   }
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
@@ -291,10 +287,9 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.optimizer = options.optimizer;
   trainer.optimizer_options = options.optimizer_options();
   if (options.lora_b_lr_scale != 1) {
-    ParameterGroup b_halves;
+    ParameterGroup& b_halves = trainer.parameter_groups.emplace_back();
     b_halves.pattern = "*.lora_B";
     b_halves.lr_scale = options.lora_b_lr_scale;
-    trainer.parameter_groups = {b_halves};
   }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();
@@ -323,19 +318,12 @@ int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;
 }
 
-namespace {
-
-constexpr char kAuto[] = "auto";
-constexpr char kLocal[] = "local";
-
-}  // namespace
-
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                                           const ProcessEnvironment& ranks) {
-  const bool is_auto = options.comm == kAuto;
-  if (!is_auto && options.comm != kLocal) return options.comm;
+  const bool is_auto = options.comm == "auto";
+  if (!is_auto && options.comm != "local") return options.comm;
   // Ranks of a single process can only be threads.
-  if (!ranks.HasLauncher() || ranks.world_size == 1) return kLocal;
+  if (!ranks.HasLauncher() || ranks.world_size == 1) return "local";
   const std::string started = absl::StrCat(ranks.launcher, " has started ", ranks.world_size,
                                            " processes, of which this is number ", ranks.rank);
   const bool on_gpus = options.device != TrainOptions().device;

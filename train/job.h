@@ -7,10 +7,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/data/loader.h"
@@ -24,13 +27,8 @@
 
 namespace zeroth {
 
-// Where weights are written: the whole model, and the adapters alone. Empty: not written.
-struct ExportDirectories {
-  std::string model;
-  std::string adapters;
-
-  const std::string& shown() const { return model.empty() ? adapters : model; }
-};
+// Directories that weights are written to: the whole model first, or the adapters alone.
+using ExportDirectories = std::vector<std::pair<HfDirectoryKind, std::string>>;
 
 // What all ranks of a run share, opened and checked once.
 struct Job {

@@ -21,8 +21,6 @@ struct LateRank {
   double seconds = 0;  // that the rank was late in the last step; 0 if it was in time
   double mean_seconds = 0;
   double worst_seconds = 0;
-
-  int64_t steps() const { return until - since + 1; }
 };
 
 // Finds ranks that are late. All ranks end a step together, so the rank that reaches collectives

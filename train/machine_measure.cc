@@ -5,21 +5,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
-#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/kernels.h"
-#include "zeroth/train/gemm_rate.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth {
 namespace {
@@ -29,6 +35,81 @@ constexpr char kLabel[] = "measuring";
 
 absl::StatusOr<Tensor> Zeros(Device& device, Shape shape, DType dtype) {
   return Tensor::Zeros(device, shape, dtype, MemoryCategory::kWorkspace);
+}
+
+// Returns the elementwise maximum over the ranks.
+absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
+                                        const std::vector<double>& values) {
+  if (world.size() == 1) return values;
+  const std::vector<float> mine(values.begin(), values.end());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor all, Tensor::FromHost<float>(device, Shape({static_cast<int64_t>(mine.size())}),
+                                                mine, MemoryCategory::kWorkspace));
+  ZEROTH_RETURN_IF_ERROR(
+      world.AllReduce(all, ReduceOp::kMax, device.compute_stream(), "GEMM rate"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> result, all.ToHost<float>());
+  return std::vector<double>(result.begin(), result.end());
+}
+
+// Returns the seconds that `work` takes on the device's compute stream: the median over `rounds`
+// rounds, each of which does the work `times` times. All ranks begin a round together, and the
+// round ends with the last of them; otherwise ranks that share a core would each count it as
+// theirs. Collective; all ranks get the same value.
+absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device,
+                                     const std::function<absl::Status()>& work, int rounds,
+                                     int times) {
+  Stream& stream = device.compute_stream();
+  std::vector<double> seconds;
+  for (int round = 0; round < rounds; ++round) {
+    if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, kLabel));
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i) ZEROTH_RETURN_IF_ERROR(work());
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    seconds.push_back(std::max(taken.count(), 1e-9) / times);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(seconds, Max(world, device, seconds));
+  const auto middle = seconds.begin() + rounds / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+// Returns [size, size] of values like those of weights: zeros take less power, and a device that is
+// limited by power would multiply them faster.
+absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t size, DType dtype) {
+  const int64_t block = std::min(size * size, int64_t{1} << 20);
+  std::vector<float> values(static_cast<size_t>(block));
+  CounterRng(/*seed=*/1, "GEMM rate").FillNormal(0, 0.02f, absl::MakeSpan(values));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor random,
+      Tensor::FromHost<float>(device, Shape({block}), values, MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor matrix, Tensor::Empty(device, Shape({size, size}), dtype,
+                                                             MemoryCategory::kWorkspace));
+  for (int64_t at = 0; at < size * size; at += block) {
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(kernels, random, matrix.View(at, Shape({block}))));
+  }
+  return matrix;
+}
+
+// Makes matrices [size, size] on every rank; nullopt on all ranks if one has no memory for them.
+absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device& device,
+                                                    Kernels& kernels, int64_t size, DType dtype) {
+  GemmArgs gemm;
+  std::vector<double> lacking = {0};
+  for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
+    const absl::StatusOr<Tensor> tensor = RandomMatrix(device, kernels, size, dtype);
+    if (absl::IsResourceExhausted(tensor.status())) {
+      lacking = {1};
+      break;
+    }
+    ZEROTH_RETURN_IF_ERROR(tensor.status());
+    *matrix = *tensor;
+  }
+  // All ranks must compute at once, or none.
+  ZEROTH_ASSIGN_OR_RETURN(lacking, Max(world, device, lacking));
+  if (lacking[0] > 0) return std::optional<GemmArgs>();
+  return std::optional<GemmArgs>(std::move(gemm));
 }
 
 // Seconds of one of many copies of `bytes` that follow each other on every rank.
@@ -170,17 +251,14 @@ absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_nod
     machine.link_rates.clear();
     for (int64_t mebibytes = 1; mebibytes <= largest; mebibytes *= 4) {
       const int64_t floats = (mebibytes << 20) / int64_t{sizeof(float)};
-      LinkRate rate;
-      rate.bytes = static_cast<double>(mebibytes << 20);
-      ZEROTH_ASSIGN_OR_RETURN(
-          rate.all_gather,
-          CollectiveRate(*node, device, CollectiveOp::kAllGather, floats, latency));
-      ZEROTH_ASSIGN_OR_RETURN(
-          rate.reduce_scatter,
-          CollectiveRate(*node, device, CollectiveOp::kReduceScatter, floats, latency));
-      ZEROTH_ASSIGN_OR_RETURN(rate.all_reduce,
-                              CollectiveRate(*node, device, CollectiveOp::kAllReduce, floats,
-                                             2 * std::min(latency, tree)));
+      LinkRate rate = {.bytes = static_cast<double>(mebibytes << 20)};
+      for (const auto& [op, of, alone] :
+           {std::tuple(CollectiveOp::kAllGather, &LinkRate::all_gather, latency),
+            std::tuple(CollectiveOp::kReduceScatter, &LinkRate::reduce_scatter, latency),
+            std::tuple(CollectiveOp::kAllReduce, &LinkRate::all_reduce,
+                       2 * std::min(latency, tree))}) {
+        ZEROTH_ASSIGN_OR_RETURN(rate.*of, CollectiveRate(*node, device, op, floats, alone));
+      }
       machine.link_rates.push_back(rate);
     }
     const LinkRate& last = machine.link_rates.back();
@@ -219,10 +297,40 @@ absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
 
 }  // namespace
 
+absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
+                                       DType dtype) {
+  constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
+  constexpr int64_t kLargest = 16384;
+  // Seconds of a product; shorter ones measure the overhead of launching.
+  constexpr double kLongEnough = 2e-3;
+  constexpr double kRoundSeconds = 20e-3;
+  constexpr int kGemmRounds = 15;
+  double rate = 0;
+  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
+                            MakeProduct(world, device, kernels, size, dtype));
+    if (!gemm.has_value()) break;
+    const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
+    // The first product makes one-time allocations.
+    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, multiply, 1, 1).status());
+    ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
+    // All ranks have the same seconds, and so take the same branch.
+    const bool is_last = seconds >= kLongEnough || size == kLargest;
+    if (is_last) {
+      const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
+      ZEROTH_ASSIGN_OR_RETURN(seconds,
+                              MedianSeconds(world, device, multiply, kGemmRounds, products));
+    }
+    const auto edge = static_cast<double>(size);
+    rate = 2.0 * edge * edge * edge * world.size() / seconds;
+    if (is_last) break;
+  }
+  return rate;
+}
+
 absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
   const int64_t copied = int64_t{machine.is_gpu ? 512 : 32} << 20;  // caches hold less
-  constexpr int64_t kNothing = 64;
   const int on_node = std::min(ranks_per_node, world.size());
   const int nodes = (world.size() + on_node - 1) / on_node;
   // What all ranks reach together, they reach on so many: a rank has a device, or a core unless
@@ -245,7 +353,7 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
                             MeasureGemmRate(world, device, *rounding, DType::kFloat32));
     machine.tf32_flops = rate / units;
   }
-  ZEROTH_ASSIGN_OR_RETURN(machine.launch_seconds, CopySeconds(world, device, kNothing, 1000));
+  ZEROTH_ASSIGN_OR_RETURN(machine.launch_seconds, CopySeconds(world, device, /*bytes=*/64, 1000));
   ZEROTH_ASSIGN_OR_RETURN(const double copy, CopySeconds(world, device, copied, 1));
   const double bandwidth = 2.0 * static_cast<double>(copied) / copy;
   machine.memory_bandwidth = bandwidth * world.size() / units;
@@ -276,7 +384,7 @@ absl::StatusOr<Machine> MeasureCpu() {
   Machine cpu = CpuAtHand();
   // A link needs two ends.
   const int ranks = std::max(2, cpu.devices_per_node);
-  const auto measure = [&](Communicator& world) -> absl::Status {
+  const absl::Status status = RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cpu", DeviceOptions()));
     device->BindThread();
@@ -284,8 +392,8 @@ absl::StatusOr<Machine> MeasureCpu() {
     ZEROTH_RETURN_IF_ERROR(MeasureRanks(world, *device, ranks, measured));
     if (world.rank() == 0) cpu = measured;
     return absl::OkStatus();
-  };
-  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(ranks, measure));
+  });
+  ZEROTH_RETURN_IF_ERROR(status);
   return cpu;
 }
 

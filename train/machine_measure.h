@@ -8,11 +8,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/planned/machine.h"
+#include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
+
+// Measures the floating-point operations per second of all ranks together in large square products
+// of `dtype` matrices: the median of several rounds, each as long as its slowest rank takes. This
+// is a measurement, not a vendor's peak, and a step may be faster. Collective; takes about a
+// second. Returns 0 if a rank has no memory for such matrices, which is no reason not to train.
+absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
+                                       DType dtype);
 
 // Sets in `machine` what the ranks of `world` reach, all of them at once and each on its `device`
 // of one thread: products, attention, memory, the start of a kernel, transfers to host memory, and

@@ -11,9 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "nlohmann/json_fwd.hpp"
 
-#include "zeroth/train/appended_file.h"
 #include "zeroth/train/late_ranks.h"
 
 namespace zeroth {
@@ -55,6 +56,29 @@ struct StepNumber {
 // The numbers of a step that are known. A new one is a line here.
 std::vector<StepNumber> NumbersOf(const StepMetrics& metrics);
 
+// A file that grows record by record and can be read meanwhile. Bytes that cannot be written are
+// kept and written before the next record: after an error records are late, but none is lost or
+// torn. Errors name the path and the reason.
+class AppendedFile {
+ public:
+  // `flags` are added to the flags of open(2) for appending: O_TRUNC empties the file.
+  static absl::StatusOr<AppendedFile> Open(const std::string& path, int flags);
+  AppendedFile(AppendedFile&& other) noexcept;
+  AppendedFile& operator=(AppendedFile&&) = delete;
+  ~AppendedFile();
+
+  absl::Status Append(absl::string_view record);
+
+ private:
+  AppendedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_;
+  std::string unwritten_;
+};
+
+inline constexpr char kMetricsFile[] = "metrics.jsonl";
+
 // Writes metrics.jsonl: one JSON object a line, written line by line, so that a run can be watched
 // and its metrics survive a crash (see AppendedFile). Numbers have the fewest digits that read back
 // as the same float or double. Values that are not finite become strings ("nan", "inf"), since JSON
@@ -80,6 +104,35 @@ class MetricsWriter {
 };
 
 nlohmann::json LateRankJson(const LateRank& late);
+
+// The prefix of event files' names, by which TensorBoard finds them.
+inline constexpr char kEventFilePrefix[] = "events.out.tfevents.";
+
+// Writes an event file of TensorBoard: TFRecords (length, data and their masked CRC-32Cs) of the
+// protocol buffer tensorflow.Event. Every call writes through to the file (AppendedFile). One
+// thread at a time.
+class EventFile {
+ public:
+  struct Scalar {
+    std::string tag;
+    double value = 0;  // kept as a float
+  };
+
+  // Creates a file in `directory`, beside those of earlier runs. TensorBoard reads them together
+  // and takes the steps after `last_step`, the last step of earlier runs, from this file.
+  static absl::StatusOr<EventFile> Create(const std::string& directory, int64_t last_step);
+
+  absl::Status WriteScalars(int64_t step, absl::Span<const Scalar> scalars);
+  // `markdown` appears under the tag in TensorBoard's tab TEXT.
+  absl::Status WriteText(int64_t step, absl::string_view tag, absl::string_view markdown);
+
+ private:
+  explicit EventFile(AppendedFile file) : file_(std::move(file)) {}
+  // `rest`: all fields of the event except its time and step.
+  absl::Status WriteEvent(int64_t step, const std::string& rest);
+
+  AppendedFile file_;
+};
 
 }  // namespace zeroth
 

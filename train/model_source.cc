@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -14,7 +14,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 
+#include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
@@ -59,14 +61,6 @@ absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
   return absl::OkStatus();
 }
 
-std::set<std::string> Without(const std::set<std::string>& all, const std::set<std::string>& some) {
-  std::set<std::string> rest;
-  for (const std::string& name : all) {
-    if (some.count(name) == 0) rest.insert(name);
-  }
-  return rest;
-}
-
 }  // namespace
 
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
@@ -84,7 +78,7 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   const TrainOptions unset;
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
-  // Targets may be written in other ways and mean the same layers, which InitAdapter::Open
+  // Targets may be written in other ways and mean the same layers, which OpenInitAdapter
   // compares.
   if (options.lora_targets == unset.lora_targets) {
     options.lora_targets = absl::StrJoin(PeftTargets(adapter), ",");
@@ -93,25 +87,39 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   return options;
 }
 
-absl::StatusOr<std::shared_ptr<const InitAdapter>> InitAdapter::Open(const std::string& path,
-                                                                     const LanguageModel& model) {
+// An adapter of PEFT's as the values of a model's LoRA parameters. Immutable and thread-safe.
+struct InitAdapter {
+  struct Half {
+    std::string stored;
+    bool transposed = false;
+  };
+  PeftDirectory files;
+  std::map<std::string, Half> halves;  // by the parameter's name
+};
+
+namespace {
+
+absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::string& path,
+                                                                   const LanguageModel& model) {
   ZEROTH_ASSIGN_OR_RETURN(PeftDirectory opened, PeftDirectory::Open(path));
-  std::shared_ptr<InitAdapter> adapter(new InitAdapter(std::move(opened)));
-  const WeightsSource& weights = *adapter->adapter_.weights();
-  const std::vector<std::string>& names = adapter->adapter_.adapter().layers;
+  auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), {}});
+  const WeightsSource& weights = *adapter->files.weights();
+  const std::vector<std::string>& names = adapter->files.adapter().layers;
   const std::set<std::string> stored(names.begin(), names.end());
   std::set<std::string> adapted;
   for (const LoraAdapter& part : LoraAdapters(model)) {
     adapted.insert(part.layer());
   }
   if (adapted != stored) {
-    const auto listed = [](const char* what, const std::set<std::string>& layers) {
-      return layers.empty() ? "" : absl::StrCat("\n  ", what, ": ", absl::StrJoin(layers, ", "));
+    const auto listed = [](const char* what, const std::set<std::string>& all,
+                           const std::set<std::string>& some) {
+      std::vector<std::string> rest;
+      std::ranges::set_difference(all, some, std::back_inserter(rest));
+      return rest.empty() ? "" : absl::StrCat("\n  ", what, ": ", absl::StrJoin(rest, ", "));
     };
-    return absl::InvalidArgumentError(
-        absl::StrCat("--init_adapter=", path, " adapts other layers than this model's adapters",
-                     listed("only the adapter", Without(stored, adapted)),
-                     listed("only the model", Without(adapted, stored))));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--init_adapter=", path, " adapts other layers than this model's adapters",
+        listed("only the adapter", stored, adapted), listed("only the model", adapted, stored)));
   }
   for (const LoraAdapter& part : LoraAdapters(model)) {
     const std::string layer = part.layer();
@@ -126,16 +134,15 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> InitAdapter::Open(const std::
                                                        "\" has shape ", shape.ToString(),
                                                        ", expected ", expected.ToString()));
       }
-      adapter->halves_[parameter->name()] = {name, transposed};
+      adapter->halves[parameter->name()] = {name, transposed};
     }
   }
   return adapter;
 }
 
-absl::Status InitAdapter::Read(const Parameter& parameter, int64_t begin,
-                               absl::Span<float> out) const {
-  const Half& half = halves_.at(parameter.name());
-  const WeightsSource& weights = *adapter_.weights();
+// Sets out[i] to element begin + i of the parameter.
+absl::Status ReadHalf(const WeightsSource& weights, const InitAdapter::Half& half,
+                      const Parameter& parameter, int64_t begin, absl::Span<float> out) {
   if (!half.transposed) return weights.ReadElements(half.stored, begin, out);
   const int64_t rows = parameter.global_shape().dim(0);
   const int64_t columns = parameter.global_shape().dim(1);
@@ -148,8 +155,6 @@ absl::Status InitAdapter::Read(const Parameter& parameter, int64_t begin,
   }
   return absl::OkStatus();
 }
-
-namespace {
 
 constexpr char kDefaultModel[] = "gpt2_nano";
 
@@ -265,7 +270,7 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
                                                 std::move(directory), source.model_options_));
   if (!options.init_adapter.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
-    ZEROTH_ASSIGN_OR_RETURN(source.adapter_, InitAdapter::Open(options.init_adapter, *model));
+    ZEROTH_ASSIGN_OR_RETURN(source.adapter_, OpenInitAdapter(options.init_adapter, *model));
   }
   return source;
 }
@@ -282,10 +287,6 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
   ZEROTH_RETURN_IF_ERROR(CheckTiedHead(source.directory_->weights(), *model));
   return source;
-}
-
-absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
-  return BuildFrom(config_);
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildWithLayers(int64_t layers) const {
@@ -305,17 +306,18 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
     const nlohmann::json& config) const {
   absl::StatusOr<std::unique_ptr<LanguageModel>> model =
       ModelRegistry::Create(config, model_options_);
-  if (!model.ok() && directory_.has_value())
-    return Annotate(model.status(), directory_->config().where());
-  if (!model.ok()) return Annotate(model.status(), name_);
-  return model;
+  if (model.ok()) return model;
+  return Annotate(model.status(), directory_.has_value() ? directory_->config().where() : name_);
 }
 
 ParameterReader ModelSource::Reader(uint64_t seed) const {
   return [this, seed](const Parameter& parameter, int64_t begin,
                       absl::Span<float> out) -> absl::Status {
-    if (adapter_ != nullptr && adapter_->Has(parameter)) {
-      return adapter_->Read(parameter, begin, out);
+    if (adapter_ != nullptr) {
+      const auto half = adapter_->halves.find(parameter.name());
+      if (half != adapter_->halves.end()) {
+        return ReadHalf(*adapter_->files.weights(), half->second, parameter, begin, out);
+      }
     }
     if (directory_.has_value()) {
       const WeightsSource& weights = directory_->weights();
@@ -327,16 +329,6 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
     parameter.initializer().Fill(seed, parameter.name(), begin, out);
     return absl::OkStatus();
   };
-}
-
-absl::Status ModelSource::NoTokenizer(int64_t vocab_size) const {
-  const char* const found = directory_.has_value() ? ", which has no tokenizer files" : "";
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no tokenizer for ", name_, found, ": text cannot become ids of its vocabulary of ",
-      vocab_size,
-      ". Give --tokenizer=PATH, a directory with a tokenizer.json, a tokenizer.model, or a "
-      "vocab.json and a merges.txt, or --data as token files (.npy, .bin) that the model's own "
-      "tokenizer has made. To train on bytes all the same, say so: --tokenizer=byte"));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const TrainOptions& options,
@@ -364,22 +356,25 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
   // Models that were trained with --tokenizer=byte, whose exports have no tokenizer files.
   if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
-  return NoTokenizer(model->vocab_size());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no tokenizer for ", name_, directory_.has_value() ? ", which has no tokenizer files" : "",
+      ": text cannot become ids of its vocabulary of ", model->vocab_size(),
+      ". Give --tokenizer=PATH, a directory with a tokenizer.json, a tokenizer.model, or a "
+      "vocab.json and a merges.txt, or --data as token files (.npy, .bin) that the model's own "
+      "tokenizer has made. To train on bytes all the same, say so: --tokenizer=byte"));
 }
 
 std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
   if (choice == "byte") return {};
-  if (choice != "auto") {
-    std::vector<std::string> files =
-        FindTokenizerFiles(choice).value_or(std::vector<std::string>());
-    if (files.empty()) return files;
-    // The chat template is not part of the tokenizer, but is exported with it.
-    const std::filesystem::path chat =
-        std::filesystem::path(files[0]).parent_path() / "chat_template.jinja";
-    if (IsFile(chat.string())) files.push_back(chat.string());
-    return files;
+  if (choice == "auto") {
+    return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
   }
-  return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
+  std::vector<std::string> files = FindTokenizerFiles(choice).value_or(std::vector<std::string>());
+  if (files.empty()) return files;
+  // The chat template is not part of the tokenizer, but is exported with it.
+  const auto chat = std::filesystem::path(files[0]).parent_path() / "chat_template.jinja";
+  if (IsFile(chat.string())) files.push_back(chat.string());
+  return files;
 }
 
 absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& options) const {

@@ -8,16 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/language_model.h"
@@ -32,40 +29,20 @@ namespace zeroth {
 // Also the errors of PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
 
-// Reads an adapter of PEFT's as the values of a model's LoRA parameters. Immutable and thread-safe.
-class InitAdapter {
- public:
-  // InvalidArgument lists the layers that only the model or only the adapter adapts, or names a
-  // tensor with a wrong shape.
-  static absl::StatusOr<std::shared_ptr<const InitAdapter>> Open(const std::string& path,
-                                                                 const LanguageModel& model);
-
-  // True if the adapter has this parameter.
-  bool Has(const Parameter& parameter) const { return halves_.count(parameter.name()) > 0; }
-  // Sets out[i] to element begin + i of the parameter.
-  absl::Status Read(const Parameter& parameter, int64_t begin, absl::Span<float> out) const;
-
- private:
-  struct Half {
-    std::string stored;
-    bool transposed = false;
-  };
-  explicit InitAdapter(PeftDirectory adapter) : adapter_(std::move(adapter)) {}
-
-  const PeftDirectory adapter_;
-  std::map<std::string, Half> halves_;  // by the parameter's name
-};
-
 // The content of a tokenizer's files, read at one time.
 struct TokenizerContent {
   std::map<std::string, std::string> files;  // by name; exported with the trained model
   std::string identity;                      // DataOptions::tokenizer_identity
 };
 
+struct InitAdapter;
+
 // The origin of a run's model: a preset, a config.json, or a Hugging Face directory. Immutable
 // after Open, and shared by all ranks.
 class ModelSource {
  public:
+  // InvalidArgument lists weights of --init_from that are missing, unexpected or of another shape,
+  // and the layers that only the model or only --init_adapter adapts. Also the errors of the files.
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
   // Takes the plain model of a directory. Messages call the model `name`.
   static absl::StatusOr<ModelSource> FromDirectory(std::string name, HfDirectory directory,
@@ -73,17 +50,13 @@ class ModelSource {
 
   // The configuration that the model is built from.
   const nlohmann::json& config() const { return config_; }
-  // The name in messages, as "--model=gpt2_124m".
-  const std::string& name() const { return name_; }
   // Returns a new model without values. Every rank builds its own.
-  absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
+  absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const { return BuildFrom(config_); }
   // As Build, with `layers` layers. InvalidArgument if the configuration has no number of layers.
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildWithLayers(int64_t layers) const;
-  // Fills a sharding of such a model. Values come from the files, of which each rank reads its own
-  // ranges, or from the initializers and `seed`; so do adapters that the files do not have. Weights
-  // that are missing, unexpected or of another shape are an error that lists them.
-  absl::Status Fill(Sharding& sharding, uint64_t seed) const { return sharding.Load(Reader(seed)); }
-  // The reader that Fill uses. It must not outlive this object.
+  // Reads the values of such a model, for Sharding::Load. They come from the files, of which each
+  // rank reads its own ranges, or from the initializers and `seed`; so do adapters that the files
+  // do not have. The reader must not outlive this object.
   ParameterReader Reader(uint64_t seed) const;
   // Opens the tokenizer that --tokenizer names. If nothing names one, returns null without text
   // (token files need none), and with text InvalidArgument, which says what is missing.
@@ -98,10 +71,8 @@ class ModelSource {
   // The files of --tokenizer=`choice`.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildFrom(const nlohmann::json& config) const;
-  // The error for text without a tokenizer.
-  absl::Status NoTokenizer(int64_t vocab_size) const;
 
-  std::string name_;
+  std::string name_;  // in messages, as "--model=gpt2_124m"
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The options of options.inc as a table, for code that treats all options alike.
+// The options of options.inc as a table, for code that treats all options alike; and in a TOML
+// file, whose keys are the options' names, without sections.
 
 #ifndef ZEROTH_TRAIN_OPTION_REGISTRY_H_
 #define ZEROTH_TRAIN_OPTION_REGISTRY_H_
@@ -64,6 +65,22 @@ absl::Status CheckOption(const Option& option, const TrainOptions& options);
 // Sets the option to `text`, in the spelling of a flag. InvalidArgument as CheckOption's if the
 // value has another type or is not allowed; `options` must not be used then.
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options);
+
+// The file that a run writes to --out.
+inline constexpr char kConfigName[] = "config.toml";
+
+// Sets the options that the file names, and leaves the others. InvalidArgument names the file, line
+// and key of everything that is wrong, what was expected there, and the option that may have been
+// meant. Also the errors of ReadFile.
+absl::Status ReadConfig(const std::string& path, TrainOptions& options);
+
+// Returns the text of a file that sets every option to its value in `options`, with a comment for
+// each group.
+std::string ConfigText(const TrainOptions& options);
+
+// Writes ConfigText to kConfigName in `directory`, and replaces an earlier file. Errors of
+// WriteFileDurably.
+absl::Status WriteConfig(const std::string& directory, const TrainOptions& options);
 
 }  // namespace zeroth
 

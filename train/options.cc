@@ -17,8 +17,8 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/deterministic_batch.h"
 #include "zeroth/train/option_registry.h"
+#include "zeroth/train/step_inputs.h"
 
 namespace zeroth {
 namespace {
@@ -179,29 +179,32 @@ absl::Status Validate(const TrainOptions& options) {
   return options.loss_scaler().status();
 }
 
-absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
-  if (options.deterministic_batch == 0) return options;
-  const absl::StatusOr<int64_t> each =
-      MicroBatchesPerRank(options.deterministic_batch, options.data_ranks());
-  ZEROTH_RETURN_IF_ERROR_WITH(each.status(), options.tensor_parallel == 1
-                                                 ? "--deterministic_batch and --world_size"
-                                                 : "--deterministic_batch and --world_size over "
-                                                   "--tensor_parallel");
-  if (options.grad_accum != TrainOptions().grad_accum && options.grad_accum != *each) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--grad_accum=", options.grad_accum,
-        ": --deterministic_batch=", options.deterministic_batch, " over ", options.data_ranks(),
-        " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
-  }
-  options.grad_accum = *each;
-  return options;
-}
-
 int64_t SequencesPerStep(const TrainOptions& options) {
   return options.batch_size * options.grad_accum * options.data_ranks();
 }
 
-absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
+absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
+  if (options.world_size % options.tensor_parallel != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
+        " ranks of the run; take a divisor, or another --world_size"));
+  }
+  const TrainOptions unset;
+  if (options.deterministic_batch > 0) {
+    const absl::StatusOr<int64_t> each =
+        MicroBatchesPerRank(options.deterministic_batch, options.data_ranks());
+    ZEROTH_RETURN_IF_ERROR_WITH(each.status(), options.tensor_parallel == 1
+                                                   ? "--deterministic_batch and --world_size"
+                                                   : "--deterministic_batch and --world_size over "
+                                                     "--tensor_parallel");
+    if (options.grad_accum != unset.grad_accum && options.grad_accum != *each) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--grad_accum=", options.grad_accum,
+          ": --deterministic_batch=", options.deterministic_batch, " over ", options.data_ranks(),
+          " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
+    }
+    options.grad_accum = *each;
+  }
   if (options.global_batch_size == 0) return options;
   const int64_t micro_batches = options.grad_accum * options.data_ranks();
   if (options.global_batch_size % micro_batches != 0) {
@@ -213,7 +216,7 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
         options.deterministic_batch > 0 ? "--deterministic_batch" : "--grad_accum"));
   }
   const int64_t batch_size = options.global_batch_size / micro_batches;
-  const bool given = options.batch_size_is_given || options.batch_size != TrainOptions().batch_size;
+  const bool given = options.batch_size_is_given || options.batch_size != unset.batch_size;
   if (given && options.batch_size != batch_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--global_batch_size=", options.global_batch_size, " and --batch_size=", options.batch_size,
@@ -221,16 +224,6 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
   }
   options.batch_size = batch_size;
   return options;
-}
-
-absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
-  if (options.world_size % options.tensor_parallel != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
-        " ranks of the run; take a divisor, or another --world_size"));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(options, WithDeterministicBatch(std::move(options)));
-  return WithGlobalBatch(std::move(options));
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {

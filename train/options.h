@@ -61,21 +61,13 @@ struct TrainOptions {
 // what is allowed.
 absl::Status Validate(const TrainOptions& options);
 
-// Returns `options` with the grad_accum that follows from deterministic_batch, if that is set. The
-// world size must be known. InvalidArgument if ranks cannot share the batch, or if grad_accum was
-// set to another value.
-absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
-
 // Number of sequences of a step, over all ranks. The world size must be known.
 int64_t SequencesPerStep(const TrainOptions& options);
 
-// Returns `options` with the batch_size that follows from global_batch_size, if that is set. World
-// size and grad_accum must be known. InvalidArgument if the global batch does not divide among
-// ranks and micro-batches, or if batch_size was set to another value.
-absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options);
-
-// Applies WithDeterministicBatch and WithGlobalBatch. InvalidArgument also unless tensor_parallel
-// divides the world size.
+// Returns `options` with the grad_accum and the batch_size that follow from deterministic_batch and
+// global_batch_size, where these are set. The world size must be known. InvalidArgument if a batch
+// does not divide among ranks and micro-batches, if what follows was set to another value, and
+// unless tensor_parallel divides the world size.
 absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options);
 
 // Parses a positive duration, as "90s", "10m" or "inf". InvalidArgument for anything else.

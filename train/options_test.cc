@@ -232,17 +232,17 @@ TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {
   TrainOptions options = Valid();
   options.world_size = 4;
   options.grad_accum = 3;
-  EXPECT_EQ(WithDeterministicBatch(options)->grad_accum, 3);
+  EXPECT_EQ(WithSharesOfRanks(options)->grad_accum, 3);
   options.deterministic_batch = 24;
   EXPECT_EQ(Validate(options), absl::OkStatus());
-  const std::string three = WithDeterministicBatch(options).status().ToString();
+  const std::string three = WithSharesOfRanks(options).status().ToString();
   EXPECT_NE(three.find("over 4 ranks is 6 micro-batches on each"), std::string::npos) << three;
   options.grad_accum = 6;
-  EXPECT_EQ(WithDeterministicBatch(options)->grad_accum, 6);
+  EXPECT_EQ(WithSharesOfRanks(options)->grad_accum, 6);
   options.grad_accum = 1;
-  EXPECT_EQ(WithDeterministicBatch(options)->grad_accum, 6);
+  EXPECT_EQ(WithSharesOfRanks(options)->grad_accum, 6);
   options.world_size = 3;
-  const std::string ranks = WithDeterministicBatch(options).status().ToString();
+  const std::string ranks = WithSharesOfRanks(options).status().ToString();
   EXPECT_NE(ranks.find("divides it: 1, 2, 4, 8"), std::string::npos) << ranks;
 }
 
@@ -263,22 +263,22 @@ TEST(OptionsTest, TheGlobalBatchIsDividedAmongRanksAndMicroBatches) {
   TrainOptions options;
   options.world_size = 4;
   options.grad_accum = 3;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, options.batch_size);
+  EXPECT_EQ(WithSharesOfRanks(options)->batch_size, options.batch_size);
   options.global_batch_size = 24;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
-  EXPECT_EQ(SequencesPerStep(*WithGlobalBatch(options)), 24);
+  EXPECT_EQ(WithSharesOfRanks(options)->batch_size, 2);
+  EXPECT_EQ(SequencesPerStep(*WithSharesOfRanks(options)), 24);
   options.batch_size = 3;
   EXPECT_THAT(
-      WithGlobalBatch(options).status().ToString(),
+      WithSharesOfRanks(options).status().ToString(),
       HasSubstr("--global_batch_size=24 and --batch_size=3: the one follows from the other, "
                 "and makes it 2"));
   options.batch_size = TrainOptions().batch_size;
   options.batch_size_is_given = true;
-  EXPECT_THAT(WithGlobalBatch(options).status().ToString(), HasSubstr("--batch_size=8: the one"));
+  EXPECT_THAT(WithSharesOfRanks(options).status().ToString(), HasSubstr("--batch_size=8: the one"));
   options.batch_size = 2;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
+  EXPECT_EQ(WithSharesOfRanks(options)->batch_size, 2);
   options.global_batch_size = 6;
-  EXPECT_THAT(WithGlobalBatch(options).status().ToString(),
+  EXPECT_THAT(WithSharesOfRanks(options).status().ToString(),
               HasSubstr("--global_batch_size=6 over 4 ranks with 3 micro-batches each: expected a "
                         "multiple of 12"));
 }

@@ -3,26 +3,27 @@
 #include "zeroth/train/plan_search.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/train/option_registry.h"
 
 namespace zeroth {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// One alternative to the run's own options.
-struct Change {
-  std::string text;  // as flags
-  std::function<void(TrainOptions&)> make;
-};
+// One alternative to the run's own options: flags, with a blank between two.
+using Change = std::string;
 
 // Micro-batches of 1, 2, 4, … sequences that divide the sequences of a step.
 std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
@@ -32,28 +33,19 @@ std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
     // With a deterministic batch the micro-batches decide the bits, so they stay.
     if (options.deterministic_batch > 0 && size != options.batch_size) continue;
     if (sequences % size != 0) continue;
-    const int64_t count = sequences / size;
-    changes.push_back({absl::StrCat("--batch_size=", size, " --grad_accum=", count),
-                       [size, count](TrainOptions& o) {
-                         o.batch_size = size;
-                         o.grad_accum = count;
-                       }});
+    changes.push_back(absl::StrCat("--batch_size=", size, " --grad_accum=", sequences / size));
   }
   return changes;
 }
 
 std::vector<Change> Strategies(const TrainOptions& options, const Machine& machine) {
   std::vector<Change> changes;
-  // What a user adds to the flags of these options must also undo those of the groups.
+  // These must also undo the groups of the run's own options.
   const std::string undo =
       absl::StrCat(options.shard_size > 0 ? " --shard_size=0" : "",
                    options.shard_optimizer_over_world ? " --shard_optimizer_over_world=false" : "");
   for (const char* const name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
-    changes.push_back({absl::StrCat("--strategy=", name, undo), [name](TrainOptions& o) {
-                         o.strategy = name;
-                         o.shard_size = 0;
-                         o.shard_optimizer_over_world = false;
-                       }});
+    changes.push_back(absl::StrCat("--strategy=", name, undo));
   }
   // The groups that were asked for, or groups that stay inside a node.
   const int group = options.shard_size > 0 ? options.shard_size : machine.devices_per_node;
@@ -61,11 +53,7 @@ std::vector<Change> Strategies(const TrainOptions& options, const Machine& machi
     std::vector<std::string> names = {"hybrid_shard"};
     if (options.shard_size > 0 && options.strategy != names[0]) names.push_back(options.strategy);
     for (const std::string& name : names) {
-      changes.push_back({absl::StrCat("--strategy=", name, " --shard_size=", group),
-                         [name, group](TrainOptions& o) {
-                           o.strategy = name;
-                           o.shard_size = group;
-                         }});
+      changes.push_back(absl::StrCat("--strategy=", name, " --shard_size=", group));
     }
   }
   return changes;
@@ -74,37 +62,35 @@ std::vector<Change> Strategies(const TrainOptions& options, const Machine& machi
 std::vector<Change> Checkpointing() {
   std::vector<Change> changes;
   for (const char* const what : {"none", "elementwise", "attention", "mlp", "selective", "block"}) {
-    changes.push_back({absl::StrCat("--activation_checkpointing=", what),
-                       [what](TrainOptions& o) { o.activation_checkpointing = what; }});
+    changes.push_back(absl::StrCat("--activation_checkpointing=", what));
   }
   return changes;
 }
 
 std::vector<Change> OtherState(const TrainOptions& options) {
   std::vector<Change> changes;
-  if (options.optimizer_state_dtype == "fp32") {
-    changes.push_back({"--optimizer_state_dtype=bf16",
-                       [](TrainOptions& o) { o.optimizer_state_dtype = "bf16"; }});
-  }
+  if (options.optimizer_state_dtype == "fp32") changes = {"--optimizer_state_dtype=bf16"};
   if (options.offload == "none" && options.optimizer != "muon") {
-    for (const char* const what : {"optimizer", "all"}) {
-      changes.push_back(
-          {absl::StrCat("--offload=", what), [what](TrainOptions& o) { o.offload = what; }});
-    }
+    changes.insert(changes.end(), {"--offload=optimizer", "--offload=all"});
   }
   return changes;
+}
+
+absl::Status Make(const Change& change, TrainOptions& options) {
+  for (absl::string_view flag : absl::StrSplit(change, ' ')) {
+    absl::ConsumePrefix(&flag, "--");
+    const std::pair<absl::string_view, absl::string_view> set = absl::StrSplit(flag, '=');
+    ZEROTH_RETURN_IF_ERROR(SetOption(*FindOption(set.first), set.second, options));
+  }
+  return absl::OkStatus();
 }
 
 // Returns nullopt if the trainer refuses these options.
 absl::StatusOr<std::optional<PlannedRun>> Try(const TrainOptions& options, const Machine& machine,
                                               const ModelBuilder& build,
-                                              const std::vector<const Change*>& changes) {
-  PlannedRun run;
-  run.options = options;
-  for (const Change* change : changes) {
-    change->make(run.options);
-    absl::StrAppend(&run.change, run.change.empty() ? "" : " ", change->text);
-  }
+                                              const std::vector<Change>& changes) {
+  PlannedRun run{.change = absl::StrJoin(changes, " "), .options = options, .plan = {}};
+  ZEROTH_RETURN_IF_ERROR(Make(run.change, run.options));
   if (!Validate(run.options).ok()) return std::optional<PlannedRun>();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
   absl::StatusOr<Plan> plan = PlanRun(run.options, machine, std::move(model));
@@ -133,7 +119,7 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
       for (const Change& micro_batch : MicroBatchSizes(options)) {
         ZEROTH_ASSIGN_OR_RETURN(
             std::optional<PlannedRun> run,
-            Try(options, machine, build, {&strategy, &checkpointing, &micro_batch}));
+            Try(options, machine, build, {strategy, checkpointing, micro_batch}));
         if (run.has_value()) runs.push_back(*std::move(run));
       }
     }
@@ -146,23 +132,23 @@ absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& opti
                                                         const Machine& machine,
                                                         const ModelBuilder& build, size_t most,
                                                         absl::Time deadline) {
-  std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
-                                            MicroBatchSizes(options), OtherState(options)};
+  const std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
+                                                  MicroBatchSizes(options), OtherState(options)};
   std::vector<PlannedRun> fitting;
-  const auto consider = [&](const std::vector<const Change*>& changes) -> absl::Status {
+  const auto consider = [&](const std::vector<Change>& changes) -> absl::Status {
     if (absl::Now() >= deadline) return absl::OkStatus();
     ZEROTH_ASSIGN_OR_RETURN(std::optional<PlannedRun> run, Try(options, machine, build, changes));
     if (run.has_value() && run->plan.fits) fitting.push_back(*std::move(run));
     return absl::OkStatus();
   };
   for (const std::vector<Change>& kind : kinds) {
-    for (const Change& change : kind) ZEROTH_RETURN_IF_ERROR(consider({&change}));
+    for (const Change& change : kind) ZEROTH_RETURN_IF_ERROR(consider({change}));
   }
   for (size_t i = 0; i < kinds.size() && fitting.empty(); ++i) {
     for (size_t j = i + 1; j < kinds.size(); ++j) {
       for (const Change& first : kinds[i]) {
         for (const Change& second : kinds[j]) {
-          ZEROTH_RETURN_IF_ERROR(consider({&first, &second}));
+          ZEROTH_RETURN_IF_ERROR(consider({first, second}));
         }
       }
     }
@@ -220,6 +206,114 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
                                        : CheapestText(cheapest, asked),
                       "  The search ended before it had tried all: //tools/plan, with the same "
                       "flags, tries the rest.\n");
+}
+
+namespace {
+
+// Bounds of the search, since a plan fills a micro-batch with tokens and builds each layer.
+constexpr int64_t kMostTokens = int64_t{1} << 26;
+constexpr int64_t kMostLayers = int64_t{1} << 12;
+
+// The quantity that grows.
+struct Direction {
+  const char* flag;  // that sets it; empty: the model's configuration does
+  int64_t step = 1;  // values are multiples of it
+  int64_t most = 0;
+  std::string bound;  // the reason for `most`
+};
+
+absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOptions& options,
+                                      const ModelSource& source) {
+  const std::string asked = absl::StrCat("--largest=", what);
+  if (what == "batch") {
+    if (options.global_batch_size > 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          asked, " with --global_batch_size=", options.global_batch_size,
+          ": the sequences of a micro-batch follow from that; leave one of the two out"));
+    }
+    return Direction{"batch_size", 1, std::max<int64_t>(1, kMostTokens / options.seq_len),
+                     "more are not tried"};
+  }
+  if (what == "sequence") {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+    const int64_t step = options.sequence_parallel ? options.tensor_parallel : 1;
+    const int64_t positions = model->max_seq_len();
+    const int64_t most = std::min(positions, kMostTokens / options.batch_size);
+    return Direction{"seq_len", step, most / step * step,
+                     most == positions ? "the model has no more positions" : "more are not tried"};
+  }
+  if (what == "layers") {
+    if (!options.init_from.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(asked, " with --init_from=", options.init_from,
+                       ": its files have the layers that they have; name a --model"));
+    }
+    return Direction{"", 1, kMostLayers, "more are not tried"};
+  }
+  return absl::InvalidArgumentError(absl::StrCat(asked, ": expected batch, sequence or layers"));
+}
+
+// The plan with this value.
+absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
+                                     const TrainOptions& options, const Machine& machine,
+                                     const ModelSource& source) {
+  const bool is_flag = *direction.flag != '\0';
+  LargestPlan largest;
+  largest.value = value;
+  largest.change = is_flag ? absl::StrCat("--", direction.flag, "=", value)
+                           : absl::StrCat(value, value == 1 ? " layer" : " layers");
+  largest.options = options;
+  if (is_flag) ZEROTH_RETURN_IF_ERROR(Make(largest.change, largest.options));
+  ZEROTH_RETURN_IF_ERROR(Validate(largest.options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                          is_flag ? source.Build() : source.BuildWithLayers(value));
+  for (const Parameter* parameter : model->Parameters()) {
+    largest.parameters += parameter->global_shape().numel();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(largest.plan, PlanRun(largest.options, machine, std::move(model)));
+  return largest;
+}
+
+}  // namespace
+
+absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
+                                            const Machine& machine, const ModelSource& source) {
+  ZEROTH_ASSIGN_OR_RETURN(const Direction direction, DirectionOf(what, options, source));
+  const auto plan_with = [&](int64_t steps) {
+    return PlanWith(direction, steps * direction.step, options, machine, source);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(LargestPlan best, plan_with(1));
+  if (!best.plan.fits) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "--largest=%s: not even %s fits: it takes %.1f MiB of a rank, which may have "
+        "%.1f; without --largest the plan says what would make it fit",
+        what, best.change, static_cast<double>(best.plan.memory_reserved_bytes) / kMiB,
+        static_cast<double>(best.plan.memory_limit_bytes) / kMiB));
+  }
+  // In steps: `low` fits, and `high` does not.
+  const int64_t most = std::max<int64_t>(1, direction.most / direction.step);
+  int64_t low = 1;
+  std::optional<int64_t> high;
+  while (low < most && (!high.has_value() || *high - low > 1)) {
+    const int64_t middle = high.has_value() ? low + (*high - low) / 2 : std::min(2 * low, most);
+    ZEROTH_ASSIGN_OR_RETURN(LargestPlan tried, plan_with(middle));
+    if (tried.plan.fits) {
+      low = middle;
+      best = std::move(tried);
+    } else {
+      high = middle;
+    }
+  }
+  best.next = best.value + direction.step;
+  if (!high.has_value()) best.bound = direction.bound;
+  return best;
+}
+
+std::string LargestText(const LargestPlan& largest) {
+  return absl::StrFormat(
+      "largest   %s, a model of %.4g parameters: %s\n", largest.change,
+      static_cast<double>(largest.parameters),
+      largest.bound.empty() ? absl::StrCat(largest.next, " would not fit") : largest.bound);
 }
 
 }  // namespace zeroth

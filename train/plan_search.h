@@ -1,11 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Plans alternatives to a run: the same training, with the same tokens in a step, but with another
-// strategy, checkpointing, micro-batch or state.
+// strategy, checkpointing, micro-batch or state; and how far it can grow in one direction.
 
 #ifndef ZEROTH_TRAIN_PLAN_SEARCH_H_
 #define ZEROTH_TRAIN_PLAN_SEARCH_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "zeroth/core/device/planned/machine.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/train/model_source.h"
 #include "zeroth/train/options.h"
 #include "zeroth/train/plan.h"
 
@@ -50,6 +52,28 @@ std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked)
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
                                           const ModelBuilder& build,
                                           absl::Time deadline = absl::InfiniteFuture());
+
+// What LargestThatFits has found.
+struct LargestPlan {
+  int64_t value = 0;
+  std::string change;      // "--batch_size=37", "61 layers"
+  int64_t next = 0;        // what follows it, and does not fit
+  std::string bound;       // empty, or why nothing larger is asked about: then `next` says nothing
+  int64_t parameters = 0;  // of the model, all ranks together
+  TrainOptions options;    // with the value
+  Plan plan;
+};
+
+// The largest of one thing with which the run fits, everything else being as `options` say: "batch"
+// (sequences of a micro-batch), "sequence" (tokens) or "layers" (of the same kind). Its plan fits,
+// and that of the next value does not. InvalidArgument for another `what`, for a batch that follows
+// from --global_batch_size, and for layers of a model that is read from files; ResourceExhausted if
+// not even the least value fits; otherwise the errors of PlanRun.
+absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
+                                            const Machine& machine, const ModelSource& source);
+
+// "largest   --batch_size=37, a model of 1.24e+08 parameters: 38 would not fit".
+std::string LargestText(const LargestPlan& largest);
 
 }  // namespace zeroth
 

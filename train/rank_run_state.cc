@@ -10,23 +10,32 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/nn/layers/attention.h"
-#include "zeroth/train/config_file.h"
 #include "zeroth/train/export.h"
 #include "zeroth/train/interrupt.h"
-#include "zeroth/train/rank_run.h"
-#include "zeroth/train/run_progress.h"
+#include "zeroth/train/option_registry.h"
+#include "zeroth/train/progress.h"
+#include "zeroth/train/resume.h"
+#include "zeroth/train/run.h"
 
 namespace zeroth {
 namespace {
 
 // The run ends after this many failed checkpoints in a row.
 constexpr int kMostFailedSaves = 3;
+
+RetentionOptions Retention(const TrainOptions& options) {
+  return {.keep_last = options.keep_last, .keep_every = options.keep_every};
+}
 
 }  // namespace
 
@@ -53,7 +62,13 @@ absl::Status RankRun::ClearOutput() {
 absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
   Resumed resumed;
   if (!options_.resume.empty() || options_.checkpoint_every > 0) {
-    ZEROTH_ASSIGN_OR_RETURN(content_, AgreedContent(*job_.data, world_, device()));
+    absl::StatusOr<uint64_t> hash = uint64_t{0};
+    if (world_.rank() == 0) hash = job_.data->Hash();
+    ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device(), hash.status(), "hash the data"));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const std::string text,
+        BroadcastText(world_, device(), 0, ChecksumText(*hash), "hash the data"));
+    ZEROTH_ASSIGN_OR_RETURN(content_, ParseChecksum(text));
   }
   if (!options_.resume.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(resumed,
@@ -61,11 +76,11 @@ absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
   }
   LoaderOptions loader = LoaderOptionsFor(job_, world_.rank());
   if (!resumed.progress.has_value()) {
-    ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
+    ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(job_.source.Reader(options_.seed)));
   } else {
     const RunProgress& progress = *resumed.progress;
     first_step_ = progress.steps;
-    resumed_step_ = progress.steps;
+    newest_ = progress.steps;
     skipped_steps_ = progress.skipped_steps;
     // A position has no meaning in other data or in another order.
     const std::vector<std::string> others = Order().Differences(progress.data);
@@ -100,29 +115,43 @@ DataOrder RankRun::Order() const {
   return {job_.data->tokens(), content_, options_.seq_len, options_.seed, options_.shuffle};
 }
 
-absl::StatusOr<std::unique_ptr<RunCheckpoints>> RankRun::OpenCheckpoints() {
+absl::Status RankRun::OpenSaver() {
+  if (options_.checkpoint_every == 0) return absl::OkStatus();
+  CheckpointSaverOptions saver;
+  saver.directory = options_.out;
+  saver.retention = Retention(options_);
   ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
   ZEROTH_ASSIGN_OR_RETURN(
-      auto files, ModelFiles(trainer_->model(), options_.mixed_precision().master_dtype, options));
-  return RunCheckpoints::Create(options_, *trainer_, std::move(files));
+      saver.files, ModelFiles(trainer_->model(), options_.mixed_precision().master_dtype, options));
+  saver.async = options_.async_checkpoint;
+  saver.skip_when_busy = options_.async_when_busy == "skip";
+  ZEROTH_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(world_, device(), saver));
+  return absl::OkStatus();
 }
 
 absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
-  absl::Status status;
-  if (checkpoints_->IsDue(steps, last)) {
-    RunProgress progress;
-    progress.steps = steps;
-    progress.skipped_steps = skipped_steps_;
-    progress.sequences = first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
-    progress.data = Order();
-    if (last) last_save_ = steps;
-    status = checkpoints_->Save(std::move(progress), last);
-  }
-  return JudgeSaves(status);
+  if (!SavesAfter(steps, last)) return JudgeSaves(absl::OkStatus());
+  RunProgress progress;
+  progress.steps = steps;
+  progress.skipped_steps = skipped_steps_;
+  progress.sequences = first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
+  progress.data = Order();
+  progress.trainer = trainer_->counts();
+  progress.flags = ResultFlags(options_);
+  progress.model = trainer_->model().HfConfig();
+  if (last) last_save_ = steps;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_->states());
+  const absl::StatusOr<bool> saved =
+      saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), states), last);
+  return JudgeSaves(
+      saved.status(),
+      saved.value_or(true)
+          ? ""
+          : absl::StrCat("step ", steps, "  no checkpoint: earlier ones are still being written"));
 }
 
-absl::Status RankRun::JudgeSaves(const absl::Status& status) {
-  const std::vector<FailedSave> failed = checkpoints_->TakeFailed();
+absl::Status RankRun::JudgeSaves(const absl::Status& status, const std::string& note) {
+  const std::vector<FailedSave> failed = saver_->TakeFailed();
   if (!status.ok()) ZEROTH_RETURN_IF_ERROR(world_.status());
   if (failed.empty()) ZEROTH_RETURN_IF_ERROR(status);
   for (const FailedSave& save : failed) {
@@ -134,15 +163,36 @@ absl::Status RankRun::JudgeSaves(const absl::Status& status) {
       Warn(named);
     }
   }
-  if (failure_.ok() && checkpoints_->failures_in_a_row() >= kMostFailedSaves) {
+  if (failure_.ok() && saver_->failures_in_a_row() >= kMostFailedSaves) {
     EndWith(Annotate(failed.empty() ? status : failed.back().status,
-                     absl::StrCat(checkpoints_->failures_in_a_row(),
+                     absl::StrCat(saver_->failures_in_a_row(),
                                   " checkpoints in a row could not be saved; the last")));
   }
-  const std::optional<int64_t> before = checkpoints_->newest();
-  SayNotes(checkpoints_->TakeNotes());
-  if (checkpoints_->newest() != before) AnnounceInterrupt();
+  if (!note.empty()) Say(note);
+  const std::vector<CompletedSave> completed = saver_->TakeCompleted();
+  for (const CompletedSave& save : completed) {
+    Say(absl::StrFormat("step %d  checkpoint in %s, %s in %.2f s", save.step,
+                        CheckpointPath(options_.out, save.step), FormatBytes(save.bytes),
+                        save.seconds));
+    newest_ = save.step;
+  }
+  for (const std::string& warning : saver_->TakeWarnings()) {
+    Say(absl::StrCat("warning   ", warning));
+  }
+  if (completed.empty()) return absl::OkStatus();
+  DeleteSetAside();
+  AnnounceInterrupt();
   return absl::OkStatus();
+}
+
+void RankRun::DeleteSetAside() {
+  const absl::StatusOr<std::vector<std::string>> deleted =
+      DeleteSuperfluousSetAside(options_.out, Retention(options_));
+  if (!deleted.ok()) return Say(absl::StrCat("warning: ", deleted.status().message()));
+  for (const std::string& name : *deleted) {
+    Say(absl::StrCat("deleted ", options_.out, "/", name, ", as --keep_last=", options_.keep_last,
+                     " says"));
+  }
 }
 
 absl::Status RankRun::Export() {
@@ -154,23 +204,19 @@ absl::Status RankRun::Export() {
 }
 
 absl::Status RankRun::ExportTo(const ExportDirectories& directories) {
-  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
-  if (!directories.model.empty()) {
-    ZEROTH_RETURN_IF_ERROR(
-        Exported(ExportModel(*trainer_, directories.model, options), directories.model));
+  ZEROTH_ASSIGN_OR_RETURN(ExportOptions options, ExportOptionsOf(job_));
+  for (const auto& [kind, directory] : directories) {
+    options.directory.kind = kind;
+    const absl::Status status = ExportModel(*trainer_, directory, options);
+    if (status.ok()) {
+      exported_.push_back(directory);
+      continue;
+    }
+    // After a success other ranks may have ended already, so that world_.status() would be an
+    // error.
+    ZEROTH_RETURN_IF_ERROR(world_.status());
+    EndWith(Annotate(status, absl::StrCat("the model in ", directory)));
   }
-  if (directories.adapters.empty()) return absl::OkStatus();
-  return Exported(ExportAdapters(*trainer_, directories.adapters, options), directories.adapters);
-}
-
-absl::Status RankRun::Exported(const absl::Status& status, const std::string& directory) {
-  // After a success other ranks may have ended already, so that world_.status() would be an error.
-  if (status.ok()) {
-    exported_.push_back(directory);
-    return absl::OkStatus();
-  }
-  ZEROTH_RETURN_IF_ERROR(world_.status());
-  EndWith(Annotate(status, absl::StrCat("the model in ", directory)));
   return absl::OkStatus();
 }
 
@@ -180,25 +226,19 @@ void RankRun::AnnounceInterrupt() {
     if (!job_.ranks_are_threads) AnnounceOnInterrupt("", "");
     return;
   }
-  const std::optional<int64_t> saved =
-      checkpoints_ != nullptr && checkpoints_->newest() ? checkpoints_->newest() : resumed_step_;
-  const std::string lost = saved ? absl::StrCat("everything since the checkpoint of step ", *saved)
-                                 : "the whole run, since there is no checkpoint yet";
+  const std::string lost = newest_
+                               ? absl::StrCat("everything since the checkpoint of step ", *newest_)
+                               : "the whole run, since there is no checkpoint yet";
   AnnounceOnInterrupt(
       job_.only_evaluates
           ? "\ninterrupt: an evaluation ends by itself; a second interrupt ends it at once\n"
-          : absl::StrCat("\ninterrupt: the run ends after this step, then saves ",
-                         checkpoints_ != nullptr
-                             ? absl::StrCat("a checkpoint in ", options_.out, " and ")
-                             : "",
-                         "the model in ", job_.final_directories.shown(),
-                         ". A second interrupt ends it at once and loses ", lost, ".\n"),
+          : absl::StrCat(
+                "\ninterrupt: the run ends after this step, then saves ",
+                saver_ != nullptr ? absl::StrCat("a checkpoint in ", options_.out, " and ") : "",
+                "the model in ", job_.final_directories.front().second,
+                ". A second interrupt ends it at once and loses ", lost, ".\n"),
       absl::StrCat("\ninterrupt: ended at once. Lost: ", job_.only_evaluates ? "nothing" : lost,
                    ".\n"));
-}
-
-void RankRun::SayNotes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) Say(note);
 }
 
 void RankRun::EndWith(const absl::Status& status) {

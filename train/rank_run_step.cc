@@ -19,7 +19,7 @@
 #include "zeroth/nn/generate.h"
 #include "zeroth/optim/replica_check.h"
 #include "zeroth/train/interrupt.h"
-#include "zeroth/train/rank_run.h"
+#include "zeroth/train/run.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
@@ -90,13 +90,13 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
     ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
   }
   if (reporter_ != nullptr) {
-    if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
+    if (saver_ != nullptr && !saver_->IsDone()) metrics.saving = saver_->progress();
     const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                         static_cast<double>(options_.steps - step - 1);
     reporter_->Step(metrics, result.waited_before, left);
   }
   if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
-  if (checkpoints_ != nullptr && !failed) {
+  if (saver_ != nullptr && !failed) {
     ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
   }
   if (!last && options_.sample_every > 0 && (step + 1) % options_.sample_every == 0) {
@@ -107,8 +107,8 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
 
 absl::Status RankRun::CheckReplicasAfter(int64_t steps, bool last) {
   const int64_t every = options_.check_replicas_every;
-  const bool is_saved = checkpoints_ != nullptr && checkpoints_->IsDue(steps, last);
-  if (every < 0 || !(is_saved || (every > 0 && steps % every == 0))) return absl::OkStatus();
+  const bool is_due = SavesAfter(steps, last) || (every > 0 && steps % every == 0);
+  if (every < 0 || !is_due) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_->states());
   const absl::Status status = CheckReplicas(trainer_->sharding(), states);
   if (!absl::IsDataLoss(status)) return status;
@@ -161,7 +161,7 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
       "%d. "
       "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
       step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
-      job_.final_directories.shown(), step - nonfinite_in_a_row_,
+      job_.final_directories.front().second, step - nonfinite_in_a_row_,
       too_many ? "a higher --max_nonfinite_steps goes on" : "--on_nonfinite=skip goes on", why)));
   return true;
 }
@@ -172,14 +172,6 @@ absl::Status RankRun::EvaluateAll(StepMetrics& metrics) {
   ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
   ZEROTH_ASSIGN_OR_RETURN(metrics.ema_eval_loss, Evaluate());
   return trainer_->ema()->Swap();
-}
-
-absl::Status RankRun::EvaluateOnly() {
-  StepMetrics metrics;
-  metrics.step = first_step_;
-  ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
-  if (reporter_ != nullptr) reporter_->SayEvaluation(metrics);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<float> RankRun::Evaluate() {

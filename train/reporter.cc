@@ -83,30 +83,27 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
     scalars.push_back({"speed/late_rank", static_cast<double>(metrics.late->rank)});
     scalars.push_back({"speed/seconds_late", metrics.late->seconds});
   }
-  std::vector<std::string> tags(kMemoryCategoryCount);
   const ShardingStats stats = trainer_.sharding().stats();
   for (int i = 0; i < kMemoryCategoryCount; ++i) {
     const MemoryCategory category = static_cast<MemoryCategory>(i);
-    std::string& tag = tags[static_cast<size_t>(i)];
-    tag = absl::StrCat("memory/peak_MiB_of_", MemoryCategoryName(category));
-    scalars.push_back({tag, static_cast<double>(stats.memory[category].peak_bytes) / kMiB});
+    scalars.push_back({absl::StrCat("memory/peak_MiB_of_", MemoryCategoryName(category)),
+                       static_cast<double>(stats.memory[category].peak_bytes) / kMiB});
   }
   return events_->WriteScalars(metrics.step, scalars);
 }
 
 void Reporter::SayEvaluation(const StepMetrics& metrics) {
   if (metrics.eval_loss.has_value()) {
-    progress_.Print(
-        absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
+    Say(absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
   }
   if (metrics.ema_eval_loss.has_value()) {
-    progress_.Print(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights",
-                                    metrics.step, *metrics.ema_eval_loss));
+    Say(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights", metrics.step,
+                        *metrics.ema_eval_loss));
   }
 }
 
 void Reporter::Sample(int64_t step, const std::string& text) {
-  progress_.Print(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
+  Say(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
   // Markdown shows indented text unchanged.
   if (events_.has_value()) {
     Written(events_->WriteText(step, "sample",
@@ -191,49 +188,40 @@ void Reporter::PrintHeader(double gemm_rate) {
   const std::string name = !options.init_from.empty() ? options.init_from
                            : options.model.empty()    ? "gpt2_nano"
                                                       : options.model;
-  progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s",
-                                  name, static_cast<double>(stats.total_numel) / 1e6,
-                                  trainer_.model().vocab_size(),
-                                  job_.tokenizer == nullptr ? "none" : job_.tokenizer->name()));
+  Say(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s", name,
+                      static_cast<double>(stats.total_numel) / 1e6, trainer_.model().vocab_size(),
+                      job_.tokenizer == nullptr ? "none" : job_.tokenizer->name()));
   PrintAdapters();
   PrintFp8();
-  progress_.Print(
-      absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->tokens()));
-  progress_.Print(absl::StrFormat(
+  Say(absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->tokens()));
+  Say(absl::StrFormat(
       "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
       options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
       100 * stats.local_ratio));
   if (options.tensor_parallel > 1) {
-    progress_.Print(absl::StrFormat(
+    Say(absl::StrFormat(
         "          each layer is divided among %d ranks%s; %d such groups have data of their own",
         options.tensor_parallel,
         options.sequence_parallel ? ", which also divide the sequence between layers" : "",
         options.data_ranks()));
   }
   if (stats.offload.reserved_bytes > 0) {
-    progress_.Print(absl::StrFormat("offload   %s: %.1f MiB per rank outside its memory",
-                                    options.offload,
-                                    static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
+    Say(absl::StrFormat("offload   %s: %.1f MiB per rank outside its memory", options.offload,
+                        static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
   }
-  progress_.Print(absl::StrFormat(
+  Say(absl::StrFormat(
       "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM rate %s",
       SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
       options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
       gemm_rate > 0 ? absl::StrFormat("%.0f GFLOP/s", gemm_rate / 1e9)
                     : "unknown: there is no memory to measure it in"));
   if (options.deterministic_batch > 0) {
-    progress_.Print(absl::StrFormat(
+    Say(absl::StrFormat(
         "          in %d micro-batches, %d on each rank: the same bits at any world size",
         options.deterministic_batch, options.grad_accum));
   }
-  PrintOptimizer();
-}
-
-void Reporter::PrintOptimizer() {
-  const TrainOptions& options = job_.options;
   if (options.master_dtype == "fp32" && options.optimizer_state_dtype == "fp32") return;
-  progress_.Print(
-      absl::StrFormat("optimizer %s parameters, %s moments: %.1f MiB of moments per rank",
+  Say(absl::StrFormat("optimizer %s parameters, %s moments: %.1f MiB of moments per rank",
                       options.master_dtype, options.optimizer_state_dtype,
                       static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
 }
@@ -242,7 +230,7 @@ void Reporter::PrintSlowProducts() {
   const std::vector<std::string> slow = trainer_.kernels().SlowProducts();
   if (slow.size() == slow_products_) return;
   slow_products_ = slow.size();
-  progress_.Print(
+  Say(
       absl::StrCat("products  computed by a plain kernel, about a hundred times slower than the "
                    "device's library, "
                    "which has no algorithm for them: ",
@@ -255,7 +243,7 @@ void Reporter::PrintAdapters() {
   int64_t numel = 0;
   for (const LoraAdapter& adapter : adapters)
     numel += adapter.a->global_numel() + adapter.b->global_numel();
-  progress_.Print(
+  Say(
       absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
                       "parameters are trained, the rest is frozen",
                       job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
@@ -265,12 +253,12 @@ void Reporter::PrintAdapters() {
 void Reporter::PrintFp8() {
   const Fp8Layers layers = FindFp8Layers(trainer_.model());
   if (layers.in_fp8.empty()) return;
-  progress_.Print(absl::StrFormat(
-      "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
-      layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
-      layers.others.empty() ? ""
-                            : "; not multiples of 16, so in " + job_.options.param_dtype + ": ",
-      absl::StrJoin(layers.others, ", ")));
+  Say(absl::StrFormat("fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
+                      layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
+                      layers.others.empty()
+                          ? ""
+                          : "; not multiples of 16, so in " + job_.options.param_dtype + ": ",
+                      absl::StrJoin(layers.others, ", ")));
 }
 
 }  // namespace zeroth

@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-#include "zeroth/train/event_file.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/late_ranks.h"
 #include "zeroth/train/metrics.h"
@@ -53,8 +52,6 @@ class Reporter {
   // Returns the measured step with the values that are computed from it.
   StepMetrics Completed(StepMetrics metrics) const;
   void PrintHeader(double gemm_rate);
-  // Prints types of masters and moments other than fp32.
-  void PrintOptimizer();
   // Prints the slow matrix products so far, if there are more than were printed before.
   void PrintSlowProducts();
   void PrintAdapters();

@@ -12,7 +12,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/train/option_registry.h"
-#include "zeroth/train/run_progress.h"
+#include "zeroth/train/resume.h"
 
 namespace zeroth {
 namespace {
@@ -72,13 +72,13 @@ TEST(ResultFlagsTest, ResolvedOptionsSayWhatTheRunDoes) {
   options.lr = 3e-4;
   options.global_batch_size = 24;
   options.grad_accum = 3;
-  options = *WithGlobalBatch(options);
+  options = *WithSharesOfRanks(options);
   const TrainOptions resolved = Resolved(options);
   EXPECT_GT(resolved.threads_per_rank, 0);
   EXPECT_EQ(resolved.min_lr, 3e-4 / 10);
   EXPECT_EQ(resolved.global_batch_size, 24);
   EXPECT_EQ(resolved.batch_size, 4);
-  EXPECT_EQ(ResultFlags(*WithGlobalBatch(resolved)), ResultFlags(options));
+  EXPECT_EQ(ResultFlags(*WithSharesOfRanks(resolved)), ResultFlags(options));
 }
 
 TEST(ResultFlagsTest, NamesTheFlagsThatChanged) {

@@ -23,14 +23,13 @@
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/train/flight_record.h"
-#include "zeroth/train/gemm_rate.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/machine_file.h"
+#include "zeroth/train/machine_measure.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/plan.h"
 #include "zeroth/train/plan_search.h"
-#include "zeroth/train/rank_run.h"
 #include "zeroth/train/run_directory.h"
 
 namespace zeroth {
@@ -59,7 +58,13 @@ absl::Status RankRun::Run() {
 
 absl::Status RankRun::SetUpAndTrain() {
   ZEROTH_RETURN_IF_ERROR(SetUp());
-  if (job_.only_evaluates) return EvaluateOnly();
+  if (job_.only_evaluates) {
+    StepMetrics metrics;
+    metrics.step = first_step_;
+    ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
+    if (reporter_ != nullptr) reporter_->SayEvaluation(metrics);
+    return absl::OkStatus();
+  }
   const Clock::time_point start = Clock::now();
   bool stop = false;
   int64_t step = first_step_;
@@ -71,7 +76,7 @@ absl::Status RankRun::SetUpAndTrain() {
   SayTraced();
   const bool interrupted = failure_.ok() && stop && step < options_.steps;
   // Checkpoints and models come first; an error of the last sample must not lose them.
-  if (checkpoints_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(checkpoints_->Wait()));
+  if (saver_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(saver_->Wait()));
   ZEROTH_RETURN_IF_ERROR(Export());
   if (reporter_ != nullptr) reporter_->WriteSummary(interrupted, seconds);
   if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();
@@ -126,7 +131,7 @@ absl::Status RankRun::SetUp() {
                                           options_.mixed_precision().param_dtype));
   if (!job_.only_evaluates) {
     ZEROTH_RETURN_IF_ERROR(ClearOutput());
-    ZEROTH_ASSIGN_OR_RETURN(checkpoints_, OpenCheckpoints());
+    ZEROTH_RETURN_IF_ERROR(OpenSaver());
   }
   device().allocator().Trim();
   device().allocator().ResetPeaks();
@@ -144,7 +149,7 @@ absl::Status RankRun::SetUp() {
     notes.push_back(
         "samples   none: the data are tokens of an unknown tokenizer; name it by --tokenizer");
   }
-  SayNotes(notes);
+  for (const std::string& note : notes) Say(note);
   AnnounceInterrupt();
   return absl::OkStatus();
 }

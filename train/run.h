@@ -3,15 +3,136 @@
 #ifndef ZEROTH_TRAIN_RUN_H_
 #define ZEROTH_TRAIN_RUN_H_
 
-#include "absl/status/status.h"
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/api/rank.h"
+#include "zeroth/checkpoint/sharded/checkpoint_saver.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/train/job.h"
+#include "zeroth/train/metrics.h"
 #include "zeroth/train/options.h"
+#include "zeroth/train/reporter.h"
+#include "zeroth/train/resume.h"
+#include "zeroth/train/run_directory.h"
+#include "zeroth/train/step_trace.h"
+#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 
 // Makes a whole training run: opens data and model, starts the ranks, trains, reports, and saves to
 // options.out. Errors of options and files show before any rank starts. Prints to stdout.
 absl::Status RunTraining(const TrainOptions& options);
+
+// One rank's run. run.cc sets it up and ends it, rank_run_step.cc has its steps and evaluations,
+// and rank_run_state.cc has what it reads and writes: directory, state, checkpoints and models.
+class RankRun {
+ public:
+  RankRun(Job& job, Communicator& world) : job_(job), options_(job.options), world_(world) {}
+
+  // Runs to the end. Writes a flight record if a communication error ended the run.
+  absl::Status Run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  absl::Status SetUpAndTrain();
+  // Prepares everything that the first step needs.
+  absl::Status SetUp();
+  // If ranks are processes and --out is empty, rank 0 makes a directory for all.
+  absl::Status AgreeOnOutput();
+  // Called when nothing but training is to come. Rank 0 deletes what --overwrite gives up, writes
+  // config.toml, and points zeroth_out/latest to this run.
+  absl::Status ClearOutput();
+  // Initializes or loads the state, and opens the data at the right position. Returns lines to
+  // print.
+  absl::StatusOr<std::vector<std::string>> FillOrResume();
+  // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
+  // Fails if the kernel that was asked for cannot.
+  absl::Status SayAttention(std::vector<std::string>& notes) const;
+  DataOrder Order() const;
+
+  // Steps and evaluations. Step and the handlers return true if the run is to end.
+  absl::StatusOr<bool> Step(int64_t step, Clock::time_point start);
+  // Compares replicas as --check_replicas_every says, and before each checkpoint.
+  absl::Status CheckReplicasAfter(int64_t steps, bool last);
+  absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
+                                     const std::vector<Batch>& micro_batches);
+  absl::StatusOr<bool> HandleNonFinite(int64_t step, const StepResult& result,
+                                       const std::vector<Batch>& micro_batches);
+  absl::Status EvaluateAll(StepMetrics& metrics);
+  absl::StatusOr<float> Evaluate();
+  // An error becomes a warning, unless the ranks cannot go on together.
+  absl::Status ShowSample(int64_t step);
+
+  // Checkpoints and exports.
+  // Sets saver_, if the run writes checkpoints. They have files that make them self-describing.
+  absl::Status OpenSaver();
+  // True if there is to be a checkpoint after `steps` steps. `last`: the run ends there.
+  bool SavesAfter(int64_t steps, bool last) const {
+    return saver_ != nullptr && (last || steps % options_.checkpoint_every == 0);
+  }
+  // Saves a checkpoint after `steps` steps, if one is due. The `last` one is never skipped.
+  absl::Status SaveCheckpoint(int64_t steps, bool last);
+  // Looks for failed saves after a call of saver_ that returned `status`. A failed save is a
+  // warning. It ends the run if it was the last one, or if several in a row have failed. Prints
+  // `note`, if there is one, and what was saved and deleted since the last call. Returns errors of
+  // anything but a save.
+  absl::Status JudgeSaves(const absl::Status& status, const std::string& note = "");
+  // Deletes checkpoints that were set aside and that retention does not keep. An error is a
+  // warning.
+  void DeleteSetAside();
+  // Writes the weights, and their average if there is one, each as a model.
+  absl::Status Export();
+  // A failure ends the run after the other exports.
+  absl::Status ExportTo(const ExportDirectories& directories);
+
+  // Output of rank 0, and the end of the run.
+  // Sets the text that an interrupt prints from now on.
+  void AnnounceInterrupt();
+  // Writes the trace after the last traced step, or at the end of the run.
+  void SayTraced();
+  // Ends the run with an error, the same on all ranks, after everything that can be saved is saved.
+  void EndWith(const absl::Status& status);
+
+  void Say(const std::string& line) {
+    if (reporter_ != nullptr) reporter_->Say(line);
+  }
+  void Warn(const absl::Status& status) {
+    if (reporter_ != nullptr) reporter_->Warn(status);
+  }
+  Device& device() { return rank_->device(); }
+
+  Job& job_;
+  const TrainOptions& options_;
+  Communicator& world_;
+  std::unique_ptr<Rank> rank_;
+  std::optional<BatchesAhead> batches_;  // of the steps
+  std::optional<DataLoader> eval_loader_;
+  std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<RunLock> lock_;           // outlives everything that writes to --out
+  std::unique_ptr<CheckpointSaver> saver_;  // null: no checkpoints
+  std::unique_ptr<Reporter> reporter_;
+  uint64_t content_ = 0;        // hash of the data
+  int64_t first_step_ = 0;      // steps that earlier runs have made
+  int64_t first_sequence_ = 0;  // sequences that earlier runs have read
+  int64_t skipped_steps_ = 0;
+  int64_t nonfinite_in_a_row_ = 0;     // skipped steps in a row that were not finite
+  std::optional<int64_t> newest_;      // step of the newest checkpoint, or of the one resumed from
+  std::optional<int64_t> last_save_;   // step of the run's last checkpoint, once it is saved
+  std::vector<std::string> exported_;  // directories of exported models
+  absl::Status failure_;               // ends the run after everything good is saved
+};
 
 }  // namespace zeroth
 

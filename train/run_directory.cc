@@ -28,7 +28,7 @@
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/train/event_file.h"
+#include "zeroth/train/metrics.h"
 
 namespace zeroth {
 namespace {
@@ -36,7 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kRunPrefix[] = "run-";
-constexpr char kMetrics[] = "metrics.jsonl";
 // Names of exported models; each may have the suffix "_adapter".
 constexpr const char* kModels[] = {"final", "final_ema"};
 constexpr char kAdapterSuffix[] = "_adapter";
@@ -68,7 +67,7 @@ absl::StatusOr<Contents> ContentsOf(const std::string& directory) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name == kMetrics || absl::StartsWith(name, kEventFilePrefix)) {
+    if (name == kMetricsFile || absl::StartsWith(name, kEventFilePrefix)) {
       contents.metrics.push_back(name);
     }
     if (IsModel(name)) contents.models.push_back(name);

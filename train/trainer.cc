@@ -14,7 +14,6 @@
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/adamw.h"
-#include "zeroth/train/deterministic_batch.h"
 
 namespace zeroth {
 
@@ -177,7 +176,6 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
     TrainingStep step(*sharded_, StepOptions(inputs));
     ZEROTH_ASSIGN_OR_RETURN(Tensor losses, ForwardBackward(step, inputs));
     step.Release();
@@ -185,19 +183,21 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
   });
 }
 
-absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches) const {
-  return StepInputs::Create(*world_, *device_, micro_batches, options_.deterministic_batch,
-                            options_.tensor.size);
+absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches,
+                                               const RankNews& news) const {
+  ZEROTH_ASSIGN_OR_RETURN(StepInputs inputs,
+                          StepInputs::Create(*world_, *device_, micro_batches,
+                                             options_.deterministic_batch, options_.tensor.size));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, news));
+  return inputs;
 }
 
 TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
-  TrainingStepOptions options;
-  options.micro_batches = inputs.micro_batches();
   // Without a deterministic batch, the reduction divides by the number of ranks.
-  if (is_deterministic()) options.loss_divisor = options_.deterministic_batch;
-  options.loss_scale = loss_scale();
-  options.sync_every_micro_batch = options_.sync_every_micro_batch;
-  return options;
+  return {.micro_batches = inputs.micro_batches(),
+          .loss_divisor = options_.deterministic_batch,
+          .loss_scale = loss_scale(),
+          .sync_every_micro_batch = options_.sync_every_micro_batch};
 }
 
 absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
@@ -209,7 +209,6 @@ absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
 
 absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
-  const int64_t data_ranks = world_->size() / options_.tensor.size;
   const int64_t data_rank = world_->rank() / options_.tensor.size;
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
     // A recording would repeat the draws of one step.
@@ -217,7 +216,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
       const int64_t samples = inputs.tokens(i).dim(0);
       step.context().set_draws(StepDraws{.seed = options_.dropout_seed,
                                          .step = optimizer_->step(),
-                                         .first_sample = (i * data_ranks + data_rank) * samples});
+                                         .first_sample = (i * data_ranks() + data_rank) * samples});
     }
     ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
     ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
@@ -291,7 +290,6 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<float> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
@@ -319,7 +317,6 @@ absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<std::string> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
     NonFiniteFinder finder(sharding(), kernels());
     TrainingStep step(*sharded_, StepOptions(inputs));
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {

@@ -230,7 +230,8 @@ class Trainer {
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
   bool is_deterministic() const { return options_.deterministic_batch > 0; }
-  absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches) const;
+  absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches,
+                                        const RankNews& news = {}) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
   absl::StatusOr<Value> Loss(const StepInputs& inputs, int64_t i);
   // Forward and backward of all micro-batches. Returns the loss of each.
@@ -245,7 +246,6 @@ class Trainer {
   // A step whose update waits for the verdict on its loss and norm.
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
-  void Judge(StepResult& result);
   // Begins each public call that computes. Fails if the trainer cannot go on, and lets ranks that
   // have failed together meet.
   absl::Status Begin();

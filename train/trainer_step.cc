@@ -98,20 +98,10 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
   return result;
 }
 
-void Trainer::Judge(StepResult& result) {
-  const auto exceeds = [](const std::optional<double>& score, double limit) {
-    return limit > 0 && score.has_value() && *score > limit;
-  };
-  result.loss_zscore = loss_detector_.Add(static_cast<double>(result.loss));
-  result.grad_norm_zscore = grad_norm_detector_.Add(result.grad_norm);
-  result.outlier = exceeds(result.loss_zscore, options_.skip_loss_zscore) ||
-                   exceeds(result.grad_norm_zscore, options_.skip_grad_norm_zscore);
-}
-
 absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                                bool stop) {
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {stop, waited_.value_or(0)}));
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs,
+                          MakeInputs(micro_batches, {stop, waited_.value_or(0)}));
   TrainingStep step(*sharded_, StepOptions(inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
@@ -121,8 +111,16 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
   updating_ = true;
   // A step that is not finite is skipped in any case, and must not enter the windows of the
   // z-scores.
-  if (!result.skipped) Judge(result);
-  result.skipped = result.skipped || result.outlier;
+  if (!result.skipped) {
+    result.loss_zscore = loss_detector_.Add(static_cast<double>(result.loss));
+    result.grad_norm_zscore = grad_norm_detector_.Add(result.grad_norm);
+    const auto exceeds = [](const std::optional<double>& score, double limit) {
+      return limit > 0 && score.has_value() && *score > limit;
+    };
+    result.skipped = result.outlier =
+        exceeds(result.loss_zscore, options_.skip_loss_zscore) ||
+        exceeds(result.grad_norm_zscore, options_.skip_grad_norm_zscore);
+  }
   if (!result.skipped) {
     const Tensor scale = norm_and_scale.View(1, Shape({1}));
     ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, 1 / loss_scale(), scale));
@@ -169,12 +167,8 @@ absl::StatusOr<std::unique_ptr<Trainer::RecordedStep>> Trainer::RecordStep(const
   absl::StatusOr<std::unique_ptr<Recording>> recording = device_->EndRecording();
   ZEROTH_RETURN_IF_ERROR_WITH(norm_and_scale.status(), "recording a step");
   ZEROTH_RETURN_IF_ERROR_WITH(recording.status(), "recording a step");
-  auto recorded = std::make_unique<RecordedStep>();
-  recorded->kind = kind;
-  recorded->inputs = std::move(inputs);
-  recorded->norm_and_scale = *norm_and_scale;
-  recorded->recording = *std::move(recording);
-  return recorded;
+  return std::unique_ptr<RecordedStep>(
+      new RecordedStep{kind, std::move(inputs), *norm_and_scale, *std::move(recording)});
 }
 
 absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
@@ -188,13 +182,12 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
     recorded_ = nullptr;
   }
   const bool plays = recorded_ != nullptr && recorded_->kind == kind;
+  const RankNews news = {stop, waited_.value_or(0)};
   if (plays) {
     inputs = recorded_->inputs;
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, news));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches));
-  }
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {stop, waited_.value_or(0)}));
-  if (!plays) {
+    ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches, news));
     steps_of_last_kind_ = kind == last_kind_ ? steps_of_last_kind_ + 1 : 1;
     last_kind_ = kind;
     if (!options_.record_steps || recorded_ != nullptr ||

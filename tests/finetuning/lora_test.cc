@@ -485,7 +485,9 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   const absl::Status trained = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(rank.Step(0, 1e-2).status());
     ZEROTH_RETURN_IF_ERROR(ExportModel(rank.trainer, dir.File("merged"), options));
-    return ExportAdapters(rank.trainer, dir.File("adapter"), options);
+    ExportOptions alone = options;
+    alone.directory.kind = HfDirectoryKind::kAdapter;
+    return ExportModel(rank.trainer, dir.File("adapter"), alone);
   });
   ASSERT_TRUE(trained.ok()) << trained;
 
@@ -555,8 +557,10 @@ TEST_P(LoraModelTest, AModelWithoutAdaptersHasNoneToWrite) {
   const TemporaryDirectory dir;
   TinySetup setup;
   setup.model = model();
+  ExportOptions alone;
+  alone.directory.kind = HfDirectoryKind::kAdapter;
   const absl::Status written = RunTiny(
-      setup, [&](TinyRank& rank) { return ExportAdapters(rank.trainer, dir.File("adapter"), {}); });
+      setup, [&](TinyRank& rank) { return ExportModel(rank.trainer, dir.File("adapter"), alone); });
   EXPECT_EQ(written.code(), absl::StatusCode::kInvalidArgument) << written;
   EXPECT_TRUE(dir.List().empty());
 }

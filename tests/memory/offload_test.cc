@@ -228,7 +228,7 @@ TEST(OffloadTest, AModelIsMadeWithoutEverBeingWhole) {
       trainer_options.sharding.offload = OffloadOf(subset);
       ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                               Trainer::Create(world, *device, std::move(model), trainer_options));
-      ZEROTH_RETURN_IF_ERROR(source->Fill(trainer->sharding(), 1));
+      ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(source->Reader(1)));
       const MemoryStats stats = device->allocator().stats();
       const int64_t bytes_per_parameter = (trainer_options.sharding.offload.parameters ? 0 : 4) +
                                           (trainer_options.sharding.offload.optimizer ? 0 : 8);

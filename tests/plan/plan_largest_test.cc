@@ -2,8 +2,6 @@
 //
 // The largest run that fits, against plans of its neighbours that are made one by one.
 
-#include "zeroth/train/plan_largest.h"
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,6 +19,7 @@
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/options.h"
 #include "zeroth/train/plan.h"
+#include "zeroth/train/plan_search.h"
 
 namespace zeroth {
 namespace {

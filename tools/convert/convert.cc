@@ -150,8 +150,9 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType>
                VocabularyNote(gguf.vocabulary)};
 }
 
-// Refuses options of GGUF files if none is written.
-absl::Status CheckDirectoryOptions(const ConvertOptions& options) {
+// How a directory is written. Refuses options of GGUF files.
+absl::StatusOr<HfConvertOptions> DirectoryOptionsOf(const ConvertOptions& options,
+                                                    std::optional<DType> dtype) {
   if (absl::EndsWith(options.out, ".gguf")) {
     return absl::InvalidArgumentError(
         absl::StrCat("--out=", options.out, ": ", options.in,
@@ -162,16 +163,12 @@ absl::Status CheckDirectoryOptions(const ConvertOptions& options) {
         options.vocabulary != "auto" ? "--vocabulary" : "--name",
         " is for writing GGUF files, and ", options.in, " becomes a Hugging Face directory"));
   }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<HfDirectoryOptions> DirectoryOptionsOf(const ConvertOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(CheckDirectoryOptions(options));
   const absl::StatusOr<int64_t> bytes = ParseByteCount(options.max_shard_size);
-  if (!bytes.ok()) return Annotate(bytes.status(), "--max_shard_size");
-  HfDirectoryOptions directory;
-  directory.max_shard_bytes = *bytes;
-  return directory;
+  ZEROTH_RETURN_IF_ERROR_WITH(bytes.status(), "--max_shard_size");
+  HfConvertOptions convert;
+  convert.dtype = dtype;
+  convert.directory.max_shard_bytes = *bytes;
+  return convert;
 }
 
 Notes DirectoryNotes(const ConvertOptions& options) {
@@ -180,9 +177,7 @@ Notes DirectoryNotes(const ConvertOptions& options) {
 
 absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
                                            std::optional<DType> dtype) {
-  HfConvertOptions convert;
-  convert.dtype = dtype;
-  ZEROTH_ASSIGN_OR_RETURN(convert.directory, DirectoryOptionsOf(options));
+  ZEROTH_ASSIGN_OR_RETURN(const HfConvertOptions convert, DirectoryOptionsOf(options, dtype));
   std::error_code error;
   // Rounding would destroy the only copy.
   if (fs::equivalent(options.in, options.out, error)) {
@@ -205,19 +200,14 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
 }
 
 absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::optional<DType> dtype) {
-  HfConvertOptions convert;
-  convert.dtype = dtype;
-  ZEROTH_ASSIGN_OR_RETURN(convert.directory, DirectoryOptionsOf(options));
-  bool is_llmc = false;
-  {
-    ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(options.in));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(4));
-    is_llmc = HasLlmcModelMagic(head);
-    if (!is_llmc && !HasGgufMagic(head)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.in,
-          ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c"));
-    }
+  ZEROTH_ASSIGN_OR_RETURN(const HfConvertOptions convert, DirectoryOptionsOf(options, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(options.in));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(4));
+  const bool is_llmc = HasLlmcModelMagic(head);
+  if (!is_llmc && !HasGgufMagic(head)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.in,
+        ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c"));
   }
   Notes notes = DirectoryNotes(options);
   if (is_llmc) {

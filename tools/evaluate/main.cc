@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,20 +39,19 @@ ABSL_FLAG(int64_t, limit, 0, "Use only this many questions, the first ones; 0: a
 namespace zeroth {
 namespace {
 
-// Prints progress on stderr every ten seconds.
-class Progress {
- public:
-  void Add() {
-    ++sequences_;
-    if (absl::Now() - said_ < absl::Seconds(10)) return;
-    said_ = absl::Now();
-    absl::FPrintF(stderr, "%d sequences\n", sequences_);
-  }
-
- private:
-  int64_t sequences_ = 0;
-  absl::Time said_ = absl::Now();
-};
+// The model's likelihoods, with progress on stderr every ten seconds.
+std::function<absl::StatusOr<double>(absl::Span<const int32_t>, int64_t)> LikelihoodOf(
+    LoadedModel& loaded) {
+  return [&loaded, sequences = int64_t{0}, said = absl::Now()](absl::Span<const int32_t> tokens,
+                                                               int64_t from) mutable {
+    ++sequences;
+    if (absl::Now() - said >= absl::Seconds(10)) {
+      said = absl::Now();
+      absl::FPrintF(stderr, "%d sequences\n", sequences);
+    }
+    return loaded.NegativeLogLikelihood(tokens, from);
+  };
+}
 
 // Conversations are refused: the trainer packs them into its own sequences, and only the
 // assistant's tokens count.
@@ -83,11 +83,7 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
   if (windows.length == 0) windows.length = loaded.model().max_seq_len();
   windows.stride = absl::GetFlag(FLAGS_stride);
   if (windows.stride == 0) windows.stride = std::max<int64_t>(1, windows.length / 2);
-  Progress progress;
-  const auto likelihood = [&](absl::Span<const int32_t> tokens, int64_t from) {
-    progress.Add();
-    return loaded.NegativeLogLikelihood(tokens, from);
-  };
+  const auto likelihood = LikelihoodOf(loaded);
   ZEROTH_ASSIGN_OR_RETURN(const Perplexity found, MeasurePerplexity(*data, windows, likelihood));
   absl::PrintF(
       "perplexity %.6g: -log p is %.6f on average of %d tokens, in %d windows of %d at a "
@@ -101,11 +97,7 @@ absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer) {
   ZEROTH_ASSIGN_OR_RETURN(
       const std::vector<Question> questions,
       ReadQuestions(absl::GetFlag(FLAGS_multiple_choice), absl::GetFlag(FLAGS_limit)));
-  Progress progress;
-  const auto likelihood = [&](absl::Span<const int32_t> tokens, int64_t from) {
-    progress.Add();
-    return loaded.NegativeLogLikelihood(tokens, from);
-  };
+  const auto likelihood = LikelihoodOf(loaded);
   ZEROTH_ASSIGN_OR_RETURN(
       const ChoiceScores found,
       MeasureChoices(questions, tokenizer, loaded.model().max_seq_len(), likelihood));

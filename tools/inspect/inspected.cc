@@ -145,15 +145,9 @@ std::string Brief(const GgufValue& value) {
   return std::visit(
       [](const auto& item) -> std::string {
         using Item = std::decay_t<decltype(item)>;
-        if constexpr (std::is_arithmetic_v<Item>) {
-          if constexpr (std::is_same_v<Item, bool>) return item ? "true" : "false";
-          // As a number, which StrCat would not do for the types of one byte.
-          if constexpr (std::is_integral_v<Item> && sizeof(Item) == 1) {
-            return absl::StrCat(static_cast<int>(item));
-          } else {
-            return absl::StrCat(item);
-          }
-        }
+        if constexpr (std::is_same_v<Item, bool>) return item ? "true" : "false";
+        // As a number, which StrCat would not do for the types of one byte.
+        if constexpr (std::is_arithmetic_v<Item>) return absl::StrCat(+item);
         return "";
       },
       value);

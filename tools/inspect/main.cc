@@ -11,7 +11,6 @@
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/inspect/inspected.h"
-#include "zeroth/tools/inspect/report.h"
 
 ABSL_FLAG(bool, verify, false,
           "Read every byte and verify every checksum, instead of printing the table.");

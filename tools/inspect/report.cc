@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/tools/inspect/report.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/inspect/inspected.h"
 
 namespace zeroth {
 namespace {

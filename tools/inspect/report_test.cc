@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/tools/inspect/report.h"
-
 #include <cstdio>
 #include <limits>
 #include <memory>

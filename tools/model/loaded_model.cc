@@ -14,6 +14,7 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/host_floats.h"
 #include "zeroth/tools/model/open_model.h"
 #include "zeroth/train/text_generation.h"
 
@@ -36,22 +37,6 @@ ABSL_FLAG(std::string, device, "cpu",
 ABSL_FLAG(int, threads, 0, "CPU threads; 0: one for each core.");
 
 namespace zeroth {
-namespace {
-
-template <typename T>
-absl::StatusOr<Tensor> Upload(Device& device, const Shape& shape, const std::vector<T>& values) {
-  return Tensor::FromHost<T>(device, shape, values, MemoryCategory::kParameters);
-}
-
-template <typename T, typename Round>
-absl::StatusOr<Tensor> UploadRounded(Device& device, const Shape& shape,
-                                     const std::vector<float>& values, Round round) {
-  std::vector<T> rounded(values.size());
-  std::transform(values.begin(), values.end(), rounded.begin(), round);
-  return Upload(device, shape, rounded);
-}
-
-}  // namespace
 
 absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(ParseFlags(usage, "tools/", "--model=DIRECTORY", argc, argv));
@@ -102,13 +87,10 @@ absl::Status LoadedModel::ReadWeights(DType dtype) {
   for (Parameter* parameter : model_->Parameters()) {
     std::vector<float> values(static_cast<size_t>(parameter->numel()));
     ZEROTH_RETURN_IF_ERROR(read(*parameter, 0, absl::MakeSpan(values)));
-    const Shape& shape = parameter->shape();
-    absl::StatusOr<Tensor> data =
-        dtype == DType::kBFloat16  ? UploadRounded<BFloat16>(*device_, shape, values, ToBFloat16)
-        : dtype == DType::kFloat16 ? UploadRounded<Float16>(*device_, shape, values, ToFloat16)
-                                   : Upload(*device_, shape, values);
-    ZEROTH_RETURN_IF_ERROR(data.status());
-    parameter->set_data(*std::move(data));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor data, Tensor::Empty(*device_, parameter->shape(), dtype,
+                                                       MemoryCategory::kParameters));
+    ZEROTH_RETURN_IF_ERROR(SetFromHostFloats(values, data));
+    parameter->set_data(std::move(data));
   }
   return absl::OkStatus();
 }

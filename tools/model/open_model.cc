@@ -20,17 +20,24 @@ double ScaleOf(const PeftAdapter& adapter) {
   return adapter.alpha / static_cast<double>(adapter.rank);
 }
 
+// The product of a layer's adapter, whose matrices have these names.
+LowRankProduct ProductOf(const PeftAdapter& adapter, std::string weight, std::string a,
+                         std::string b) {
+  LowRankProduct product;
+  product.weight = std::move(weight);
+  product.left = std::move(b);
+  product.right = std::move(a);
+  if (adapter.fan_in_fan_out) std::swap(product.left, product.right);
+  return product;
+}
+
 absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(CheckpointModel checkpoint, OpenCheckpointModel(path));
   if (!checkpoint.adapter.has_value()) return std::move(checkpoint.model);
   std::vector<LowRankProduct> products;
   for (const std::string& layer : checkpoint.adapter->layers) {
-    LowRankProduct product;
-    product.weight = absl::StrCat(layer, ".weight");
-    product.left = absl::StrCat(layer, kLoraB);
-    product.right = absl::StrCat(layer, kLoraA);
-    if (checkpoint.adapter->fan_in_fan_out) std::swap(product.left, product.right);
-    products.push_back(std::move(product));
+    products.push_back(ProductOf(*checkpoint.adapter, absl::StrCat(layer, ".weight"),
+                                 absl::StrCat(layer, kLoraA), absl::StrCat(layer, kLoraB)));
   }
   const std::shared_ptr<const WeightsSource>& weights = checkpoint.model.shared_weights();
   ZEROTH_ASSIGN_OR_RETURN(
@@ -63,16 +70,11 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                                             " was made for this model; give --base=DIRECTORY "
                                             "if it is elsewhere"));
   }
-  const bool transposed = adapter.adapter().fan_in_fan_out;
   std::vector<LowRankProduct> products;
   for (const std::string& layer : adapter.adapter().layers) {
-    LowRankProduct product;
-    product.weight = WeightOf(base->weights(), layer);
-    product.left = PeftNameOfB(layer);
-    product.right = PeftNameOfA(layer);
-    if (transposed) std::swap(product.left, product.right);
-    product.transposed = transposed;
-    products.push_back(std::move(product));
+    products.push_back(ProductOf(adapter.adapter(), WeightOf(base->weights(), layer),
+                                 PeftNameOfA(layer), PeftNameOfB(layer)));
+    products.back().transposed = adapter.adapter().fan_in_fan_out;
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,

@@ -14,23 +14,25 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/rank.h"
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/tools/plan/measure.h"
-#include "zeroth/train/config_file.h"
 #include "zeroth/train/flags.h"
+#include "zeroth/train/job.h"
 #include "zeroth/train/machine_file.h"
+#include "zeroth/train/machine_measure.h"
 #include "zeroth/train/model_source.h"
+#include "zeroth/train/option_registry.h"
 #include "zeroth/train/options.h"
 #include "zeroth/train/plan.h"
-#include "zeroth/train/plan_largest.h"
 #include "zeroth/train/plan_search.h"
 #include "zeroth/train/step_trace.h"
 
@@ -84,28 +86,30 @@ absl::StatusOr<TrainOptions> Resolved(TrainOptions options, const Machine& machi
   return WithSharesOfRanks(std::move(options));
 }
 
+absl::Status Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status Print(const nlohmann::json& json) { return Print(json.dump(2) + "\n"); }
+
 absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& machine,
                  const ModelBuilder& build) {
-  std::fputs(PlanText(plan, options, machine).c_str(), stdout);
+  ZEROTH_RETURN_IF_ERROR(Print(PlanText(plan, options, machine)));
   if (plan.fits) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const std::string changes, TextOfChanges(options, machine, build));
-  std::fputs(changes.c_str(), stdout);
-  return absl::OkStatus();
+  return Print(changes);
 }
 
 absl::Status SaySearch(const TrainOptions& options, const Machine& machine,
                        const ModelBuilder& build, bool json) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> runs, SearchPlans(options, machine, build));
-  if (!json) {
-    std::fputs(SearchText(runs, kRows).c_str(), stdout);
-    return absl::OkStatus();
-  }
+  if (!json) return Print(SearchText(runs, kRows));
   nlohmann::json rows = nlohmann::json::array();
   for (const PlannedRun& run : runs) {
     rows.push_back({{"flags", run.change}, {"plan", PlanJson(run.plan)}});
   }
-  std::printf("%s\n", rows.dump(2).c_str());
-  return absl::OkStatus();
+  return Print(rows);
 }
 
 absl::Status SayLargest(const std::string& what, const TrainOptions& options,
@@ -120,12 +124,9 @@ absl::Status SayLargest(const std::string& what, const TrainOptions& options,
                            {"parameters", largest.parameters},
                            {"plan", PlanJson(largest.plan)}};
     if (largest.bound.empty()) text["next"] = largest.next;
-    std::printf("%s\n", text.dump(2).c_str());
-    return absl::OkStatus();
+    return Print(text);
   }
-  std::fputs(LargestText(largest).c_str(), stdout);
-  std::fputs(PlanText(largest.plan, largest.options, machine).c_str(), stdout);
-  return absl::OkStatus();
+  return Print(LargestText(largest) + PlanText(largest.plan, largest.options, machine));
 }
 
 // What tools/report makes a page of. InvalidArgument for the folder of a run, whose files have the
@@ -155,6 +156,79 @@ absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTim
   return WriteConfig(folder, options);
 }
 
+// What the measured numbers replace some of.
+absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
+  const bool is_gpu = options.device != TrainOptions().device;
+  const std::string asked = absl::StrCat("--measure with --device=", options.device);
+  if (!is_gpu) {
+    if (options.machine.empty()) return CpuAtHand();
+    return absl::InvalidArgumentError(
+        absl::StrCat(asked, " and --machine=", options.machine,
+                     ": it measures the CPU at hand; leave --machine out"));
+  }
+  if (options.machine.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        asked,
+        ": memory and multiprocessors are not measured; name a machine that has the same "
+        "GPUs, as --machine=H100"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
+  if (!machine.is_gpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(asked, " and --machine=", options.machine, ": that is no GPU"));
+  }
+  machine.name = absl::StrCat(machine.name, ", measured");
+  return machine;
+}
+
+// Measures the machine at hand, and writes it to `path` as a file for --machine. Without a launcher
+// that is all cores of this CPU; with one, the ranks that it has started over the back end that
+// `options` name, on CPUs or GPUs. A GPU's memory and what else is not measured are those of
+// --machine. InvalidArgument names the flag that is missing or too much; errors of MeasureRanks and
+// of writing.
+absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
+  if (!absl::EndsWith(path, ".toml")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--measure=", path, ": expected a name that ends in .toml"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Machine machine, Unmeasured(options));
+  TrainOptions started = options;
+  ZEROTH_ASSIGN_OR_RETURN(started.comm, ChooseBackEnd(options));
+  if (started.comm == "local" && options.world_size > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--measure with --world_size=", options.world_size,
+        ": without a launcher it measures all cores, or one GPU; leave --world_size out, or start "
+        "the ranks by mpirun or torchrun"));
+  }
+  if (started.comm == "local" && machine.is_gpu) started.world_size = 1;
+  if (started.comm == "local" && !machine.is_gpu) {
+    ZEROTH_ASSIGN_OR_RETURN(machine, MeasureCpu());
+    return WriteFileDurably(path, MachineText(machine));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(started, WithWorldSize(started));
+  RunOptions run;
+  run.comm = started.comm;
+  run.launch.world_size = started.world_size;
+  run.launch.reduction = started.reduction;
+  run.launch.nccl_copy_engine = started.nccl_copy_engine;
+  run.rank.device = started.device;
+  run.rank.threads = 1;
+  const int on_node = started.local_world_size > 0 ? started.local_world_size : started.world_size;
+  if (started.local_world_size == 0 && started.world_size > 1) {
+    std::fprintf(
+        stderr,
+        "plan: the launcher does not say how many ranks are on a node; all %d are taken to "
+        "be on one, whose links are measured, and no network\n",
+        started.world_size);
+  }
+  return RunRanks(run, [&](Rank& rank) -> absl::Status {
+    Machine measured = machine;
+    ZEROTH_RETURN_IF_ERROR(MeasureRanks(rank.world(), rank.device(), on_node, measured));
+    if (rank.index() > 0) return absl::OkStatus();
+    return WriteFileDurably(path, MachineText(measured));
+  });
+}
+
 absl::Status Main(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   bool json = false;
@@ -178,10 +252,7 @@ absl::Status Main(int argc, char** argv) {
   }
   if (measure.has_value()) return MeasureInto(*measure, given);
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
-  if (show_machine) {
-    std::fputs(MachineText(machine).c_str(), stdout);
-    return absl::OkStatus();
-  }
+  if (show_machine) return Print(MachineText(machine));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
   const ModelBuilder build = [&source] { return source.Build(); };
@@ -194,9 +265,7 @@ absl::Status Main(int argc, char** argv) {
   if (save.has_value()) {
     ZEROTH_RETURN_IF_ERROR_WITH(SaveInto(*save, plan, timeline, options, machine), "--save");
   }
-  if (!json) return Say(plan, options, machine, build);
-  std::printf("%s\n", PlanJson(plan).dump(2).c_str());
-  return absl::OkStatus();
+  return json ? Print(PlanJson(plan)) : Say(plan, options, machine, build);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/deterministic_batch.h"
+#include "zeroth/train/step_inputs.h"
 
 #include <string>
 

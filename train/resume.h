@@ -1,16 +1,21 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a checkpoint keeps of a run, and how a run goes on from it.
 
-#ifndef ZEROTH_TRAIN_RUN_PROGRESS_H_
-#define ZEROTH_TRAIN_RUN_PROGRESS_H_
+#ifndef ZEROTH_TRAIN_RESUME_H_
+#define ZEROTH_TRAIN_RESUME_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/strategies/sharding.h"
 #include "zeroth/train/options.h"
 #include "zeroth/train/trainer.h"
 
@@ -71,6 +76,27 @@ std::vector<std::string> Changed(const nlohmann::json& before, const nlohmann::j
 // their new names.
 std::vector<std::string> ChangedFlags(nlohmann::json before, const nlohmann::json& now);
 
+// Checks before any rank starts: NotFound if there is no checkpoint where --resume says.
+absl::Status CheckCheckpointFlags(const TrainOptions& options);
+
+struct Resumed {
+  // nullopt if there was no checkpoint; the state is unchanged then.
+  std::optional<RunProgress> progress;
+  // Lines to print: which checkpoint was loaded, which were passed over and why, and what differs
+  // now. The same on every rank, except for the names of values that were filled in.
+  std::vector<std::string> notes;
+};
+
+// Loads the checkpoint that --resume names into the trainer: weights, moments, the average of the
+// weights, and Trainer::counts(). If --resume is auto or a directory of several checkpoints,
+// damaged ones are passed over for the newest intact one. A checkpoint with a newer format, or one
+// that cannot be read now, is an error. With --allow_partial, `fill_missing` gives the values that
+// the checkpoint lacks. Checkpoints in --out that are newer than the resumed one are renamed (set
+// aside) if this run writes checkpoints of its own. Collective, with the same error on every rank:
+// DataLoss if every checkpoint is damaged, with the damage of each; also the errors of LoadState.
+absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
+                               const ParameterReader& fill_missing);
+
 }  // namespace zeroth
 
-#endif  // ZEROTH_TRAIN_RUN_PROGRESS_H_
+#endif  // ZEROTH_TRAIN_RESUME_H_

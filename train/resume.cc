@@ -1,13 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/run_checkpoints.h"
+#include "zeroth/train/resume.h"
 
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
@@ -17,32 +18,167 @@
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/json_members.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/train/progress.h"
-#include "zeroth/train/run_progress.h"
+#include "zeroth/train/option_registry.h"
 
 namespace zeroth {
+namespace {
+
+using Json = nlohmann::json;
+
+// Upper bound of steps and other counts.
+constexpr int64_t kMostCount = int64_t{1} << 62;
+
+Json WindowJson(const OutlierDetector::State& state) {
+  return {{"taken", state.taken}, {"window", state.window}};
+}
+
+std::string Text(const Json& json) {
+  return json.is_string() ? json.get<std::string>()
+                          : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+OutlierDetector::State ReadWindow(JsonMembers members) {
+  return {members.Integer("taken", 0, kMostCount), members.Numbers("window")};
+}
+
+}  // namespace
+
+std::vector<std::string> DataOrder::Differences(const DataOrder& before) const {
+  std::vector<std::string> differences;
+  const auto add = [&](absl::string_view name, const auto& now, const auto& then) {
+    if (now != then) differences.push_back(absl::StrCat(name, " is ", now, ", was ", then));
+  };
+  if (tokens != before.tokens) {
+    add("--data: the number of tokens", tokens, before.tokens);
+  } else if (before.content != 0 && content != before.content) {
+    differences.push_back("--data: as many tokens, but other ones");
+  }
+  add("--seq_len", seq_len, before.seq_len);
+  add("--seed", seed, before.seed);
+  add("--shuffle", shuffle ? "true" : "false", before.shuffle ? "true" : "false");
+  return differences;
+}
+
+Json RunProgress::ToJson() const {
+  Json json = {{"steps", steps},
+               {"skipped_steps", skipped_steps},
+               {"sequences", sequences},
+               {"data",
+                {{"tokens", data.tokens},
+                 {"content", ChecksumText(data.content)},
+                 {"seq_len", data.seq_len},
+                 {"seed", data.seed},
+                 {"shuffle", data.shuffle}}},
+               {"optimizer_steps", trainer.optimizer_steps},
+               {"ema_updates", trainer.ema_updates},
+               {"losses", WindowJson(trainer.losses)},
+               {"grad_norms", WindowJson(trainer.grad_norms)},
+               {"flags", flags},
+               {"model", model}};
+  if (trainer.loss_scaler.has_value()) {
+    json["loss_scaler"] = {{"scale", trainer.loss_scaler->scale},
+                           {"finite_steps", trainer.loss_scaler->finite_steps}};
+  }
+  return json;
+}
+
+absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string_view where) {
+  RunProgress progress;
+  absl::Status status;
+  JsonMembers members(json, std::string(where), status);
+  // The members of an inner object.
+  const auto inner = [&](const char* key) {
+    return JsonMembers(members.Object(key), absl::StrCat(where, ": \"", key, "\""), status);
+  };
+  progress.steps = members.Integer("steps", 0, kMostCount);
+  progress.trainer.optimizer_steps = members.Integer("optimizer_steps", 0, kMostCount);
+  progress.trainer.ema_updates = members.Integer("ema_updates", 0, kMostCount);
+  progress.skipped_steps = members.Integer("skipped_steps", 0, kMostCount);
+  progress.sequences = members.Integer("sequences", 0, kMostCount);
+  progress.flags = members.Object("flags");
+  JsonMembers data = inner("data");
+  progress.data.tokens = data.Integer("tokens", 0, kMostCount);
+  progress.data.seq_len = data.Integer("seq_len", 0, kMostCount);
+  progress.data.seed = data.Unsigned("seed");
+  progress.data.shuffle = data.Bool("shuffle");
+  progress.trainer.losses = ReadWindow(inner("losses"));
+  progress.trainer.grad_norms = ReadWindow(inner("grad_norms"));
+  // Checkpoints of earlier versions do not have these two.
+  if (data.Has("content")) progress.data.content = data.Checksum("content");
+  if (members.Has("model")) progress.model = members.Object("model");
+  if (members.Has("loss_scaler")) {
+    JsonMembers scaler = inner("loss_scaler");
+    progress.trainer.loss_scaler = {scaler.Number("scale"),
+                                    scaler.Integer("finite_steps", 0, kMostCount)};
+  }
+  if (status.ok()) return progress;
+  return absl::Status(status.code(), absl::StrCat(status.message(),
+                                                  "; was this checkpoint written by the trainer?"));
+}
+
+TrainOptions Resolved(TrainOptions options) {
+  options.threads_per_rank = ThreadsPerRank(options);
+  options.global_batch_size = SequencesPerStep(options);
+  options.min_lr = options.final_lr();
+  return options;
+}
+
+TrainOptions AsTold(TrainOptions options) {
+  const TrainOptions defaults;
+  options.threads_per_rank = ThreadsPerRank(options);
+  if (options.global_batch_size > 0) options.batch_size = defaults.batch_size;
+  if (options.deterministic_batch > 0) options.grad_accum = defaults.grad_accum;
+  // Who repeats a run by its config.toml must not remove another run, or this one, without saying
+  // so.
+  options.overwrite = false;
+  return options;
+}
+
+Json ResultFlags(const TrainOptions& options) {
+  const TrainOptions resolved = Resolved(options);
+  Json flags = Json::object();
+  for (const Option& option : AllOptions()) {
+    if (option.decides_results) flags[option.name] = OptionValue(option, resolved);
+  }
+  if (options.deterministic_batch > 0) {
+    for (const char* changes_nothing :
+         {"strategy", "world_size", "shard_size", "grad_accum", "threads_per_rank"}) {
+      flags.erase(changes_nothing);
+    }
+  }
+  if (options.deterministic_tensor > 0) flags.erase("tensor_parallel");
+  return flags;
+}
+
+std::vector<std::string> Changed(const Json& before, const Json& now) {
+  std::vector<std::string> changed;
+  for (const auto& [name, value] : now.items()) {
+    const auto found = before.find(name);
+    if (found == before.end() || *found == value) continue;
+    changed.push_back(absl::StrCat(name, " is ", Text(value), ", was ", Text(*found)));
+  }
+  return changed;
+}
+
+std::vector<std::string> ChangedFlags(Json before, const Json& now) {
+  for (const Option& option : AllOptions()) {
+    const auto found = before.find(option.name);
+    if (option.allowed.old_word == nullptr || found == before.end()) continue;
+    if (*found == option.allowed.old_word) *found = option.allowed.new_word;
+  }
+  std::vector<std::string> changed = Changed(before, now);
+  for (std::string& line : changed) line = absl::StrCat("--", line);
+  return changed;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr char kAuto[] = "auto";
-
-// The place that --resume names: one checkpoint, or a directory of checkpoints.
-struct ResumePlace {
-  std::string directory;        // of the checkpoints
-  std::optional<int64_t> step;  // of the one checkpoint that is meant
-};
-
-ResumePlace PlaceOf(const TrainOptions& options) {
-  if (options.resume == kAuto) return {CanonicalPath(options.out).value_or(""), std::nullopt};
-  const fs::path path = CanonicalPath(options.resume).value_or("");
-  if (const auto step = ParseCheckpointName(path.filename().string())) {
-    return {path.parent_path().string(), step};
-  }
-  return {path.string(), std::nullopt};
-}
 
 // An error of the file system (EIO, ESTALE) is not "no": the path may be the newest checkpoint.
 absl::StatusOr<bool> Exists(const std::string& path) {
@@ -52,26 +188,26 @@ absl::StatusOr<bool> Exists(const std::string& path) {
   return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
 }
 
-// Returns the checkpoints to try, in this order.
+// Returns the checkpoints to try, in this order. --resume names one of them, or their directory.
 absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
-  const ResumePlace place = PlaceOf(options);
-  if (place.step.has_value()) {
-    const std::string path = CheckpointPath(place.directory, *place.step);
-    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, Exists(path));
-    if (is_there) return std::vector<std::string>{path};
+  const bool is_auto = options.resume == kAuto;
+  const std::string named = CanonicalPath(is_auto ? options.out : options.resume).value_or("");
+  if (!is_auto && ParseCheckpointName(fs::path(named).filename().string()).has_value()) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, Exists(named));
+    if (is_there) return std::vector<std::string>{named};
     return absl::NotFoundError(
         absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
   }
   // A checkpoint that the user has renamed.
   ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
-                          Exists(absl::StrCat(place.directory, "/", kCheckpointIndexName)));
-  if (is_checkpoint) return std::vector<std::string>{place.directory};
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(place.directory));
+                          Exists(absl::StrCat(named, "/", kCheckpointIndexName)));
+  if (is_checkpoint) return std::vector<std::string>{named};
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(named));
   std::vector<std::string> paths;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    paths.push_back(CheckpointPath(place.directory, *step));
+    paths.push_back(CheckpointPath(named, *step));
   }
-  if (paths.empty() && options.resume != kAuto) {
+  if (paths.empty() && !is_auto) {
     return absl::NotFoundError(absl::StrCat("--resume=", options.resume,
                                             ": no checkpoint there; expected a directory step-N, "
                                             "or one that holds such"));
@@ -114,9 +250,8 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
 }
 
 // Describes how this run differs from that of the checkpoint.
-std::vector<std::string> Differences(const TrainOptions& options, const LanguageModel& model,
-                                     const RunProgress& progress) {
-  std::vector<std::string> notes;
+void AddDifferences(const TrainOptions& options, const LanguageModel& model,
+                    const RunProgress& progress, std::vector<std::string>& notes) {
   const nlohmann::json now = ResultFlags(options);
   const std::vector<std::string> changed = ChangedFlags(progress.flags, now);
   if (!changed.empty()) {
@@ -133,7 +268,6 @@ std::vector<std::string> Differences(const TrainOptions& options, const Language
     notes.push_back(
         absl::StrCat("resume    with another config of the model: ", absl::StrJoin(config, "; ")));
   }
-  return notes;
 }
 
 // Advice for a checkpoint that may be intact but could not be read.
@@ -167,26 +301,10 @@ absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std
   return absl::OkStatus();
 }
 
-RetentionOptions Retention(const TrainOptions& options) {
-  RetentionOptions retention;
-  retention.keep_last = options.keep_last;
-  retention.keep_every = options.keep_every;
-  return retention;
-}
-
 }  // namespace
 
 absl::Status CheckCheckpointFlags(const TrainOptions& options) {
   return options.resume.empty() ? absl::OkStatus() : Candidates(options).status();
-}
-
-absl::StatusOr<uint64_t> AgreedContent(const Mixture& data, Communicator& world, Device& device) {
-  absl::StatusOr<uint64_t> hash = uint64_t{0};
-  if (world.rank() == 0) hash = data.Hash();
-  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, hash.status(), "hash the data"));
-  ZEROTH_ASSIGN_OR_RETURN(const std::string text,
-                          BroadcastText(world, device, 0, ChecksumText(*hash), "hash the data"));
-  return ParseChecksum(text);
 }
 
 absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
@@ -194,20 +312,15 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
   Communicator& world = trainer.world();
   Device& device = trainer.device();
   const bool is_leader = world.rank() == 0;
-  std::vector<std::string> candidates;
-  absl::Status listed;
-  if (is_leader) {
-    absl::StatusOr<std::vector<std::string>> found = Candidates(options);
-    if (found.ok()) candidates = *std::move(found);
-    listed = found.status();
-  }
-  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, listed, "look for checkpoints"));
+  absl::StatusOr<std::vector<std::string>> candidates = std::vector<std::string>();
+  if (is_leader) candidates = Candidates(options);
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, candidates.status(), "look for checkpoints"));
   Resumed resumed;
   absl::Status damage;
   for (size_t i = 0;; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(
         const std::string path,
-        BroadcastText(world, device, 0, i < candidates.size() ? candidates[i] : "", "resume"));
+        BroadcastText(world, device, 0, i < candidates->size() ? (*candidates)[i] : "", "resume"));
     if (path.empty()) break;
     std::vector<std::string> filled;
     absl::StatusOr<RunProgress> progress =
@@ -227,9 +340,7 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
         absl::StrCat("resume    from ", path, ", after step ", progress->steps));
     for (const std::string& line : filled)
       resumed.notes.push_back(absl::StrCat("resume    ", line));
-    for (std::string& line : Differences(options, trainer.model(), *progress)) {
-      resumed.notes.push_back(std::move(line));
-    }
+    AddDifferences(options, trainer.model(), *progress, resumed.notes);
     absl::Status aside;
     if (is_leader && options.checkpoint_every > 0) {
       aside = SetNewerAside(options.out, progress->steps, resumed.notes);
@@ -246,73 +357,6 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
   resumed.notes.push_back(
       absl::StrCat("resume    no checkpoint in ", options.out, " yet: from the start"));
   return resumed;
-}
-
-absl::StatusOr<std::unique_ptr<RunCheckpoints>> RunCheckpoints::Create(
-    const TrainOptions& options, Trainer& trainer, std::map<std::string, std::string> files) {
-  if (options.checkpoint_every == 0) return nullptr;
-  CheckpointSaverOptions saver_options;
-  saver_options.directory = options.out;
-  saver_options.retention = Retention(options);
-  saver_options.files = std::move(files);
-  saver_options.async = options.async_checkpoint;
-  saver_options.skip_when_busy = options.async_when_busy == "skip";
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::unique_ptr<CheckpointSaver> saver,
-      CheckpointSaver::Create(trainer.world(), trainer.device(), saver_options));
-  return std::unique_ptr<RunCheckpoints>(new RunCheckpoints(options, trainer, std::move(saver)));
-}
-
-bool RunCheckpoints::IsDue(int64_t steps, bool last) const {
-  return last || steps % options_.checkpoint_every == 0;
-}
-
-absl::Status RunCheckpoints::Save(RunProgress progress, bool last) {
-  progress.trainer = trainer_.counts();
-  progress.flags = ResultFlags(options_);
-  progress.model = trainer_.model().HfConfig();
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_.states());
-  ZEROTH_ASSIGN_OR_RETURN(const bool saved,
-                          saver_->Save(progress.steps, progress.ToJson(),
-                                       OwnedPieces(trainer_.sharding(), states), last));
-  if (!saved) {
-    notes_.push_back(absl::StrCat("step ", progress.steps,
-                                  "  no checkpoint: earlier ones are still being written"));
-  }
-  return absl::OkStatus();
-}
-
-std::optional<double> RunCheckpoints::saving() const {
-  if (saver_->IsDone()) return std::nullopt;
-  return saver_->progress();
-}
-
-std::vector<std::string> RunCheckpoints::TakeNotes() {
-  const std::vector<CompletedSave> completed = saver_->TakeCompleted();
-  for (const CompletedSave& save : completed) {
-    notes_.push_back(absl::StrFormat("step %d  checkpoint in %s, %s in %.2f s", save.step,
-                                     CheckpointPath(options_.out, save.step),
-                                     FormatBytes(save.bytes), save.seconds));
-    newest_ = save.step;
-  }
-  for (const std::string& warning : saver_->TakeWarnings()) {
-    notes_.push_back(absl::StrCat("warning   ", warning));
-  }
-  if (!completed.empty()) DeleteSetAside();
-  return std::exchange(notes_, {});
-}
-
-void RunCheckpoints::DeleteSetAside() {
-  const absl::StatusOr<std::vector<std::string>> deleted =
-      DeleteSuperfluousSetAside(options_.out, Retention(options_));
-  if (!deleted.ok()) {
-    notes_.push_back(absl::StrCat("warning: ", deleted.status().message()));
-    return;
-  }
-  for (const std::string& name : *deleted) {
-    notes_.push_back(absl::StrCat("deleted ", options_.out, "/", name,
-                                  ", as --keep_last=", options_.keep_last, " says"));
-  }
 }
 
 }  // namespace zeroth

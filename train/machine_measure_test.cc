@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/gemm_rate.h"
+#include "zeroth/train/machine_measure.h"
 
 #include <memory>
 
@@ -33,7 +33,7 @@ absl::Status ExpectRate(int64_t limit_of_first, int64_t limit_of_second, bool is
   });
 }
 
-TEST(GemmRateTest, IsUnknownOnAllRanksWhereOneHasNoMemoryForIt) {
+TEST(MeasureGemmRateTest, IsUnknownOnAllRanksWhereOneHasNoMemoryForIt) {
   EXPECT_EQ(ExpectRate(kPlenty, kPlenty, /*is_known=*/true), absl::OkStatus());
   // Room for two of three matrices.
   EXPECT_EQ(ExpectRate(kPlenty, int64_t{9} << 20, /*is_known=*/false), absl::OkStatus());
