@@ -9,7 +9,6 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
@@ -196,7 +195,7 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
     }
     if (!unit.is_replicated(i)) gathers.push_back({mine, full});
   }
-  ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, comm, unit.name()));
+  ZEROTH_RETURN_IF_ERROR(group.AllGatherAll(gathers, comm, unit.name()));
   return masters;
 }
 

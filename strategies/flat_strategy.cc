@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/known_groups.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/gradient_reduction.h"
@@ -132,7 +131,7 @@ absl::Status FlatStrategy::AttachPostForwardGroups() {
     std::vector<int> members(static_cast<size_t>(size));
     std::iota(members.begin(), members.end(), group.rank() / size * size);
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
-                            SplitInto(group, members, group.rank() / size, /*for_gathers=*/true));
+                            group.SplitInto(members, group.rank() / size, /*for_gathers=*/true));
     post_forward_groups_.emplace_back(&group, std::move(smaller));
   }
   return absl::OkStatus();

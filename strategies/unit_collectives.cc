@@ -6,7 +6,6 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/call_group.h"
 
 namespace zeroth {
 
@@ -27,7 +26,7 @@ absl::Status CommunicatorCollectives::AllGatherAll(absl::Span<const UnitGather> 
                                                    const CollectiveContext& context) {
   std::vector<GatherBuffers> buffers;
   for (const UnitGather& gather : gathers) buffers.push_back({gather.mine, gather.full});
-  return zeroth::AllGatherAll(context.group, buffers, context.stream, context.label);
+  return context.group.AllGatherAll(buffers, context.stream, context.label);
 }
 
 absl::Status UnitCollectives::ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
@@ -50,7 +49,7 @@ absl::Status CommunicatorCollectives::ReduceScatterAll(absl::Span<const UnitRedu
   for (const auto& [full, mine, accumulate] : reductions) {
     buffers.push_back({full, mine, accumulate});
   }
-  return zeroth::ReduceScatterAll(context.group, buffers, op, context.stream, context.label);
+  return context.group.ReduceScatterAll(buffers, op, context.stream, context.label);
 }
 
 absl::Status UnitCollectives::AllReduce(const Tensor& values, ReduceOp op,

@@ -75,7 +75,7 @@ class UnitCollectives {
 };
 
 // The collectives of units that have none of their own. A transport that can do so runs all gathers
-// of a unit as one operation, and all its reductions (core/comm/call_group.h).
+// of a unit as one operation, and all its reductions (core/comm/communicator.h).
 class CommunicatorCollectives final : public UnitCollectives {
  public:
   absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,

@@ -10,7 +10,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/device/timeline.h"
 
 namespace zeroth {
@@ -83,24 +83,10 @@ absl::Status CheckedCommunicator::Barrier(Stream& stream, absl::string_view labe
 absl::Status CheckedCommunicator::Submit(Collective collective, const absl::Status& checked,
                                          Stream& stream) {
   if (!checked.ok()) return Enqueue(std::move(collective), checked, stream);
-  return Mark(collective.call, TrafficOf(collective), stream,
-              [&] { return Enqueue(std::move(collective), absl::OkStatus(), stream); });
-}
-
-absl::Status CheckedCommunicator::Mark(const CollectiveCall& call, int64_t bytes, Stream& stream,
-                                       absl::FunctionRef<absl::Status()> enqueue) {
-  Timeline* const timeline = stats_->timeline();
-  if (timeline == nullptr) return enqueue();
-  ZEROTH_RETURN_IF_ERROR(timeline->BeginWait(stream));
-  if (timeline->recording()) {
-    const std::string label = absl::StrCat(call.operation, " ", call.label);
-    ZEROTH_RETURN_IF_ERROR(timeline->Begin(stream, label));
-    ZEROTH_RETURN_IF_ERROR(enqueue());
-    ZEROTH_RETURN_IF_ERROR(timeline->End(stream, label, bytes));
-  } else {
-    ZEROTH_RETURN_IF_ERROR(enqueue());
-  }
-  return timeline->EndWait(stream);
+  const int64_t bytes = TrafficOf(collective);
+  return TimedWait(
+      stats_->timeline(), stream, collective.call.operation, collective.call.label,
+      [&] { return Enqueue(std::move(collective), absl::OkStatus(), stream); }, bytes);
 }
 
 void CheckedCommunicator::Abort(const absl::Status& reason) {

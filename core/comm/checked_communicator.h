@@ -7,11 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/core/comm/communicator.h"
 
@@ -42,10 +41,6 @@ class CheckedCommunicator : public Communicator {
   // world with it instead, because the other ranks would wait for a call that never comes.
   virtual absl::Status Enqueue(Collective collective, const absl::Status& checked,
                                Stream& stream) = 0;
-  // Marks the calls that `enqueue` makes in the timeline, if there is one, as one slice with the
-  // name of `call`. They send `bytes`.
-  absl::Status Mark(const CollectiveCall& call, int64_t bytes, Stream& stream,
-                    absl::FunctionRef<absl::Status()> enqueue);
   // The collectives of AllGather and ReduceScatter.
   static Collective AllGatherOf(const BufferView& send, const BufferView& recv,
                                 absl::string_view label);

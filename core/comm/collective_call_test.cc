@@ -1,11 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/collective_call.h"
-
 #include <functional>
 #include <vector>
 
 #include "gtest/gtest.h"
+
+#include "zeroth/core/comm/collective.h"
 
 namespace zeroth {
 namespace {

@@ -1,12 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/collective_checks.h"
-
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
+
+#include "zeroth/core/comm/collective.h"
 
 namespace zeroth {
 namespace {

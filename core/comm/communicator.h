@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/comm_stats.h"
@@ -51,6 +52,19 @@ struct AllToAllCounts {
   std::vector<int64_t> recv;
 
   bool uneven() const { return !send.empty() || !recv.empty(); }
+};
+
+// The buffers of one gather, as for Communicator::AllGather.
+struct GatherBuffers {
+  BufferView send;
+  BufferView recv;
+};
+
+// The buffers of one reduction, as for Communicator::ReduceScatter.
+struct ReductionBuffers {
+  BufferView send;
+  BufferView recv;
+  bool accumulate = false;
 };
 
 // Memory stays registered with a transport while this object exists (Communicator::Register).
@@ -122,6 +136,16 @@ class Communicator {
   // Completes on `stream` once every rank's stream has reached its barrier.
   virtual absl::Status Barrier(Stream& stream, absl::string_view label) = 0;
 
+  // As AllGather for each of `gathers`, or ReduceScatter for each of `reductions`, such as those of
+  // all parameters of a unit. A transport may run the calls as one operation, and then in any order
+  // or at once. So the buffers of different calls must not overlap. Ranks compare them, and
+  // CommStats counts them, as calls of their own. All ranks pass equally many, which nothing
+  // compares.
+  virtual absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
+                                    absl::string_view label);
+  virtual absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
+                                        Stream& stream, absl::string_view label);
+
   // True if a device may record calls (Device::BeginRecording) and play them later. Then all ranks
   // have to record the same calls and play them in the same order, and the communicator must
   // outlive the recording. False for back ends whose host threads take part in each call.
@@ -155,6 +179,11 @@ class Communicator {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) {
     return Split(color, key);
   }
+  // As Split, or SplitForGathers, for a caller that knows the members of this rank's new group, in
+  // its order: ranks of this group, with this one among them. Ranks of one color pass the same
+  // members. A communicator that stands for one rank alone cannot ask others which of them join.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(absl::Span<const int> members,
+                                                                  int color, bool for_gathers);
   // As Split, with all ranks in one group.
   absl::StatusOr<std::unique_ptr<Communicator>> Duplicate() { return Split(0, rank()); }
 

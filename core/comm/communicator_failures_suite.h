@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 namespace zeroth::testing {
@@ -70,8 +69,8 @@ TEST_P(CommunicatorTest, AnotherCountOfOneOfSeveralGathersIsAMismatch) {
         const Tensor full = buffer.View(0, Shape({count * r.size()}));
         const GatherBuffers one = {full.View(count * r.rank(), Shape({count})), full};
         const Tensor other = buffer.View(4 * r.size(), Shape({4 * r.size()}));
-        return AllGatherAll(r.world, {one, {other.View(4 * r.rank(), Shape({4})), other}}, r.stream,
-                            "h.8");
+        return r.world.AllGatherAll({one, {other.View(4 * r.rank(), Shape({4})), other}}, r.stream,
+                                    "h.8");
       };
     };
     return CheckMismatch(rank, gather(4), gather(3),
@@ -87,8 +86,8 @@ TEST_P(CommunicatorTest, AnotherCountOfOneOfSeveralReductionsIsAMismatch) {
         const Tensor full = buffer.View(0, Shape({count * r.size()}));
         const ReductionBuffers one = {full, full.View(count * r.rank(), Shape({count}))};
         const Tensor other = buffer.View(4 * r.size(), Shape({4 * r.size()}));
-        return ReduceScatterAll(r.world, {one, {other, other.View(4 * r.rank(), Shape({4}))}},
-                                ReduceOp::kSum, r.stream, "h.8");
+        return r.world.ReduceScatterAll({one, {other, other.View(4 * r.rank(), Shape({4}))}},
+                                        ReduceOp::kSum, r.stream, "h.8");
       };
     };
     return CheckMismatch(rank, reduce(4), reduce(3),

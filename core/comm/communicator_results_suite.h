@@ -12,7 +12,6 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
 
@@ -207,7 +206,7 @@ TEST_P(CommunicatorTest, AllGatherAllPlacesTheElementsOfEachGather) {
         bytes += counts[i] * 4 * (rank.size() - 1);
       }
       const CommStats::Counter before = rank.world.stats()[CollectiveOp::kAllGather];
-      ZEROTH_RETURN_IF_ERROR(AllGatherAll(rank.world, gathers, rank.stream, "h.5"));
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllGatherAll(gathers, rank.stream, "h.5"));
       const CommStats::Counter after = rank.world.stats()[CollectiveOp::kAllGather];
       EXPECT_EQ(after.calls - before.calls, static_cast<int64_t>(counts.size()));
       EXPECT_EQ(after.bytes - before.bytes, bytes);
@@ -248,7 +247,7 @@ TEST_P(CommunicatorTest, ReduceScatterAllReducesEachBuffer) {
       }
       const CommStats::Counter before = rank.world.stats()[CollectiveOp::kReduceScatter];
       ZEROTH_RETURN_IF_ERROR(
-          ReduceScatterAll(rank.world, reductions, ReduceOp::kMean, rank.stream, "h.5"));
+          rank.world.ReduceScatterAll(reductions, ReduceOp::kMean, rank.stream, "h.5"));
       const CommStats::Counter after = rank.world.stats()[CollectiveOp::kReduceScatter];
       EXPECT_EQ(after.calls - before.calls, static_cast<int64_t>(counts.size()));
       for (size_t i = 0; i < counts.size(); ++i) {

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/communicator.h"
 
 namespace zeroth {

@@ -35,6 +35,13 @@ absl::StatusOr<BackEnd> Find(absl::string_view name) {
                                           BackEnds::Global().Instead(name, kElsewhere)));
 }
 
+absl::StatusOr<std::optional<int>> Ask(absl::string_view name, WorldSizeSource BackEnd::*source) {
+  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
+  if (back_end.*source == nullptr) return std::optional<int>();
+  ZEROTH_ASSIGN_OR_RETURN(const int ranks, (back_end.*source)());
+  return ranks > 0 ? std::optional<int>(ranks) : std::optional<int>();
+}
+
 }  // namespace
 
 absl::Status CheckLaunchOptions(const LaunchOptions& options) {
@@ -73,17 +80,11 @@ void LauncherRegistry::Register(absl::string_view name, Launcher launcher,
 }
 
 absl::StatusOr<std::optional<int>> LauncherRegistry::WorldSize(absl::string_view name) {
-  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
-  if (back_end.world_size == nullptr) return std::optional<int>();
-  ZEROTH_ASSIGN_OR_RETURN(const int world_size, back_end.world_size());
-  return std::optional<int>(world_size);
+  return Ask(name, &BackEnd::world_size);
 }
 
 absl::StatusOr<std::optional<int>> LauncherRegistry::LocalWorldSize(absl::string_view name) {
-  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
-  if (back_end.local_world_size == nullptr) return std::optional<int>();
-  ZEROTH_ASSIGN_OR_RETURN(const int local, back_end.local_world_size());
-  return local > 0 ? std::optional<int>(local) : std::optional<int>();
+  return Ask(name, &BackEnd::local_world_size);
 }
 
 absl::Status LauncherRegistry::Launch(absl::string_view name, const LaunchOptions& options,

@@ -11,7 +11,6 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/known_groups.h"
 
 namespace zeroth {
 namespace {
@@ -134,7 +133,7 @@ absl::StatusOr<Communicator*> Mesh::Group(const Axes& axes, Traffic traffic) {
   if (group != nullptr) return group;
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> made,
-      SplitInto(*world_, RanksAlong(*this, key), index(AllBut(key)), traffic == Traffic::kGather));
+      world_->SplitInto(RanksAlong(*this, key), index(AllBut(key)), traffic == Traffic::kGather));
   // The timeline was set on the groups that existed then; later groups take it from the first.
   if (!groups_.empty()) made->stats().set_timeline(groups_.front()->stats().timeline());
   groups_.push_back(std::move(made));

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The state of a world of ranks: the error that broke it, and which ranks have returned. A back end
-// has one, in the process that all ranks share or in the coordinator's.
+// has one, in the process that all ranks share or in the coordinator's. And how the ranks divide
+// into groups.
 
 #ifndef ZEROTH_CORE_COMM_WORLD_STATE_H_
 #define ZEROTH_CORE_COMM_WORLD_STATE_H_
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace zeroth {
 
@@ -103,6 +106,19 @@ class WorldState {
   std::vector<Failure> returned_errors_;  // in the order in which ranks returned them
   std::set<Channel*> channels_;
 };
+
+// What a rank asks for in Communicator::Split.
+struct SplitRequest {
+  int color = 0;  // negative: the rank joins no group
+  int key = 0;
+};
+
+// Returns the new groups by ascending color, each as ranks of the old group in the new group's
+// order.
+std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> requests);
+
+// The name of a group's communicators: "nccl world ranks [0, 1]".
+std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks);
 
 }  // namespace zeroth
 

@@ -51,10 +51,8 @@ class Timeline {
   // Starts or stops to add up the compute stream's waits, from zero. A wait costs two events. It is
   // independent of recording.
   void set_counts_waits(bool on);
-  // Call these before and after work that `stream` waits for. Only the compute stream's waits
-  // count.
-  absl::Status BeginWait(Stream& stream) { return AddWait(stream); }
-  absl::Status EndWait(Stream& stream) { return AddWait(stream); }
+  // Call it before and after work that `stream` waits for. Only the compute stream's waits count.
+  absl::Status AddWait(Stream& stream);
   // The seconds of all waits since set_counts_waits(true). Blocks until they are over.
   absl::StatusOr<double> Waited() const;
 
@@ -73,7 +71,6 @@ class Timeline {
   };
 
   absl::Status Add(Stream& stream, absl::string_view label, bool begins, int64_t bytes);
-  absl::Status AddWait(Stream& stream);
 
   bool recording_ = false;
   bool counts_waits_ = false;
@@ -82,16 +79,17 @@ class Timeline {
 };
 
 // Calls `work`, which enqueues on `stream`, and returns its result. If `timeline` is not null and
-// records, marks the work as "`what` `of`"; an error of the timeline is returned only if `work`
-// succeeds.
+// records, marks the work as "`what` `of`", which moves `bytes` (negative: none); an error of the
+// timeline is returned only if `work` succeeds.
 template <typename Work>
 auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
-           Work work) -> decltype(work()) {
+           Work work, int64_t bytes = -1) -> decltype(work()) {
   if (timeline == nullptr || !timeline->recording()) return work();
   const std::string label = std::string(what) + " " + std::string(of);
   if (absl::Status begun = timeline->Begin(stream, label); !begun.ok()) return begun;
   auto result = work();
-  if (absl::Status ended = timeline->End(stream, label); result.ok() && !ended.ok()) return ended;
+  if (absl::Status ended = timeline->End(stream, label, bytes); result.ok() && !ended.ok())
+    return ended;
   return result;
 }
 
@@ -101,11 +99,11 @@ inline constexpr char kWaitFor[] = "wait for";
 // As Timed, for `work` that `stream` waits for.
 template <typename Work>
 auto TimedWait(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
-               Work work) -> decltype(work()) {
+               Work work, int64_t bytes = -1) -> decltype(work()) {
   if (timeline == nullptr) return work();
-  if (absl::Status begun = timeline->BeginWait(stream); !begun.ok()) return begun;
-  auto result = Timed(timeline, stream, what, of, work);
-  if (absl::Status ended = timeline->EndWait(stream); result.ok() && !ended.ok()) return ended;
+  if (absl::Status begun = timeline->AddWait(stream); !begun.ok()) return begun;
+  auto result = Timed(timeline, stream, what, of, work, bytes);
+  if (absl::Status ended = timeline->AddWait(stream); result.ok() && !ended.ok()) return ended;
   return result;
 }
 

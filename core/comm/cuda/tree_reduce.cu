@@ -278,11 +278,15 @@ absl::Status LaunchForFloat(const Arguments<Ranks>& arguments, DType result, int
   return LaunchFor<T, T>(arguments, multiprocessors, stream);
 }
 
-template <typename Ranks>
-absl::Status LaunchByType(DType dtype, DType result, const Arguments<Ranks>& arguments,
+// `mean_of`: the number that kMean divides by.
+template <typename Reduction, typename Ranks>
+absl::Status LaunchByType(const Reduction& reduction, const Ranks& ranks, int mean_of,
                           int multiprocessors, cudaStream_t stream) {
-  if (arguments.count == 0) return absl::OkStatus();
-  switch (dtype) {
+  if (reduction.count == 0) return absl::OkStatus();
+  const Arguments<Ranks> arguments = {ranks, reduction.count, reduction.op,
+                                      1.0f / static_cast<float>(mean_of), reduction.accumulate};
+  const DType result = reduction.result_dtype;
+  switch (reduction.dtype) {
     case DType::kFloat32:
       return LaunchFor<float, float>(arguments, multiprocessors, stream);
     case DType::kBFloat16:
@@ -307,17 +311,12 @@ absl::Status TreeReduce(const HostReduction& reduction, int multiprocessors, cud
     return absl::UnimplementedError(absl::StrCat("a reduction over ", reduction.sources.size(),
                                                  " ranks in one GPU's memory; at most ", most));
   }
-  Arguments<ListedRanks> arguments = {};
-  ListedRanks& ranks = arguments.ranks;
+  ListedRanks ranks = {};
   std::copy(reduction.sources.begin(), reduction.sources.end(), ranks.sources);
   std::copy(reduction.destinations.begin(), reduction.destinations.end(), ranks.destinations);
   ranks.source_count = static_cast<int>(reduction.sources.size());
   ranks.destination_count = static_cast<int>(reduction.destinations.size());
-  arguments.count = reduction.count;
-  arguments.op = reduction.op;
-  arguments.factor = 1.0f / static_cast<float>(ranks.source_count);
-  arguments.accumulate = reduction.accumulate;
-  return LaunchByType(reduction.dtype, reduction.result_dtype, arguments, multiprocessors, stream);
+  return LaunchByType(reduction, ranks, ranks.source_count, multiprocessors, stream);
 }
 
 absl::Status TreeReduce(const StridedReduction& reduction, int multiprocessors,
@@ -326,20 +325,16 @@ absl::Status TreeReduce(const StridedReduction& reduction, int multiprocessors,
     return absl::UnimplementedError(
         absl::StrCat("a reduction over ", reduction.ranks, " ranks; at most ", kMostStridedRanks));
   }
-  Arguments<StridedRanks> arguments = {};
-  arguments.ranks.others = static_cast<const char*>(reduction.others);
-  arguments.ranks.bytes_per_rank = reduction.bytes_per_rank;
-  arguments.ranks.own = reduction.own;
-  arguments.ranks.own_elements = reduction.own_elements;
-  arguments.ranks.only_destination = reduction.destination;
-  arguments.ranks.source_count = reduction.ranks;
-  arguments.ranks.destination_count = 1;
-  arguments.count = reduction.count;
-  arguments.op = reduction.op;
-  arguments.factor =
-      1.0f / static_cast<float>(reduction.mean_of > 0 ? reduction.mean_of : reduction.ranks);
-  arguments.accumulate = reduction.accumulate;
-  return LaunchByType(reduction.dtype, reduction.result_dtype, arguments, multiprocessors, stream);
+  StridedRanks ranks = {};
+  ranks.others = static_cast<const char*>(reduction.others);
+  ranks.bytes_per_rank = reduction.bytes_per_rank;
+  ranks.own = reduction.own;
+  ranks.own_elements = reduction.own_elements;
+  ranks.only_destination = reduction.destination;
+  ranks.source_count = reduction.ranks;
+  ranks.destination_count = 1;
+  return LaunchByType(reduction, ranks, reduction.mean_of > 0 ? reduction.mean_of : reduction.ranks,
+                      multiprocessors, stream);
 }
 
 }  // namespace zeroth::cuda

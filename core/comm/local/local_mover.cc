@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -12,7 +11,7 @@
 
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/collective.h"
 
 namespace zeroth {
 namespace {
@@ -29,7 +28,7 @@ class MoverOnHost final : public LocalMover {
   }
 };
 
-using Movers = Registry<LocalMoverRegistry, LocalMoverRegistry::Factory>;
+using Movers = Registry<LocalMoverRegistration, LocalMoverRegistration::Factory>;
 
 using Pointers = absl::InlinedVector<void*, 16>;
 using ConstPointers = absl::InlinedVector<const void*, 16>;
@@ -37,19 +36,6 @@ using ConstPointers = absl::InlinedVector<const void*, 16>;
 absl::Status CopyElements(const BufferView& from, const BufferView& to, LocalMover& mover) {
   if (from.count == 0 || from.data == to.data) return absl::OkStatus();
   return mover.Copy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
-}
-
-// Copies every rank's send into its place in this rank's recv.
-absl::Status AllGather(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
-                       LocalMover& mover) {
-  const int size = static_cast<int>(ranks.size());
-  // Each rank starts with another peer, so that they do not all read the same memory at once.
-  for (int step = 0; step < size; ++step) {
-    const int peer = (rank + step) % size;
-    const BufferView& piece = ranks[static_cast<size_t>(peer)].send;
-    ZEROTH_RETURN_IF_ERROR(CopyElements(piece, Piece(own.recv, peer, piece.count), mover));
-  }
-  return absl::OkStatus();
 }
 
 // Reduces piece `rank` of all ranks' send into this rank's recv.
@@ -82,13 +68,18 @@ absl::Status AllReduce(const Collective& own, int rank, absl::Span<const LocalBu
   return mover.Reduce(ReductionOf(own, sources, destinations, count));
 }
 
-absl::Status AllToAll(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
-                      LocalMover& mover) {
+// Copies what each rank sends to this one into its place in this rank's recv. An all-gather sends
+// all of a rank's elements to each rank, an all-to-all a piece.
+absl::Status CopyPieces(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
+                        LocalMover& mover) {
   const int size = static_cast<int>(ranks.size());
+  // Each rank starts with another peer, so that they do not all read the same memory at once.
   for (int step = 0; step < size; ++step) {
     const int peer = (rank + step) % size;
     const LocalBuffers& theirs = ranks[static_cast<size_t>(peer)];
-    const BufferView from = PieceOf(theirs.send, theirs.counts.send, rank, size);
+    const BufferView from = own.op == CollectiveOp::kAllGather
+                                ? theirs.send
+                                : PieceOf(theirs.send, theirs.counts.send, rank, size);
     const BufferView to = PieceOf(own.recv, own.counts.recv, peer, size);
     if (from.count != to.count) {
       return absl::InvalidArgumentError(
@@ -106,13 +97,12 @@ absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const 
                        LocalMover& mover) {
   switch (collective.op) {
     case CollectiveOp::kAllGather:
-      return AllGather(collective, rank, ranks, mover);
+    case CollectiveOp::kAllToAll:
+      return CopyPieces(collective, rank, ranks, mover);
     case CollectiveOp::kReduceScatter:
       return ReduceScatter(collective, rank, ranks, mover);
     case CollectiveOp::kAllReduce:
       return AllReduce(collective, rank, ranks, mover);
-    case CollectiveOp::kAllToAll:
-      return AllToAll(collective, rank, ranks, mover);
     case CollectiveOp::kBroadcast:  // copies nothing on the root
       return CopyElements(ranks[static_cast<size_t>(*collective.call.root)].send, collective.recv,
                           mover);
@@ -127,13 +117,13 @@ LocalMover& HostMover() {
   return *mover;
 }
 
-void LocalMoverRegistry::Register(absl::string_view device_type, Factory factory) {
+LocalMoverRegistration::LocalMoverRegistration(absl::string_view device_type, Factory factory) {
   Movers::Global().Add(device_type, std::move(factory));
 }
 
-absl::StatusOr<std::unique_ptr<LocalMover>> LocalMoverRegistry::Create(Stream& stream) {
+absl::StatusOr<std::unique_ptr<LocalMover>> NewLocalMover(Stream& stream) {
   const absl::string_view type = stream.device().type();
-  if (const std::optional<Factory> factory = Movers::Global().Find(type)) return (*factory)(stream);
+  if (const auto factory = Movers::Global().Find(type)) return (*factory)(stream);
   return absl::UnimplementedError(
       absl::StrCat("the local back end cannot move memory of device type '", type,
                    "'; link //core/comm:all_backends, built for that device"));

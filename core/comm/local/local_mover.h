@@ -9,14 +9,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/host_reduce.h"
 #include "zeroth/core/comm/local/rendezvous.h"
 #include "zeroth/core/device/device.h"
@@ -40,22 +39,14 @@ LocalMover& HostMover();
 absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
                        LocalMover& mover);
 
-// The movers of devices whose streams run behind the host, by device type. Thread-safe.
-class LocalMoverRegistry {
- public:
-  using Factory = std::function<absl::StatusOr<std::unique_ptr<LocalMover>>(Stream&)>;
-
-  static void Register(absl::string_view device_type, Factory factory);
-  // Returns a mover that enqueues on `stream`. Unimplemented if none for its device is linked in.
-  static absl::StatusOr<std::unique_ptr<LocalMover>> Create(Stream& stream);
-};
-
-// Put one at namespace scope in the mover's .cc, in a target with alwayslink.
+// Registers the movers of a type of device whose streams run behind the host. Put one at namespace
+// scope in the mover's .cc, in a target with alwayslink.
 struct LocalMoverRegistration {
-  LocalMoverRegistration(absl::string_view device_type, LocalMoverRegistry::Factory factory) {
-    LocalMoverRegistry::Register(device_type, std::move(factory));
-  }
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<LocalMover>>(Stream&)>;
+  LocalMoverRegistration(absl::string_view device_type, Factory factory);
 };
+// Returns a mover that enqueues on `stream`. Unimplemented if none for its device is linked in.
+absl::StatusOr<std::unique_ptr<LocalMover>> NewLocalMover(Stream& stream);
 
 }  // namespace zeroth
 

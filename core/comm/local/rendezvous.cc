@@ -19,9 +19,7 @@
 namespace zeroth {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// A longer timeout would overflow the clock, and is as good as none.
+// A longer timeout would overflow the clock, and no run takes that long.
 constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
 // About as long as it takes to put a thread to sleep and to wake it up. Longer polling gains
@@ -34,17 +32,6 @@ void PauseCpu() {
 #else
   std::this_thread::yield();
 #endif
-}
-
-// Waits for `done`. Returns false if that takes longer than `timeout`.
-template <class Predicate>
-bool WaitFor(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
-             absl::Duration timeout, Predicate done) {
-  if (timeout >= kForever) {
-    changed.wait(lock, done);
-    return true;
-  }
-  return changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), done);
 }
 
 }  // namespace
@@ -81,8 +68,9 @@ absl::Status Rendezvous::Arrive(int rank, const CollectiveCall& call, const Loca
   SpinUntil(arrived_, target);
   lock.lock();
   const auto complete = [&] { return arrived_ >= target; };
-  const bool in_time = WaitFor(changed_, lock, world().timeout(),
-                               [&] { return complete() || world().IsBrokenLocked(); });
+  const auto most = absl::ToChronoNanoseconds(std::min(world().timeout(), kForever));
+  const bool in_time =
+      changed_.wait_for(lock, most, [&] { return complete() || world().IsBrokenLocked(); });
   if (complete()) return absl::OkStatus();
   if (!in_time) TimeOutLocked(rank);
   return world().StatusLocked();

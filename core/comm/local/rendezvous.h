@@ -18,7 +18,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/comm/call_ledger.h"
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/world_state.h"
 

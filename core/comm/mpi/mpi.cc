@@ -17,16 +17,114 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/mpi/mpi_channel.h"
-#include "zeroth/core/comm/mpi/mpi_communicator.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
-#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/device/cpu/cpu_stream.h"
 
 namespace zeroth {
 namespace {
+
+// A call that was enqueued. If its stream drops it instead of running it, the other ranks would
+// wait in vain, so the destructor then breaks the world.
+class PendingCall {
+ public:
+  // `stream` runs or drops the call.
+  PendingCall(std::shared_ptr<mpi::Channel> channel, Collective collective, std::string what,
+              Stream& stream)
+      : channel_(std::move(channel)),
+        collective_(std::move(collective)),
+        what_(std::move(what)),
+        stream_(stream) {}
+  PendingCall(const PendingCall&) = delete;
+  PendingCall& operator=(const PendingCall&) = delete;
+
+  ~PendingCall() {
+    if (started_) return;
+    const absl::Status cause = stream_.status();
+    const std::string dropped =
+        absl::StrCat(channel_->processes().Failed(), ": its stream stopped before ",
+                     collective_.call.ToString());
+    channel_->processes().Break(cause.ok() ? absl::AbortedError(dropped)
+                                           : Annotate(cause, dropped));
+  }
+
+  absl::Status Run() {
+    started_ = true;
+    // Allocated before the agreement: after it, nothing may fail on this rank alone.
+    absl::StatusOr<char*> scratch =
+        channel_->Scratch(mpi::ScratchBytes(collective_, channel_->size()), stream_);
+    if (!scratch.ok()) return channel_->processes().Fail(scratch.status(), what_);
+    ZEROTH_RETURN_IF_ERROR(channel_->Agree(collective_.call));
+    return mpi::MoveData(collective_, *channel_, *scratch);
+  }
+
+ private:
+  const std::shared_ptr<mpi::Channel> channel_;
+  const Collective collective_;
+  const std::string what_;  // for messages
+  Stream& stream_;
+  bool started_ = false;
+};
+
+absl::Status CheckStream(Stream& stream) {
+  if (dynamic_cast<CpuStream*>(&stream) != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the stream '", stream.name(), "' belongs to ", stream.device().name(),
+                   ", expected one of the CPU, between whose memories MPI moves data; on GPUs "
+                   "communicate by 'nccl' or, in one process, 'local'"));
+}
+
+// One rank's communicator of a group of processes, for CPU streams. A stream's own thread meets the
+// other ranks for a call, and waits while the engine moves the data.
+class MpiCommunicator final : public CheckedCommunicator {
+ public:
+  explicit MpiCommunicator(std::shared_ptr<mpi::Channel> channel) : channel_(std::move(channel)) {}
+
+  int rank() const override { return channel_->rank(); }
+  int size() const override { return channel_->size(); }
+  std::string name() const override { return channel_->name(); }
+  absl::Status status() const override { return channel_->processes().status(); }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override {
+    ProcessWorld& processes = channel_->processes();
+    ZEROTH_ASSIGN_OR_RETURN(ProcessWorld::Seat seat,
+                            processes.Split(channel_->group(), color, key));
+    if (seat.group == kNoGroup) return std::unique_ptr<Communicator>();
+    absl::StatusOr<std::shared_ptr<mpi::Channel>> channel =
+        mpi::Channel::Create(channel_->shared_processes(), channel_->engine(), std::move(seat));
+    if (!channel.ok()) {
+      return processes.Fail(channel.status(), absl::StrCat("split of ", channel_->name()));
+    }
+    return std::unique_ptr<Communicator>(new MpiCommunicator(*std::move(channel)));
+  }
+
+ private:
+  absl::Status Enqueue(Collective collective, const absl::Status& checked,
+                       Stream& stream) override {
+    ProcessWorld& processes = channel_->processes();
+    ZEROTH_RETURN_IF_ERROR(processes.SettledStatus());
+    collective.call.index = enqueued_++;
+    const std::string what = Describe(collective.call);
+    if (!checked.ok()) return processes.Fail(checked, what);
+    if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return processes.Fail(wrong, what);
+    Count(collective);
+    const auto pending =
+        std::make_shared<PendingCall>(channel_, std::move(collective), what, stream);
+    const absl::Status status =
+        CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });
+    // If the stream had failed before, the world is not broken yet.
+    return status.ok() ? status : processes.Fail(status, what);
+  }
+  int world_rank() const override { return channel_->processes().rank(); }
+  void Break(const absl::Status& reason) override { channel_->processes().Break(reason); }
+
+  const std::shared_ptr<mpi::Channel> channel_;
+  uint64_t enqueued_ = 0;
+};
 
 absl::Status CheckOptions(const LaunchOptions& options, const mpi::Engine& engine) {
   ZEROTH_RETURN_IF_ERROR(CheckLaunchOptions(options));
@@ -148,11 +246,10 @@ absl::StatusOr<int> StartedRanks() {
 // The caller keeps `communicator` until all ranks have returned. The other ranks' error then says
 // that this rank has returned, and not that its communicator is gone.
 absl::Status RunRank(const std::shared_ptr<ProcessWorld>& processes, mpi::Engine& engine,
-                     const RankMain& rank_main,
-                     std::unique_ptr<mpi::MpiCommunicator>& communicator) {
+                     const RankMain& rank_main, std::unique_ptr<MpiCommunicator>& communicator) {
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<mpi::Channel> channel,
                           mpi::Channel::Create(processes, engine, processes->WorldSeat()));
-  communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel));
+  communicator = std::make_unique<MpiCommunicator>(std::move(channel));
   return RunRankMain(rank_main, *communicator);
 }
 
@@ -169,7 +266,7 @@ absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main)
   ZEROTH_RETURN_IF_ERROR(joined.status());
   const std::shared_ptr<ProcessWorld>& processes = *joined;
   processes->NameUnfinished([engine] { return engine->Unfinished(); });
-  std::unique_ptr<mpi::MpiCommunicator> communicator;
+  std::unique_ptr<MpiCommunicator> communicator;
   const absl::Status status =
       processes->Return(RunRank(processes, *engine, rank_main, communicator));
   engine->SetInOrder(status.ok());

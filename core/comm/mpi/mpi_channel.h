@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How one communicator reaches the other ranks: they agree on a call, then they exchange messages.
+// How one communicator reaches the other ranks: they agree on a call, then they exchange messages
+// that move its data.
 
 #ifndef ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
 #define ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
@@ -15,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/device.h"
@@ -71,6 +72,16 @@ class Channel {
   const std::string name_;
   std::shared_ptr<Buffer> scratch_;
 };
+
+// Returns the bytes of scratch that MoveData needs, on a channel of `size` ranks. `collective` must
+// have passed the checks of collective.h.
+size_t ScratchBytes(const Collective& collective, int size);
+
+// Moves the data of a collective by messages between host memories. All ranks of the channel must
+// have agreed on the call. All-gathers and all-to-alls send each byte straight to its place. A
+// broadcast uses a binomial tree. Reductions exchange pieces all-to-all in blocks, and add them in
+// the fixed tree of communicator.h. While one block is added, the next one arrives.
+absl::Status MoveData(const Collective& collective, Channel& channel, char* scratch);
 
 }  // namespace zeroth::mpi
 

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/mpi/mpi_collectives.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -13,8 +11,9 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/host_reduce.h"
+#include "zeroth/core/comm/mpi/mpi_channel.h"
 
 namespace zeroth::mpi {
 namespace {
@@ -147,18 +146,12 @@ class PieceReduction {
   const int64_t block_;
 };
 
-absl::Status AllGather(const Collective& collective, Channel& channel) {
-  const int64_t count = collective.send.count;
-  Copy(collective.send, Piece(collective.recv, channel.rank(), count));
-  return channel.Move(Exchange(
-                          channel, [&](int) { return collective.send; },
-                          [&](int from) { return Piece(collective.recv, from, count); }),
-                      collective.call);
-}
-
-absl::Status AllToAll(const Collective& collective, Channel& channel) {
+// An all-gather sends all of a rank's elements to each other one, an all-to-all a piece.
+absl::Status ExchangePieces(const Collective& collective, Channel& channel) {
   const auto sent = [&](int to) {
-    return PieceOf(collective.send, collective.counts.send, to, channel.size());
+    return collective.op == CollectiveOp::kAllGather
+               ? collective.send
+               : PieceOf(collective.send, collective.counts.send, to, channel.size());
   };
   const auto received = [&](int from) {
     return PieceOf(collective.recv, collective.counts.recv, from, channel.size());
@@ -248,13 +241,12 @@ absl::Status MoveData(const Collective& collective, Channel& channel, char* scra
   if (collective.call.count == 0) return absl::OkStatus();
   switch (collective.op) {
     case CollectiveOp::kAllGather:
-      return AllGather(collective, channel);
+    case CollectiveOp::kAllToAll:
+      return ExchangePieces(collective, channel);
     case CollectiveOp::kReduceScatter:
       return ReduceScatter(collective, channel, scratch);
     case CollectiveOp::kAllReduce:
       return AllReduce(collective, channel, scratch);
-    case CollectiveOp::kAllToAll:
-      return AllToAll(collective, channel);
     case CollectiveOp::kBroadcast:
       return Broadcast(collective, channel);
     case CollectiveOp::kBarrier:

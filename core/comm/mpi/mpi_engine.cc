@@ -49,12 +49,8 @@ class Engine::Exchange {
     // Receives start first: the library copies a message that arrives before its receive.
     for (const Message::Way way : {Message::Way::kReceive, Message::Way::kSend}) {
       for (Piece& piece : pieces_) {
-        const Message& message = piece.message;
-        if (message.way != way) continue;
-        ZEROTH_ASSIGN_OR_RETURN(
-            piece.request, way == Message::Way::kSend
-                               ? library.Send(message.data, message.bytes, message.peer, tag_)
-                               : library.Receive(message.data, message.bytes, message.peer, tag_));
+        if (piece.message.way != way) continue;
+        ZEROTH_ASSIGN_OR_RETURN(piece.request, library.Start(piece.message, tag_));
       }
     }
     return absl::OkStatus();
@@ -107,7 +103,9 @@ void Engine::Run() {
   try {
     std::thread([this] {
       static_cast<void>(pthread_setname_np(pthread_self(), kThreadName));
-      absl::Status started = StartLibrary();
+      absl::StatusOr<std::unique_ptr<Library>> library = Library::Load();
+      if (library.ok()) library_ = *std::move(library);
+      const absl::Status started = library.ok() ? library_->Initialize() : library.status();
       const bool serves = started.ok();
       {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -129,16 +127,6 @@ void Engine::Run() {
   process_ = getpid();
   on_exit([](int exit_code, void* engine) { static_cast<Engine*>(engine)->Leave(exit_code); },
           this);
-}
-
-absl::Status Engine::StartLibrary() {
-  ZEROTH_ASSIGN_OR_RETURN(library_, Library::Load());
-  ZEROTH_RETURN_IF_ERROR(library_->Initialize());
-  rank_ = library_->rank();
-  size_ = library_->size();
-  greatest_tag_ = library_->greatest_tag();
-  description_ = library_->description();
-  return absl::OkStatus();
 }
 
 void Engine::Serve() {
@@ -173,8 +161,10 @@ void Engine::Serve() {
     }
     if (progress) {
       last_progress = Clock::now();
+    } else if (Clock::now() - last_progress < kBusyFor) {
+      std::this_thread::yield();
     } else {
-      Pause(last_progress);
+      std::this_thread::sleep_for(kNap);
     }
     lock.lock();
     in_library_ = false;
@@ -192,14 +182,6 @@ void Engine::Serve() {
   lock.lock();
   left_ = true;
   changed_.notify_all();
-}
-
-void Engine::Pause(Clock::time_point last_progress) const {
-  if (Clock::now() - last_progress < kBusyFor) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(kNap);
-  }
 }
 
 void Engine::FailAllLocked(std::vector<std::shared_ptr<Exchange>>& active) {
@@ -250,7 +232,7 @@ absl::Status Engine::status() const {
 
 std::string Engine::Unfinished() const {
   if (!in_library_) return "";
-  return absl::StrCat("the thread that calls ", description_,
+  return absl::StrCat("the thread that calls ", description(),
                       " has not come back from it; it was in ", last_call_.load());
 }
 

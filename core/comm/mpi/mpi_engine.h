@@ -37,15 +37,6 @@ inline constexpr int kAddressTag = 0;
 // Group g of a world has kFirstGroupTag + g (mpi_channel.h).
 inline constexpr int kFirstGroupTag = 1;
 
-// Bytes to or from another rank. Does not own.
-struct Message {
-  enum class Way : uint8_t { kSend, kReceive };
-  Way way = Way::kSend;
-  int peer = 0;  // a rank of MPI's world
-  void* data = nullptr;
-  int64_t bytes = 0;
-};
-
 // Thread-safe.
 class Engine {
  public:
@@ -59,10 +50,10 @@ class Engine {
   // twice, so an error is final.
   static absl::StatusOr<Engine*> Get();
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  int greatest_tag() const { return greatest_tag_; }
-  const std::string& description() const { return description_; }
+  int rank() const { return library_->rank(); }
+  int size() const { return library_->size(); }
+  int greatest_tag() const { return library_->greatest_tag(); }
+  const std::string& description() const { return library_->description(); }
 
   // Starts to move all `messages` that are not empty, large ones in pieces. Between two ranks and
   // for one tag, messages match in the order in which they are started.
@@ -90,20 +81,14 @@ class Engine {
   Engine() = default;
 
   void Run();
-  absl::Status StartLibrary();
   // Runs on the thread until the program ends.
   void Serve();
-  void Pause(std::chrono::steady_clock::time_point last_progress) const;
   void FailAllLocked(std::vector<std::shared_ptr<Exchange>>& active);
   // Runs when the program ends.
   void Leave(int exit_code);
 
-  std::unique_ptr<Library> library_;  // used by the thread alone
+  std::unique_ptr<Library> library_;  // the thread alone makes its calls
   pid_t process_ = 0;
-  int rank_ = 0;
-  int size_ = 1;
-  int greatest_tag_ = 0;
-  std::string description_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;     // wakes the thread

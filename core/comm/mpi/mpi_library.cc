@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -122,21 +122,13 @@ class Binding final : public Library {
     return owns_ ? Call(finalize_) : absl::OkStatus();
   }
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  int greatest_tag() const override { return greatest_tag_; }
-
-  absl::StatusOr<Request> Send(const void* data, int64_t bytes, int peer, int tag) override {
+  absl::StatusOr<Request> Start(const Message& message, int tag) override {
     Handle request{};
-    ZEROTH_RETURN_IF_ERROR(
-        Call(isend_, data, static_cast<int>(bytes), abi_.byte, peer, tag, comm_, &request));
-    return Pack(request);
-  }
-
-  absl::StatusOr<Request> Receive(void* data, int64_t bytes, int peer, int tag) override {
-    Handle request{};
-    ZEROTH_RETURN_IF_ERROR(
-        Call(irecv_, data, static_cast<int>(bytes), abi_.byte, peer, tag, comm_, &request));
+    const auto start = [&](const auto& function) {
+      return Call(function, message.data, static_cast<int>(message.bytes), abi_.byte, message.peer,
+                  tag, comm_, &request);
+    };
+    ZEROTH_RETURN_IF_ERROR(message.way == Message::Way::kSend ? start(isend_) : start(irecv_));
     return Pack(request);
   }
 
@@ -194,9 +186,6 @@ class Binding final : public Library {
   std::optional<std::string> missing_;
   Comm comm_{};
   bool owns_ = false;
-  int rank_ = 0;
-  int size_ = 1;
-  int greatest_tag_ = 32767;  // the least that the standard allows
 
   Function<int(int*)> initialized_{*this, "MPI_Initialized"};
   Function<int(int*)> finalized_{*this, "MPI_Finalized"};
@@ -255,7 +244,7 @@ absl::StatusOr<std::unique_ptr<Library>> Use(const std::string& name, void* libr
 
 }  // namespace
 
-std::vector<std::string> Library::Candidates(const Lookup& lookup) {
+std::vector<std::string> Library::Candidates(const ProcessEnvironment::Lookup& lookup) {
   if (const auto chosen = lookup("ZEROTH_MPI_LIBRARY"); chosen.has_value() && !chosen->empty()) {
     return {*chosen};
   }
@@ -271,14 +260,8 @@ std::vector<std::string> Library::Candidates(const Lookup& lookup) {
 }
 
 absl::StatusOr<std::unique_ptr<Library>> Library::Load() {
-  const std::vector<std::string> candidates =
-      Candidates([](const std::string& variable) -> std::optional<std::string> {
-        const char* const value = std::getenv(variable.c_str());
-        if (value == nullptr) return std::nullopt;
-        return std::string(value);
-      });
   std::vector<std::string> problems;
-  for (const std::string& name : candidates) {
+  for (const std::string& name : Candidates(ProcessEnvironment::Variable)) {
     // RTLD_GLOBAL, because the library's plug-ins use its symbols without linking it.
     void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library != nullptr) return Use(name, library);

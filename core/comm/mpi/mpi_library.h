@@ -9,9 +9,7 @@
 #define ZEROTH_CORE_COMM_MPI_MPI_LIBRARY_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +17,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/comm/process/process_environment.h"
+
 namespace zeroth::mpi {
+
+// Bytes to or from another rank. Does not own.
+struct Message {
+  enum class Way : uint8_t { kSend, kReceive };
+  Way way = Way::kSend;
+  int peer = 0;  // a rank of MPI's world
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
 
 // A message in flight: the library's request handle.
 struct Request {
@@ -39,8 +48,7 @@ class Library {
   static absl::StatusOr<std::unique_ptr<Library>> Load();
 
   // The names that Load tries, in order. For tests.
-  using Lookup = std::function<std::optional<std::string>(const std::string& variable)>;
-  static std::vector<std::string> Candidates(const Lookup& lookup);
+  static std::vector<std::string> Candidates(const ProcessEnvironment::Lookup& lookup);
 
   // "Open MPI v4.1.4 (libmpi.so.40)".
   const std::string& description() const { return description_; }
@@ -51,19 +59,23 @@ class Library {
   // Finalizes MPI, together with all other ranks, unless the program has initialized it itself.
   virtual absl::Status Finalize() = 0;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  // Known once MPI is initialized.
+  int rank() const { return rank_; }
+  int size() const { return size_; }
   // Tags are [0, this].
-  virtual int greatest_tag() const = 0;
+  int greatest_tag() const { return greatest_tag_; }
 
-  // Starts a message of `bytes`, in [1, 2^31). `data` must stay valid until Test returns true.
-  virtual absl::StatusOr<Request> Send(const void* data, int64_t bytes, int peer, int tag) = 0;
-  virtual absl::StatusOr<Request> Receive(void* data, int64_t bytes, int peer, int tag) = 0;
+  // Starts a message of [1, 2^31) bytes. Its data must stay valid until Test returns true.
+  virtual absl::StatusOr<Request> Start(const Message& message, int tag) = 0;
   // Returns true, once, when the message is done. Also makes progress on all other messages.
   virtual absl::StatusOr<bool> Test(Request& request) = 0;
 
  protected:
   explicit Library(std::string description) : description_(std::move(description)) {}
+
+  int rank_ = 0;
+  int size_ = 1;
+  int greatest_tag_ = 32767;  // the least that the standard allows
 
  private:
   const std::string description_;

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/comm/process/wire.h"
+#include "zeroth/core/comm/process/messages.h"
 
 namespace zeroth::nccl {
 namespace {

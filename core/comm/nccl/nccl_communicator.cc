@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/timeline.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -195,11 +196,14 @@ absl::Status NcclCommunicator::EnqueueAll(absl::Span<Collective> collectives,
 absl::Status NcclCommunicator::SubmitAll(std::vector<Collective> collectives,
                                          const absl::Status& checked, Stream& stream) {
   const absl::Span<Collective> all = absl::MakeSpan(collectives);
+  if (all.empty()) return absl::OkStatus();
   if (!checked.ok()) return EnqueueAll(all, checked, stream);
   int64_t bytes = 0;
   for (const Collective& collective : all) bytes += TrafficOf(collective);
-  return Mark(all.front().call, bytes, stream,
-              [&] { return EnqueueAll(all, absl::OkStatus(), stream); });
+  const CollectiveCall& call = all.front().call;
+  return TimedWait(
+      stats().timeline(), stream, call.operation, call.label,
+      [&] { return EnqueueAll(all, absl::OkStatus(), stream); }, bytes);
 }
 
 absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStream& stream) {
@@ -280,17 +284,8 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Messages> messages,
   });
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Split(int color, int key) {
-  return SplitInto(color, key, /*for_gathers=*/false);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitForGathers(int color,
-                                                                                int key) {
-  return SplitInto(color, key, /*for_gathers=*/true);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitInto(int color, int key,
-                                                                          bool for_gathers) {
+absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitBy(int color, int key,
+                                                                        bool for_gathers) {
   ProcessWorld& processes = world_->processes();
   ZEROTH_ASSIGN_OR_RETURN(const ProcessWorld::Seat seat, processes.Split(seat_.group, color, key));
   bool by_copy_engine = false;

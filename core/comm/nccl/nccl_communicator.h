@@ -14,14 +14,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/checked_communicator.h"
-#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
-#include "zeroth/core/device/cuda/playback.h"
 
 namespace zeroth::nccl {
 
@@ -74,7 +72,7 @@ class RecordedCalls final : public cuda::PlayObserver {
 // wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything
 // instead. The other ranks' pieces need memory of kCommunication, (n-1)/n of the largest reduced
 // buffer, or of the buffers that are reduced together.
-class NcclCommunicator final : public CheckedCommunicator, public CallsTogether {
+class NcclCommunicator final : public CheckedCommunicator {
  public:
   // The group of all ranks; collective.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(
@@ -94,20 +92,24 @@ class NcclCommunicator final : public CheckedCommunicator, public CallsTogether 
   std::string GatherNote() const override;
 
   // One group of NCCL's, which starts fewer kernels. Copy engines take the gathers one by one.
-  absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
-                                 absl::string_view label) override;
-  absl::Status ReduceScatterTogether(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
-                                     Stream& stream, absl::string_view label) override;
+  absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
+                            absl::string_view label) override;
+  absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
+                                Stream& stream, absl::string_view label) override;
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
-  absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override {
+    return SplitBy(color, key, /*for_gathers=*/false);
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override {
+    return SplitBy(color, key, /*for_gathers=*/true);
+  }
   absl::Status status() const override { return world_->processes().status(); }
 
  private:
   NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
                    std::shared_ptr<Handle> handle, bool by_copy_engine);
 
-  absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(int color, int key, bool for_gathers);
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitBy(int color, int key, bool for_gathers);
   // Returns this communicator's calls in a recording. Registers them with the recording if they are
   // new.
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
@@ -144,13 +146,12 @@ class NcclCommunicator final : public CheckedCommunicator, public CallsTogether 
     BufferView received;
   };
   absl::Status Exchange(absl::Span<const Messages> messages, cuda::CudaStream& stream);
-  // The functions below are in nccl_gathers.cc.
+  // The functions below are in nccl_collectives.cc.
   absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
   absl::Status GatherTogether(absl::Span<const Collective> gathers, cuda::CudaStream& stream);
   // ncclAllGather of `count` elements from each rank.
   absl::Status GatherFrom(const void* send, void* recv, int64_t count, DType dtype,
                           cuda::CudaStream& stream);
-  // The functions below are in nccl_reductions.cc.
   absl::Status AllReduceInTree(const Collective& collective, cuda::CudaStream& stream);
   absl::Status ScatterTogether(absl::Span<const Collective> scatters, cuda::CudaStream& stream);
   // As Scratch, for several pieces. nullptr for those of no bytes.

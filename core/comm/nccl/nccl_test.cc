@@ -22,7 +22,6 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
@@ -204,7 +203,7 @@ TEST(NcclTest, GathersTogetherAreOneGroup) {
       const Tensor part = full.View(10 * i * rank.size(), Shape({10 * rank.size()}));
       gathers.push_back({part.View(10 * rank.rank(), Shape({10})), part});
     }
-    ZEROTH_RETURN_IF_ERROR(AllGatherAll(group, gathers, rank.stream, "h.0"));
+    ZEROTH_RETURN_IF_ERROR(group.AllGatherAll(gathers, rank.stream, "h.0"));
     return rank.stream.Synchronize();
   };
   const int64_t before = nccl::emulation::Groups();
@@ -245,7 +244,7 @@ TEST(NcclTest, ReductionsTogetherAreOneGroup) {
               {full.View(0, Shape({0})), full.View(0, Shape({0}))},
               {narrow, wide}};
           ZEROTH_RETURN_IF_ERROR(
-              ReduceScatterAll(rank.world, reductions, ReduceOp::kMean, rank.stream, "h.0"));
+              rank.world.ReduceScatterAll(reductions, ReduceOp::kMean, rank.stream, "h.0"));
           ZEROTH_ASSIGN_OR_RETURN(const auto added_now, Fetch<float>(added, rank.stream));
           ZEROTH_ASSIGN_OR_RETURN(const auto in_place_now, Fetch<float>(in_place, rank.stream));
           ZEROTH_ASSIGN_OR_RETURN(const auto wide_now, Fetch<float>(wide, rank.stream));

@@ -13,8 +13,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/process/last_resort.h"
-#include "zeroth/core/comm/process/wire.h"
+#include "zeroth/core/comm/process/messages.h"
 
 namespace zeroth::nccl {
 namespace {

@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/nccl/copy_engine.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
 #include "zeroth/core/comm/nccl/nccl_memory.h"

@@ -10,8 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/device/planned/planned_device.h"
 
 namespace zeroth {
@@ -106,43 +107,32 @@ absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::Split(int col
   return made;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::SplitKnown(
-    absl::Span<const int> members) {
+absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::SplitInto(
+    absl::Span<const int> members, int, bool) {
+  const auto mine = std::find(members.begin(), members.end(), rank_);
+  ZEROTH_CHECK(mine != members.end());
   std::vector<int> of_world;
-  int mine = 0;
-  for (size_t i = 0; i < members.size(); ++i) {
-    of_world.push_back(members_[static_cast<size_t>(members[i])]);
-    if (members[i] == rank_) mine = static_cast<int>(i);
-  }
-  return std::unique_ptr<Communicator>(
-      new PlannedCommunicator(machine_, std::move(of_world), mine, options_));
+  for (const int member : members) of_world.push_back(members_[static_cast<size_t>(member)]);
+  return std::unique_ptr<Communicator>(new PlannedCommunicator(
+      machine_, std::move(of_world), static_cast<int>(mine - members.begin()), options_));
 }
 
-absl::Status PlannedCommunicator::MakeTogether(size_t calls,
-                                               absl::FunctionRef<absl::Status(size_t)> make) {
-  absl::Status status;
-  for (size_t i = 0; i < calls; ++i) {
-    continues_ = i > 0;
-    status.Update(make(i));
-  }
-  continues_ = false;
+absl::Status PlannedCommunicator::Together(absl::FunctionRef<absl::Status()> make) {
+  together_ = true;
+  const absl::Status status = make();
+  together_ = continues_ = false;
   return status;
 }
 
-absl::Status PlannedCommunicator::AllGatherTogether(absl::Span<const GatherBuffers> gathers,
-                                                    Stream& stream, absl::string_view label) {
-  return MakeTogether(gathers.size(), [&](size_t i) {
-    return AllGather(gathers[i].send, gathers[i].recv, stream, label);
-  });
+absl::Status PlannedCommunicator::AllGatherAll(absl::Span<const GatherBuffers> gathers,
+                                               Stream& stream, absl::string_view label) {
+  return Together([&] { return Communicator::AllGatherAll(gathers, stream, label); });
 }
 
-absl::Status PlannedCommunicator::ReduceScatterTogether(
-    absl::Span<const ReductionBuffers> reductions, ReduceOp op, Stream& stream,
-    absl::string_view label) {
-  return MakeTogether(reductions.size(), [&](size_t i) {
-    const auto& [send, recv, accumulate] = reductions[i];
-    return ReduceScatter(send, recv, op, stream, label, accumulate);
-  });
+absl::Status PlannedCommunicator::ReduceScatterAll(absl::Span<const ReductionBuffers> reductions,
+                                                   ReduceOp op, Stream& stream,
+                                                   absl::string_view label) {
+  return Together([&] { return Communicator::ReduceScatterAll(reductions, op, stream, label); });
 }
 
 double PlannedCommunicator::LinkBandwidth(const Collective& collective) const {
@@ -204,7 +194,7 @@ size_t PlannedCommunicator::ScratchOf(const Collective& collective) const {
 }
 
 absl::Status PlannedCommunicator::Before(const Collective& collective, const Parts& parts,
-                                         Stream& stream) {
+                                         bool starts, Stream& stream) {
   const bool scatters = collective.op == CollectiveOp::kReduceScatter;
   const auto bytes_of = [](const BufferView& buffer, int64_t most) {
     return static_cast<size_t>(std::min(buffer.count, most)) * SizeOf(buffer.dtype);
@@ -227,7 +217,7 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, const Par
     ZEROTH_RETURN_IF_ERROR(
         Grow(gather_buffer_, bytes_of(collective.recv, parts.elements), stream.device()));
   }
-  if (!continues_ || !options_.calls_together) staged_bytes_ = 0;
+  if (starts) staged_bytes_ = 0;
   staged_bytes_ += ScratchOf(collective);
   return staged_bytes_ == 0 ? absl::OkStatus() : Grow(staging_, staged_bytes_, stream.device());
 }
@@ -259,9 +249,10 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
     return status_;
   }
   Count(collective);
+  const bool starts = !std::exchange(continues_, together_) || !options_.calls_together;
   Parts parts;
   if (size() > 1 && options_.parts) parts = options_.parts(collective, size());
-  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, parts, stream));
+  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, parts, starts, stream));
   if (options_.blocks) PlannedDevice::WaitForAll(stream);
   const Time time = TimeOf(collective);
   PlannedWork work;
@@ -274,8 +265,8 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
   work.bytes = TrafficOf(collective);
   work.by_copy_engine =
       options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
-  const bool starts = !continues_ || !options_.calls_together || work.by_copy_engine;
-  work.latency = (starts ? parts.collectives * time.latency : 0) + parts.host_seconds;
+  const bool waits = starts || work.by_copy_engine;
+  work.latency = (waits ? parts.collectives * time.latency : 0) + parts.host_seconds;
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);
   return options_.blocks ? stream.Synchronize() : absl::OkStatus();

@@ -19,9 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/checked_communicator.h"
-#include "zeroth/core/comm/known_groups.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/machine.h"
 
@@ -33,9 +31,7 @@ namespace zeroth {
 // ring takes the latency of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An
 // all-reduce and a broadcast may take a tree instead, if its latency is shorter. On CPUs ranks copy
 // each other's memory, and a call occupies the rank's cores.
-class PlannedCommunicator final : public CheckedCommunicator,
-                                  public KnowsGroups,
-                                  public CallsTogether {
+class PlannedCommunicator final : public CheckedCommunicator {
  public:
   // What another system makes of one collective of this one, over the same bytes.
   struct Parts {
@@ -75,13 +71,14 @@ class PlannedCommunicator final : public CheckedCommunicator,
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   std::string name() const override;
-  // A group of all ranks of this one: only SplitKnown tells who the members are.
+  // A group of all ranks of this one: only SplitInto tells who the members are.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
-  absl::StatusOr<std::unique_ptr<Communicator>> SplitKnown(absl::Span<const int> members) override;
-  absl::Status AllGatherTogether(absl::Span<const GatherBuffers> gathers, Stream& stream,
-                                 absl::string_view label) override;
-  absl::Status ReduceScatterTogether(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
-                                     Stream& stream, absl::string_view label) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(absl::Span<const int> members, int color,
+                                                          bool for_gathers) override;
+  absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
+                            absl::string_view label) override;
+  absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
+                                Stream& stream, absl::string_view label) override;
   absl::Status status() const override { return status_; }
   // The group's, in its order.
   const std::vector<int>& world_ranks() const { return members_; }
@@ -98,8 +95,8 @@ class PlannedCommunicator final : public CheckedCommunicator,
   PlannedCommunicator(const Machine& machine, std::vector<int> members, int rank,
                       const Options& options);
 
-  // Makes calls 0 to calls - 1 as one operation.
-  absl::Status MakeTogether(size_t calls, absl::FunctionRef<absl::Status(size_t)> make);
+  // Makes the calls of `make` as one operation.
+  absl::Status Together(absl::FunctionRef<absl::Status()> make);
   absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
   double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
@@ -107,7 +104,9 @@ class PlannedCommunicator final : public CheckedCommunicator,
   // Bytes of scratch memory that a reduction takes in NcclCommunicator.
   size_t ScratchOf(const Collective& collective) const;
   // Memory and passes over it that the options add, before and after the collective itself.
-  absl::Status Before(const Collective& collective, const Parts& parts, Stream& stream);
+  // `starts`: it is the first of its operation.
+  absl::Status Before(const Collective& collective, const Parts& parts, bool starts,
+                      Stream& stream);
   void After(const Collective& collective, Stream& stream);
 
   const Machine machine_;
@@ -121,7 +120,8 @@ class PlannedCommunicator final : public CheckedCommunicator,
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;
-  bool continues_ = false;  // the call belongs to the operation of the call before
+  bool together_ = false;   // all calls belong to one operation
+  bool continues_ = false;  // the next call belongs to the operation of the call before
   absl::Status status_;
 };
 

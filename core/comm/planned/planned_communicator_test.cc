@@ -11,7 +11,6 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/call_group.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
@@ -93,7 +92,7 @@ TEST(PlannedCommunicatorTest, ARingOverNodesHasTheNetworkCardsOfAllItsDevices) {
 
 TEST(PlannedCommunicatorTest, RanksOfOnePlaceInEachNodeHaveACardEach) {
   const auto world = World(32, /*rank=*/9);
-  const auto across = world->SplitKnown({1, 9, 17, 25});
+  const auto across = world->SplitInto({1, 9, 17, 25}, 0, false);
   ASSERT_TRUE(across.ok()) << across.status();
   EXPECT_EQ((*across)->rank(), 1);
   EXPECT_EQ((*across)->size(), 4);
@@ -137,8 +136,8 @@ TEST(PlannedCommunicatorTest, CallsTogetherTakeOneLatency) {
     const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
     PlannedDevice device(TwoSpeeds(), {});
     const GatherBuffers one = {Floats(device, 1000), Floats(device, 64 * 1000)};
-    ASSERT_TRUE(AllGatherAll(*world, {one, one}, device.compute_stream(), "h.0").ok());
-    ASSERT_TRUE(AllGatherAll(*world, {one}, device.compute_stream(), "h.1").ok());
+    ASSERT_TRUE(world->AllGatherAll({one, one}, device.compute_stream(), "h.0").ok());
+    ASSERT_TRUE(world->AllGatherAll({one}, device.compute_stream(), "h.1").ok());
     const auto& entries = device.ledger().entries();
     ASSERT_EQ(entries.size(), 3u);
     const double latency = entries[0].work.latency;
@@ -148,7 +147,7 @@ TEST(PlannedCommunicatorTest, CallsTogetherTakeOneLatency) {
     EXPECT_EQ(entries[1].work.seconds, entries[0].work.seconds);
     const ReductionBuffers sum = {one.recv, one.send};
     ASSERT_TRUE(
-        ReduceScatterAll(*world, {sum, sum}, ReduceOp::kSum, device.compute_stream(), "h.0").ok());
+        world->ReduceScatterAll({sum, sum}, ReduceOp::kSum, device.compute_stream(), "h.0").ok());
     ASSERT_EQ(entries.size(), 5u);
     EXPECT_GT(entries[3].work.latency, 0);
     EXPECT_EQ(entries[4].work.latency, together ? 0 : entries[3].work.latency);
@@ -166,8 +165,9 @@ TEST(PlannedCommunicatorTest, ReductionsTogetherAreStagedTogether) {
     const auto reduction = [&](int64_t numel) {
       return ReductionBuffers{Floats(device, 4 * numel), Floats(device, numel)};
     };
-    ASSERT_TRUE(ReduceScatterAll(*world, {reduction(1 << 18), reduction(1 << 16)}, ReduceOp::kSum,
-                                 device.compute_stream(), "h.0")
+    ASSERT_TRUE(world
+                    ->ReduceScatterAll({reduction(1 << 18), reduction(1 << 16)}, ReduceOp::kSum,
+                                       device.compute_stream(), "h.0")
                     .ok());
     const int64_t staged = 3 * 4 * ((1 << 18) + (together ? 1 << 16 : 0));
     EXPECT_EQ(device.allocator().stats()[MemoryCategory::kCommunication].current_bytes, staged);

@@ -20,11 +20,8 @@ namespace {
 // for a rank that hangs.
 constexpr auto kGrace = std::chrono::seconds(30);
 
-std::optional<std::chrono::steady_clock::duration> Limit(absl::Duration timeout) {
-  if (timeout >= absl::Hours(24 * 365)) return std::nullopt;
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-      absl::ToChronoNanoseconds(timeout));
-}
+// A longer timeout would overflow the clock, and no run takes that long.
+constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
 }  // namespace
 
@@ -41,6 +38,7 @@ CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group
 CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port)
     : options_(options),
       port_(port),
+      limit_(absl::ToChronoNanoseconds(std::min(options.timeout, kForever))),
       start_(Clock::now()),
       world_(std::make_shared<WorldState>(options.world_size, options.timeout)),
       connection_of_rank_(static_cast<size_t>(options.world_size)),
@@ -329,14 +327,12 @@ void CoordinatorWorld::Settle() {
 std::optional<CoordinatorWorld::Clock::time_point> CoordinatorWorld::NextTimeout() const {
   if (over_ || !refused_.ok()) return std::nullopt;
   if (broken_since_.has_value()) return *broken_since_ + kGrace;
-  const auto limit = Limit(options_.timeout);
-  if (!limit.has_value()) return std::nullopt;
-  if (!started_) return start_ + *limit;
+  if (!started_) return start_ + limit_;
   std::optional<Clock::time_point> first;
   for (const auto& [id, group] : groups_) {
     for (const Watched* watched : group->watched()) {
       if (!watched->since.has_value()) continue;
-      const Clock::time_point end = *watched->since + *limit;
+      const Clock::time_point end = *watched->since + limit_;
       if (!first.has_value() || end < *first) first = end;
     }
   }
@@ -366,10 +362,9 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
     for (int rank = 0; rank < options_.world_size; ++rank) Returned(rank, world_->status());
   } else {
     std::lock_guard<std::mutex> lock(world_->mutex());
-    const auto limit = Limit(options_.timeout);
     for (const auto& [id, group] : groups_) {
       for (Watched* watched : group->watched()) {
-        if (watched->since.has_value() && *watched->since + *limit <= now) {
+        if (watched->since.has_value() && *watched->since + limit_ <= now) {
           watched->ledger.TimeOutLocked(watched->first);
         }
       }

@@ -26,7 +26,6 @@
 #include "zeroth/core/comm/process/coordinator.h"
 #include "zeroth/core/comm/process/handshake.h"
 #include "zeroth/core/comm/process/messages.h"
-#include "zeroth/core/comm/split_groups.h"
 #include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
@@ -110,6 +109,7 @@ class CoordinatorWorld {
 
   const Coordinator::Options options_;
   const int port_;
+  const std::chrono::nanoseconds limit_;  // the timeout
   const Clock::time_point start_;
   const std::shared_ptr<WorldState> world_;
   std::map<uint32_t, std::unique_ptr<Group>> groups_;

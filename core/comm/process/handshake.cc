@@ -17,6 +17,7 @@ namespace zeroth {
 namespace {
 
 constexpr size_t kNonceBytes = 32;
+constexpr char kNoGreeting[] = "sent what is no greeting of a rank";
 
 absl::StatusOr<std::string> RandomBytes(size_t count) {
   std::string bytes(count, '\0');
@@ -86,45 +87,35 @@ CoordinatorHandshake::Step CoordinatorHandshake::Handle(absl::string_view frame)
   const auto type = static_cast<MessageType>(reader.U8());
   if (type == MessageType::kHello && rank_nonce_.empty()) return Hello(reader);
   if (type == MessageType::kJoin && !rank_nonce_.empty()) return Join(reader);
-  Step step;
-  step.fault = "sent what is no greeting of a rank";
-  return step;
+  return {.fault = kNoGreeting};
 }
 
 CoordinatorHandshake::Step CoordinatorHandshake::Hello(WireReader& reader) {
   const uint32_t magic = reader.U32();
   const uint32_t version = reader.U32();
-  Step step;
-  if (!reader.ok() || magic != kProtocolMagic) {
-    step.fault = "sent what is no greeting of a rank";
-    return step;
-  }
+  if (!reader.ok() || magic != kProtocolMagic) return {.fault = kNoGreeting};
   if (version != kProtocolVersion) {
-    step.fault = absl::StrCat("runs another version of this program (protocol ", version,
-                              ", rank 0 has ", kProtocolVersion, ")");
     const absl::Status refusal = absl::InvalidArgumentError(
         absl::StrCat("rank 0 runs another version of this program (protocol ", kProtocolVersion,
                      ", this rank has ", version, "); run the same program on all nodes"));
-    step.reply = StatusMessage(MessageType::kRefused, refusal).bytes();
-    return step;
+    return {.reply = StatusMessage(MessageType::kRefused, refusal).bytes(),
+            .fault = absl::StrCat("runs another version of this program (protocol ", version,
+                                  ", rank 0 has ", kProtocolVersion, ")")};
   }
   const std::string id = reader.String();
   const std::string nonce = reader.String();
-  if (!reader.IsComplete() || nonce.size() != kNonceBytes) {
-    step.fault = "sent what is no greeting of a rank";
-  } else if (id != key_.id) {
-    step.fault = id.empty() ? "is a rank without a job id, and this job has one"
-                            : absl::StrCat("is a rank of another job, '",
-                                           absl::CHexEscape(id.substr(0, 64)), "'");
-    step.reply = Message(MessageType::kAnotherJob).bytes();
-  } else {
-    rank_nonce_ = nonce;
-    step.reply = Message(MessageType::kChallenge)
-                     .String(nonce_)
-                     .String(ProofOfCoordinator(key_, nonce, nonce_))
-                     .bytes();
+  if (!reader.IsComplete() || nonce.size() != kNonceBytes) return {.fault = kNoGreeting};
+  if (id != key_.id) {
+    return {.reply = Message(MessageType::kAnotherJob).bytes(),
+            .fault = id.empty() ? "is a rank without a job id, and this job has one"
+                                : absl::StrCat("is a rank of another job, '",
+                                               absl::CHexEscape(id.substr(0, 64)), "'")};
   }
-  return step;
+  rank_nonce_ = nonce;
+  return {.reply = Message(MessageType::kChallenge)
+                       .String(nonce_)
+                       .String(ProofOfCoordinator(key_, nonce, nonce_))
+                       .bytes()};
 }
 
 CoordinatorHandshake::Step CoordinatorHandshake::Join(WireReader& reader) const {
@@ -133,15 +124,11 @@ CoordinatorHandshake::Step CoordinatorHandshake::Join(WireReader& reader) const 
   who.rank = reader.I32();
   who.back_end = reader.String();
   const std::string proof = reader.String();
-  Step step;
-  if (!reader.IsComplete()) {
-    step.fault = "sent what is no greeting of a rank";
-  } else if (!SameBytes(proof, ProofOfRank(key_, rank_nonce_, nonce_, who))) {
-    step.fault = "does not know this job's secret";
-  } else {
-    step.joins = who;
+  if (!reader.IsComplete()) return {.fault = kNoGreeting};
+  if (!SameBytes(proof, ProofOfRank(key_, rank_nonce_, nonce_, who))) {
+    return {.fault = "does not know this job's secret"};
   }
-  return step;
+  return {.joins = who};
 }
 
 }  // namespace zeroth

@@ -30,15 +30,11 @@ uint32_t Encode(const std::optional<T>& value) {
 
 }  // namespace
 
-void WriteStatus(const absl::Status& status, WireWriter& writer) {
-  // Frames have a limit, so a long message is cut.
-  writer.U8(static_cast<uint8_t>(status.code())).String(status.message().substr(0, 1 << 16));
-}
-
 WireWriter StatusMessage(MessageType type, const absl::Status& status) {
-  WireWriter message = Message(type);
-  WriteStatus(status, message);
-  return message;
+  // Frames have a limit, so a long message is cut.
+  return Message(type)
+      .U8(static_cast<uint8_t>(status.code()))
+      .String(status.message().substr(0, 1 << 16));
 }
 
 absl::Status ReadStatus(WireReader& reader) {

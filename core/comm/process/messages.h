@@ -1,20 +1,87 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The messages between ranks and the coordinator. A message is a frame whose first byte is its
-// type. The fields follow in the order given here.
+// The messages between ranks and the coordinator, and how values are encoded in them. A message is
+// a frame whose first byte is its type. The fields follow in the order given here.
 
 #ifndef ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
 #define ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
-#include "zeroth/core/comm/collective_call.h"
-#include "zeroth/core/comm/process/wire.h"
+#include "zeroth/core/comm/collective.h"
 
 namespace zeroth {
+
+// Encodes values as bytes of a message between processes: fixed-width integers in little-endian
+// order, and strings after their length.
+class WireWriter {
+ public:
+  WireWriter& U8(uint8_t value) { return Bytes(value, 1); }
+  WireWriter& U32(uint32_t value) { return Bytes(value, 4); }
+  WireWriter& I32(int32_t value) { return U32(static_cast<uint32_t>(value)); }
+  WireWriter& U64(uint64_t value) { return Bytes(value, 8); }
+  WireWriter& String(absl::string_view value) {
+    U32(static_cast<uint32_t>(value.size()));
+    bytes_.append(value.data(), value.size());
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  WireWriter& Bytes(uint64_t value, int count) {
+    for (int i = 0; i < count; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// Decodes what a WireWriter wrote. After the first read past the end, values are 0 or empty, and
+// ok() is false.
+class WireReader {
+ public:
+  // `bytes` must outlive the reader.
+  explicit WireReader(absl::string_view bytes) : bytes_(bytes) {}
+
+  uint8_t U8() { return static_cast<uint8_t>(Bytes(1)); }
+  uint32_t U32() { return static_cast<uint32_t>(Bytes(4)); }
+  int32_t I32() { return static_cast<int32_t>(U32()); }
+  uint64_t U64() { return Bytes(8); }
+  std::string String() {
+    const size_t size = U32();
+    if (!ok_ || size > bytes_.size()) {
+      ok_ = false;
+      return "";
+    }
+    std::string value(bytes_.substr(0, size));
+    bytes_.remove_prefix(size);
+    return value;
+  }
+  bool ok() const { return ok_; }
+  // True if all bytes were read, and no read went past the end.
+  bool IsComplete() const { return ok_ && bytes_.empty(); }
+
+ private:
+  uint64_t Bytes(size_t count) {
+    if (!ok_ || count > bytes_.size()) {
+      ok_ = false;
+      return 0;
+    }
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; ++i) {
+      value |= uint64_t{static_cast<uint8_t>(bytes_[i])} << (8 * i);
+    }
+    bytes_.remove_prefix(count);
+    return value;
+  }
+
+  absl::string_view bytes_;
+  bool ok_ = true;
+};
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
 inline constexpr uint32_t kProtocolVersion = 2;
@@ -55,7 +122,6 @@ inline WireWriter Message(MessageType type) {
   return writer;
 }
 
-void WriteStatus(const absl::Status& status, WireWriter& writer);
 // Returns a message whose only field is a status.
 WireWriter StatusMessage(MessageType type, const absl::Status& status);
 absl::Status ReadStatus(WireReader& reader);

@@ -186,15 +186,15 @@ const Names* FindLauncher(const Lookup& lookup) {
   return set(kMpiexec) ? &kMpiexec : nullptr;
 }
 
-std::optional<std::string> OfThisProcess(const std::string& name) {
+}  // namespace
+
+bool ProcessEnvironment::HasLauncher() const { return launcher != kNoLauncher; }
+
+std::optional<std::string> ProcessEnvironment::Variable(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;
   return std::string(value);
 }
-
-}  // namespace
-
-bool ProcessEnvironment::HasLauncher() const { return launcher != kNoLauncher; }
 
 absl::StatusOr<ProcessEnvironment> ProcessEnvironment::ReadRanks(const Lookup& lookup) {
   ProcessEnvironment result;
@@ -202,10 +202,6 @@ absl::StatusOr<ProcessEnvironment> ProcessEnvironment::ReadRanks(const Lookup& l
   const Names* const names = FindLauncher(lookup);
   if (names != nullptr) ZEROTH_RETURN_IF_ERROR(zeroth::ReadRanks(lookup, *names, result));
   return result;
-}
-
-absl::StatusOr<ProcessEnvironment> ProcessEnvironment::ReadRanks() {
-  return ReadRanks(OfThisProcess);
 }
 
 absl::StatusOr<int> ProcessEnvironment::ReadLocalWorldSize() {
@@ -220,7 +216,5 @@ absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read(const Lookup& lookup
   result.job_secret = lookup("ZEROTH_JOB_SECRET").value_or("");
   return result;
 }
-
-absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read() { return Read(OfThisProcess); }
 
 }  // namespace zeroth

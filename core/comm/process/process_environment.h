@@ -55,13 +55,13 @@ struct ProcessEnvironment {
   // Returns the value of an environment variable, or none.
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
+  // The one of this process.
+  static std::optional<std::string> Variable(const std::string& name);
+
   // InvalidArgument names the variable that is missing, is no number, or contradicts another one.
-  static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup);
-  // Reads this process's environment.
-  static absl::StatusOr<ProcessEnvironment> Read();
+  static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup = Variable);
   // The same without the address of rank 0 and the job's key.
-  static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup);
-  static absl::StatusOr<ProcessEnvironment> ReadRanks();
+  static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup = Variable);
   // Reads local_world_size alone, for LauncherRegistration.
   static absl::StatusOr<int> ReadLocalWorldSize();
 };

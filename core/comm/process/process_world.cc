@@ -6,9 +6,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,14 +21,33 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/split_groups.h"
 
 namespace zeroth {
 namespace {
 
 constexpr int kPollMs = 100;
 
+// The time of last resorts.
+std::atomic<int64_t> last_resort_ms{absl::ToInt64Milliseconds(LastResort::kTime)};
+
 }  // namespace
+
+LastResort::LastResort(std::function<std::string()> what)
+    : thread_([time = std::chrono::milliseconds(last_resort_ms),
+               what = std::move(what)](const std::stop_token& in_time) {
+        std::mutex mutex;
+        std::condition_variable_any changed;
+        std::unique_lock<std::mutex> lock(mutex);
+        if (changed.wait_for(lock, in_time, time, [&] { return in_time.stop_requested(); })) return;
+        std::fprintf(stderr, "%s\n", what().c_str());
+        std::fflush(stderr);
+        // Runs no destructor, which could wait for what hangs.
+        std::_Exit(EXIT_FAILURE);
+      }) {}
+
+void LastResort::ShortenForTest(absl::Duration time) {
+  last_resort_ms = absl::ToInt64Milliseconds(time);
+}
 
 ProcessWorld::ProcessWorld(const ProcessEnvironment& environment, absl::Duration timeout,
                            absl::string_view back_end, Meeting meeting, Socket stop)

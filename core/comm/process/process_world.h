@@ -22,9 +22,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/launcher.h"
-#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/process_environment.h"
@@ -32,6 +31,24 @@
 #include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
+
+// When peers are gone, a communication library cannot always be stopped: a call may not return, or
+// a device may wait for ever. Then only the end of the process frees what it holds, and tells the
+// launcher. So this ends the process with exit code 1 unless it is destroyed within kTime. It then
+// calls `what`, on a thread of its own, and prints the result as the last line on standard error.
+// `what` must not block.
+class LastResort {
+ public:
+  static constexpr absl::Duration kTime = absl::Seconds(60);
+
+  explicit LastResort(std::function<std::string()> what);
+
+  // Applies to objects that are created from now on in this process.
+  static void ShortenForTest(absl::Duration time);
+
+ private:
+  std::jthread thread_;
+};
 
 // A rank posts each call before it makes it, without waiting. The coordinator compares the ranks'
 // calls as they arrive. The world breaks on all ranks, with the errors of communicator.h, if calls

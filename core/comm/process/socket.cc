@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/process/wire.h"
+#include "zeroth/core/comm/process/messages.h"
 
 namespace zeroth {
 namespace {
@@ -49,35 +49,27 @@ void Configure(int descriptor) {
 constexpr int kPortAttempts = 20;
 
 struct Address {
-  sockaddr_storage storage = {};
-  socklen_t size = 0;
+  union {
+    sockaddr_storage storage = {};
+    sockaddr any;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  };
+  socklen_t size = sizeof(storage);
 
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
-
   void SetPort(int port) {
-    const auto number = htons(static_cast<uint16_t>(port));
-    if (family() == AF_INET6) {
-      reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = number;
-    } else {
-      reinterpret_cast<sockaddr_in*>(&storage)->sin_port = number;
-    }
+    (family() == AF_INET6 ? v6.sin6_port : v4.sin_port) = htons(static_cast<uint16_t>(port));
   }
-  int Port() const {
-    return ntohs(family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port
-                                      : reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
-  }
+  int Port() const { return ntohs(family() == AF_INET6 ? v6.sin6_port : v4.sin_port); }
   bool IsLoopback() const {
-    if (family() == AF_INET6) {
-      return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr) != 0;
-    }
-    return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >> 24 == 127;
+    return family() == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0
+                                : ntohl(v4.sin_addr.s_addr) >> 24 == 127;
   }
   // The numeric address, without the port.
   std::string Host() const {
     char host[NI_MAXHOST] = {};
-    if (getnameinfo(get(), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+    if (getnameinfo(&any, size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
     return host;
   }
 };
@@ -118,8 +110,7 @@ bool IsLiteral(const std::string& host) {
 
 absl::StatusOr<Address> OwnAddress(const Socket& socket) {
   Address address;
-  address.size = sizeof(address.storage);
-  if (getsockname(socket.descriptor(), address.get(), &address.size) != 0) {
+  if (getsockname(socket.descriptor(), &address.any, &address.size) != 0) {
     return absl::InternalError(absl::StrCat("cannot tell a socket's port: ", LastError()));
   }
   return address;
@@ -144,11 +135,10 @@ absl::StatusOr<Socket> ListenAt(const Address& address) {
   SetOption(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) {
     // Only the wildcard address accepts IPv4 connections as well.
-    const bool any = IN6_IS_ADDR_UNSPECIFIED(
-        &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
+    const bool any = IN6_IS_ADDR_UNSPECIFIED(&address.v6.sin6_addr);
     SetOption(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, any ? 0 : 1);
   }
-  if (bind(socket.descriptor(), address.get(), address.size) != 0) {
+  if (bind(socket.descriptor(), &address.any, address.size) != 0) {
     if (errno == EADDRNOTAVAIL) return Socket();
     return fail();
   }
@@ -273,8 +263,7 @@ absl::StatusOr<Socket> Accept(const Socket& listening) {
 
 std::string PeerOf(const Socket& socket) {
   Address address;
-  address.size = sizeof(address.storage);
-  if (getpeername(socket.descriptor(), address.get(), &address.size) != 0) return "somebody";
+  if (getpeername(socket.descriptor(), &address.any, &address.size) != 0) return "somebody";
   return PlaceName(address.Host(), address.Port());
 }
 
@@ -288,7 +277,7 @@ absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Duration
       continue;
     }
     Configure(socket.descriptor());
-    if (connect(socket.descriptor(), address.get(), address.size) == 0 ||
+    if (connect(socket.descriptor(), &address.any, address.size) == 0 ||
         (errno == EINPROGRESS && AwaitConnection(socket, timeout))) {
       return socket;
     }

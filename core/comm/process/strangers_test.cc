@@ -146,9 +146,7 @@ class Impostor {
 };
 
 std::string Refusal(const absl::Status& reason) {
-  WireWriter message = Message(MessageType::kRefused);
-  WriteStatus(reason, message);
-  return message.bytes();
+  return StatusMessage(MessageType::kRefused, reason).bytes();
 }
 
 void ExpectError(const absl::Status& status, absl::StatusCode code,

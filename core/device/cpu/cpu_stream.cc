@@ -57,23 +57,6 @@ class CpuEvent final : public Event {
   absl::Status status_;
 };
 
-// Keeps the first error and ignores later ones.
-class FirstError {
- public:
-  absl::Status Get() const {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return status_;
-  }
-  void Update(const absl::Status& status) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    status_.Update(status);
-  }
-
- private:
-  mutable std::mutex mutex_;
-  absl::Status status_;
-};
-
 // Catches exceptions: on a worker thread they would end the process, without naming the stream.
 absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_name) {
   try {
@@ -84,19 +67,42 @@ absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_na
   }
 }
 
-class InlineCpuStream final : public CpuStream {
+// What both kinds of streams have.
+class NamedCpuStream : public CpuStream {
  public:
-  InlineCpuStream(Device& device, absl::string_view name) : device_(device), name_(name) {}
+  NamedCpuStream(Device& device, absl::string_view name) : device_(device), name_(name) {}
 
-  Device& device() const override { return device_; }
-  absl::string_view name() const override { return name_; }
-  absl::Status status() const override { return error_.Get(); }
+  Device& device() const final { return device_; }
+  absl::string_view name() const final { return name_; }
+  absl::StatusOr<std::shared_ptr<Event>> RecordTime() final { return Record(); }
+  absl::Status status() const final {
+    std::lock_guard<std::mutex> lock(error_mutex_);
+    return error_;
+  }
+
+ protected:
+  // Keeps the first error and ignores later ones.
+  void Update(const absl::Status& status) {
+    std::lock_guard<std::mutex> lock(error_mutex_);
+    error_.Update(status);
+  }
+
+ private:
+  Device& device_;
+  const std::string name_;
+  mutable std::mutex error_mutex_;
+  absl::Status error_;
+};
+
+class InlineCpuStream final : public NamedCpuStream {
+ public:
+  using NamedCpuStream::NamedCpuStream;
 
   absl::Status Enqueue(Work work) override {
     std::lock_guard<std::recursive_mutex> lock(running_);
-    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
-    absl::Status status = RunGuarded(work, name_);
-    error_.Update(status);
+    if (absl::Status failed = status(); !failed.ok()) return failed;
+    absl::Status status = RunGuarded(work, name());
+    Update(status);
     return status;
   }
 
@@ -107,32 +113,27 @@ class InlineCpuStream final : public CpuStream {
     return event;
   }
 
-  absl::StatusOr<std::shared_ptr<Event>> RecordTime() override { return Record(); }
-
   absl::Status Wait(const std::shared_ptr<Event>& event) override {
-    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
-    error_.Update(event->Synchronize());
-    return error_.Get();
+    if (absl::Status failed = status(); !failed.ok()) return failed;
+    Update(event->Synchronize());
+    return status();
   }
 
   absl::Status Synchronize() override {
     std::lock_guard<std::recursive_mutex> lock(running_);
-    return error_.Get();
+    return status();
   }
 
  private:
-  Device& device_;
-  const std::string name_;
   // Held while work runs, so that a second issuing thread waits. Recursive, because work may
   // enqueue more work.
   std::recursive_mutex running_;
-  FirstError error_;
 };
 
-class WorkerCpuStream final : public CpuStream {
+class WorkerCpuStream final : public NamedCpuStream {
  public:
   WorkerCpuStream(Device& device, absl::string_view name, int threads)
-      : device_(device), name_(name), thread_([this, threads] { Run(threads); }) {}
+      : NamedCpuStream(device, name), thread_([this, threads] { Run(threads); }) {}
 
   ~WorkerCpuStream() override {
     {
@@ -143,25 +144,19 @@ class WorkerCpuStream final : public CpuStream {
     thread_.join();
   }
 
-  Device& device() const override { return device_; }
-  absl::string_view name() const override { return name_; }
-  absl::Status status() const override { return error_.Get(); }
-
   absl::Status Enqueue(Work work) override {
-    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    if (absl::Status failed = status(); !failed.ok()) return failed;
     Push({.work = std::move(work)});
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::shared_ptr<Event>> Record() override {
-    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    if (absl::Status failed = status(); !failed.ok()) return failed;
     return PushEvent();
   }
 
-  absl::StatusOr<std::shared_ptr<Event>> RecordTime() override { return Record(); }
-
   absl::Status Wait(const std::shared_ptr<Event>& event) override {
-    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    if (absl::Status failed = status(); !failed.ok()) return failed;
     Push({.wait_for = event});
     return absl::OkStatus();
   }
@@ -206,25 +201,22 @@ class WorkerCpuStream final : public CpuStream {
 
   void Run(int threads) {
     // The kernel's limit on thread names is 15 characters.
-    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+    pthread_setname_np(pthread_self(), std::string(name().substr(0, 15)).c_str());
     omp_set_num_threads(threads);
     Item item;
     while (Pop(item)) {
       if (item.event != nullptr) {
-        item.event->Finish(error_.Get());
+        item.event->Finish(status());
       } else if (item.wait_for != nullptr) {
         // Even after an error: a later event says that this work has ended, too.
-        error_.Update(item.wait_for->Synchronize());
-      } else if (error_.Get().ok()) {
-        error_.Update(RunGuarded(item.work, name_));
+        Update(item.wait_for->Synchronize());
+      } else if (status().ok()) {
+        Update(RunGuarded(item.work, name()));
       }
       item = {};  // releases what the work holds before the next item
     }
   }
 
-  Device& device_;
-  const std::string name_;
-  FirstError error_;
   std::mutex mutex_;
   std::condition_variable queue_changed_;
   std::deque<Item> queue_;

@@ -68,28 +68,24 @@ class FileRegion final : public OffloadRegion {
       : OffloadRegion(bytes), file_(std::move(file)), begin_(begin) {}
 
   absl::Status Read(int64_t offset, void* dst, size_t bytes, Stream& stream) override {
-    CheckInside(offset, bytes);
-    return CpuStream::From(stream).Enqueue([file = file_, dst, bytes, at = begin_ + offset] {
-      ZEROTH_RETURN_IF_ERROR(MoveAll(*file, "read", pread, static_cast<char*>(dst), bytes, at));
-      file->bytes_read += static_cast<int64_t>(bytes);
-      return absl::OkStatus();
-    });
+    return Move("read", pread, offset, static_cast<char*>(dst), bytes, &File::bytes_read, stream);
   }
-
   absl::Status Write(int64_t offset, const void* src, size_t bytes, Stream& stream) override {
-    CheckInside(offset, bytes);
-    return CpuStream::From(stream).Enqueue([file = file_, src, bytes, at = begin_ + offset] {
-      ZEROTH_RETURN_IF_ERROR(
-          MoveAll(*file, "write", pwrite, static_cast<const char*>(src), bytes, at));
-      file->bytes_written += static_cast<int64_t>(bytes);
-      return absl::OkStatus();
-    });
+    return Move("write", pwrite, offset, static_cast<const char*>(src), bytes, &File::bytes_written,
+                stream);
   }
 
  private:
-  void CheckInside(int64_t offset, size_t count) const {
+  template <typename Function, typename Byte>
+  absl::Status Move(const char* verb, Function function, int64_t offset, Byte* data, size_t count,
+                    std::atomic<int64_t> File::*counter, Stream& stream) const {
     ZEROTH_CHECK(offset >= 0 && offset <= bytes());
     ZEROTH_CHECK(count <= static_cast<size_t>(bytes() - offset));
+    return CpuStream::From(stream).Enqueue([=, file = file_, at = begin_ + offset] {
+      ZEROTH_RETURN_IF_ERROR(MoveAll(*file, verb, function, data, count, at));
+      (*file).*counter += static_cast<int64_t>(count);
+      return absl::OkStatus();
+    });
   }
 
   const std::shared_ptr<File> file_;

@@ -44,13 +44,12 @@ size_t CachingAllocator::SegmentBytes(size_t block_bytes, bool exact) {
 
 void CachingAllocator::TrimLocked() {
   for (FreeBlocks& blocks : free_) {
-    for (auto at = blocks.begin(); at != blocks.end();) {
-      Block* const block = *at;
-      ++at;
-      if (block->previous != nullptr || block->next != nullptr) continue;  // not a whole segment
-      blocks.erase(block);
-      ReturnSegment(block);
-    }
+    // A set erases by position and does not look at the block, which is gone by then.
+    std::erase_if(blocks, [&](Block* block) {
+      const bool whole = block->IsSegment();
+      if (whole) ReturnSegment(block);
+      return whole;
+    });
   }
 }
 
@@ -76,32 +75,35 @@ CachingAllocator::Block* CachingAllocator::TakeFree(size_t block_bytes, bool sma
   return block;
 }
 
+absl::StatusOr<void*> CachingAllocator::TakeFrom(MemorySource& source, size_t bytes) {
+  absl::StatusOr<void*> data = source.Allocate(bytes);
+  // An open pool has taken all cached segments, and none may be returned during a recording.
+  if (data.ok() || open_pool_ != nullptr) return data;
+  TrimLocked();
+  return source.Allocate(bytes);
+}
+
+CachingAllocator::Block* CachingAllocator::AddSegment(void* data, size_t bytes) {
+  account_.AddReserved(static_cast<int64_t>(bytes));
+  const auto [at, fresh] = blocks_.emplace(data, std::make_unique<Block>());
+  at->second->data = static_cast<char*>(data);
+  at->second->bytes = bytes;
+  return at->second.get();
+}
+
 absl::StatusOr<CachingAllocator::Block*> CachingAllocator::NewSegment(size_t block_bytes,
                                                                       bool small) {
   size_t bytes = SegmentBytes(block_bytes, exact_);
-  absl::StatusOr<void*> data = source_->Allocate(bytes);
-  if (!data.ok()) {
-    // First returns cached segments and tries again, then tries the least that is enough. An open
-    // pool has taken all cached segments, and none may be returned during a recording.
-    if (open_pool_ == nullptr) {
-      TrimLocked();
-      data = source_->Allocate(bytes);
-    }
-    if (!data.ok() && bytes > block_bytes) {
-      bytes = block_bytes;
-      data = source_->Allocate(bytes);
-    }
+  absl::StatusOr<void*> data = TakeFrom(*source_, bytes);
+  if (!data.ok() && bytes > block_bytes) {
+    bytes = block_bytes;  // the least that is enough
+    data = source_->Allocate(bytes);
   }
   ZEROTH_RETURN_IF_ERROR(data.status());
-  account_.AddReserved(static_cast<int64_t>(bytes));
-  auto block = std::make_unique<Block>();
-  block->data = static_cast<char*>(*data);
-  block->bytes = bytes;
+  Block* const block = AddSegment(*data, bytes);
   block->small = small;
   block->pool = open_pool_;
-  Block* const made = block.get();
-  blocks_.emplace(made->data, std::move(block));
-  return made;
+  return block;
 }
 
 void CachingAllocator::Split(Block* block, size_t bytes) {
@@ -151,7 +153,7 @@ absl::StatusOr<void*> CachingAllocator::AllocateRaw(size_t bytes, MemoryCategory
   block->touched = true;
   block->born = ++last_born_;
   account_.Allocated(bytes, category);
-  if (block->pool != nullptr) block->pool->Allocated(bytes, category);
+  if (block->pool != nullptr) block->pool->Use(static_cast<int64_t>(bytes), category);
   return static_cast<void*>(block->data);
 }
 
@@ -163,21 +165,12 @@ absl::StatusOr<void*> CachingAllocator::AllocateTransportRaw(size_t bytes,
   }
   std::lock_guard<std::mutex> lock(mutex_);
   const size_t segment_bytes = std::max<size_t>(bytes, 1);
-  absl::StatusOr<void*> data = transport_->Allocate(segment_bytes);
-  if (!data.ok() && open_pool_ == nullptr) {
-    TrimLocked();
-    data = transport_->Allocate(segment_bytes);
-  }
-  ZEROTH_RETURN_IF_ERROR(data.status());
-  auto block = std::make_unique<Block>();
-  block->data = static_cast<char*>(*data);
-  block->bytes = segment_bytes;
+  ZEROTH_ASSIGN_OR_RETURN(void* const data, TakeFrom(*transport_, segment_bytes));
+  Block* const block = AddSegment(data, segment_bytes);
   block->transport = true;
   block->born = ++last_born_;
-  blocks_.emplace(block->data, std::move(block));
-  account_.AddReserved(static_cast<int64_t>(segment_bytes));
   account_.Allocated(bytes, category);
-  return *data;
+  return data;
 }
 
 void CachingAllocator::FreeRaw(void* data, size_t bytes, MemoryCategory category) {
@@ -188,7 +181,7 @@ void CachingAllocator::FreeRaw(void* data, size_t bytes, MemoryCategory category
   ZEROTH_CHECK(!block->free && !block->held && bytes <= block->bytes);
   account_.Freed(bytes, category);
   if (block->pool != nullptr) {
-    block->pool->Freed(bytes, category);
+    block->pool->Use(-static_cast<int64_t>(bytes), category);
     Charge(*block->pool);
   }
   GiveBack(block);
@@ -221,17 +214,12 @@ void CachingAllocator::GiveBack(Block* block) {
   FreeOf(*block).insert(block);
 }
 
-void CachingAllocator::Pool::Allocated(size_t bytes, MemoryCategory category) {
-  live[static_cast<size_t>(category)] += static_cast<int64_t>(bytes);
-  live_total += static_cast<int64_t>(bytes);
+void CachingAllocator::Pool::Use(int64_t bytes, MemoryCategory category) {
+  live[static_cast<size_t>(category)] += bytes;
+  live_total += bytes;
   if (live_total <= peak_total) return;
   peak_total = live_total;
   at_peak = live;
-}
-
-void CachingAllocator::Pool::Freed(size_t bytes, MemoryCategory category) {
-  live[static_cast<size_t>(category)] -= static_cast<int64_t>(bytes);
-  live_total -= static_cast<int64_t>(bytes);
 }
 
 void CachingAllocator::Charge(Pool& pool) {
@@ -246,17 +234,13 @@ void CachingAllocator::Charge(Pool& pool) {
 template <typename Wanted>
 void CachingAllocator::MoveSegments(Pool* from, Pool* to, const Wanted& wanted) {
   for (const bool small : {false, true}) {
-    FreeBlocks& blocks = FreeIn(from, small);
-    for (auto at = blocks.begin(); at != blocks.end();) {
-      Block* const block = *at;
-      ++at;
-      const bool whole = block->previous == nullptr && block->next == nullptr;
-      if (!whole || !wanted(*block)) continue;
-      blocks.erase(block);
+    std::erase_if(FreeIn(from, small), [&](Block* block) {
+      if (!block->IsSegment() || !wanted(*block)) return false;
       block->pool = to;
       block->touched = false;
       FreeIn(to, small).insert(block);
-    }
+      return true;
+    });
   }
 }
 

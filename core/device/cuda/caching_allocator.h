@@ -88,6 +88,8 @@ class CachingAllocator final : public AccountingAllocator {
     Pool* pool = nullptr;    // the same for all blocks of a segment; nullptr: no pool
     Block* previous = nullptr;
     Block* next = nullptr;
+
+    bool IsSegment() const { return previous == nullptr && next == nullptr; }
   };
   struct BySizeThenAddress {
     bool operator()(const Block* a, const Block* b) const {
@@ -98,8 +100,8 @@ class CachingAllocator final : public AccountingAllocator {
   using Bytes = std::array<int64_t, kMemoryCategoryCount>;
 
   struct Pool {
-    void Allocated(size_t bytes, MemoryCategory category);
-    void Freed(size_t bytes, MemoryCategory category);
+    // So many bytes more (negative: fewer) are in use by its blocks' owners.
+    void Use(int64_t bytes, MemoryCategory category);
 
     bool open = true;
     uint64_t last_born = 0;  // recorded work refers to no later allocation
@@ -128,6 +130,10 @@ class CachingAllocator final : public AccountingAllocator {
   // Charges a closed pool's peak, less the bytes that its blocks' owners are charged for.
   void Charge(Pool& pool);
   Block* TakeFree(size_t block_bytes, bool small);
+  // Takes memory from `source`. If that has no more, first returns cached segments.
+  absl::StatusOr<void*> TakeFrom(MemorySource& source, size_t bytes);
+  // Adds the block of a new segment.
+  Block* AddSegment(void* data, size_t bytes);
   absl::StatusOr<Block*> NewSegment(size_t block_bytes, bool small);
   // Splits the part of `block` beyond `bytes` off, if it is large enough to be useful.
   void Split(Block* block, size_t bytes);

@@ -7,8 +7,11 @@
 #define ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
 
 #include <cstddef>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +20,6 @@
 #include "zeroth/core/device/cuda/caching_allocator.h"
 #include "zeroth/core/device/cuda/cuda_recording.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
-#include "zeroth/core/device/cuda/host_staging.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth::cuda {
@@ -28,6 +30,38 @@ struct DeviceProperties {
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
   size_t shared_bytes_per_block = 0;  // the opt-in limit
+};
+
+// Pinned host memory through which copies to the device pass. From pageable memory, the driver
+// would copy only after it has waited for the stream. Thread-safe.
+class HostStaging {
+ public:
+  static constexpr size_t kSlotBytes = size_t{4} << 20;
+  static constexpr size_t kSlots = 4;
+
+  HostStaging() = default;
+  // The streams that were copied on must be idle.
+  ~HostStaging();
+  HostStaging(const HostStaging&) = delete;
+  HostStaging& operator=(const HostStaging&) = delete;
+
+  // Copies `bytes` from host memory to `dst` on `stream`. `src` may be reused when this returns.
+  // Waits for the device only if all slots are in use.
+  absl::Status CopyToDevice(void* dst, const void* src, size_t bytes, CudaStream& stream);
+
+ private:
+  struct Slot {
+    void* data = nullptr;
+    std::shared_ptr<Event> last_use;
+  };
+  // Returns a slot that no copy reads any more.
+  absl::StatusOr<Slot> TakeLocked();
+
+  std::mutex mutex_;
+  size_t made_ = 0;
+  std::deque<Slot> slots_;  // the one used longest ago first
+  // Slots of failed copies. Whether the device still reads them is unknown, so they are not reused.
+  std::vector<void*> lost_;
 };
 
 class CudaDevice final : public Device {
@@ -53,7 +87,10 @@ class CudaDevice final : public Device {
   absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override;
   absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override;
 
-  // A store in page-locked memory of the host.
+  // A store in page-locked memory of the host, which a GPU's copy engines read and write while
+  // kernels run. Transfers may be recorded, because the memory never moves. InvalidArgument if the
+  // options name a directory, since the store has no files. Its Reserve returns ResourceExhausted
+  // if the host can lock no more memory. The device outlives the store and its regions.
   absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
       const OffloadStoreOptions& options) override;
 

@@ -122,8 +122,8 @@ TEST_F(CudaDeviceTest, TheComputeStreamRetainsNothing) {
 TEST_F(CudaDeviceTest, AFailedStreamKeepsItsFirstErrorAndFailsWhoWaitsForIt) {
   const std::unique_ptr<Stream> side = *device_->CreateStream("side");
   const std::shared_ptr<Event> before = *side->Record();
-  CudaStream::From(*side).Fail(absl::DataLossError("first"));
-  CudaStream::From(*side).Fail(absl::InternalError("second"));
+  CudaStream::From(*side).Update(absl::DataLossError("first")).IgnoreError();
+  CudaStream::From(*side).Update(absl::InternalError("second")).IgnoreError();
   EXPECT_EQ(side->status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(side->Record().status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(device_->FillZero(nullptr, 8, *side).code(), absl::StatusCode::kDataLoss);

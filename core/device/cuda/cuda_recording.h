@@ -15,7 +15,6 @@
 
 #include "zeroth/core/device/cuda/caching_allocator.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
-#include "zeroth/core/device/cuda/playback.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth::cuda {

@@ -202,21 +202,6 @@ class CudaEvent final : public Event {
 
 }  // namespace
 
-void LiveStreams::Add(CudaStream* stream) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  streams_.push_back(stream);
-}
-
-void LiveStreams::Remove(CudaStream* stream) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  streams_.erase(std::remove(streams_.begin(), streams_.end(), stream), streams_.end());
-}
-
-std::vector<CudaStream*> LiveStreams::Get() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return streams_;
-}
-
 CudaStream& CudaStream::From(Stream& stream) {
   auto* const cuda_stream = dynamic_cast<CudaStream*>(&stream);
   ZEROTH_CHECK(cuda_stream != nullptr);
@@ -348,7 +333,6 @@ absl::Status CudaStream::ExpectNotRecorded(absl::string_view what) const {
 }
 
 absl::Status CudaStream::status() const { return state_->Get(); }
-void CudaStream::Fail(const absl::Status& status) { static_cast<void>(state_->Update(status)); }
 absl::Status CudaStream::Update(const absl::Status& status) { return state_->Update(status); }
 DataErrorWord* CudaStream::data_error() const { return state_->word(); }
 

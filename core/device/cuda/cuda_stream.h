@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,11 +17,11 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/device/cuda/data_error.h"
-#include "zeroth/core/device/cuda/playback.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth::cuda {
 
+class CudaStream;
 class StreamState;
 
 // A condition that must hold before a host that waits for a stream may go on, and that the device
@@ -33,14 +34,64 @@ class HostCondition {
   virtual absl::Status Await(uint64_t count) = 0;
 };
 
-class CudaStream;
+// Takes part on the host in each play of a recording: collectives do, because other ranks must hear
+// of the play. Called by the thread that plays.
+class PlayObserver {
+ public:
+  virtual ~PlayObserver() = default;
+  // Called before the recording is enqueued on `stream`. After an error, Play returns the error and
+  // enqueues nothing.
+  virtual absl::Status BeforePlay(CudaStream& stream) = 0;
+  // Called after the recording was enqueued. `end` is the event at its end.
+  virtual absl::Status AfterPlay(CudaStream& stream, const std::shared_ptr<Event>& end) = 0;
+};
+
+// The state that a recording shares with its streams and with the events that were recorded in it:
+// the end of its latest play, which CUDA's handles of those events do not know. Thread-safe.
+class Playback {
+ public:
+  // The end of the latest play; nullptr before the first play.
+  std::shared_ptr<Event> last() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return last_;
+  }
+  void set_last(std::shared_ptr<Event> end) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    last_ = std::move(end);
+  }
+
+  // Calls `observer` at every later play.
+  void AddObserver(std::shared_ptr<PlayObserver> observer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    observers_.push_back(std::move(observer));
+  }
+  // In the order in which they were added.
+  std::vector<std::shared_ptr<PlayObserver>> observers() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return observers_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Event> last_;
+  std::vector<std::shared_ptr<PlayObserver>> observers_;
+};
 
 // The existing streams of a device, the oldest first. Thread-safe.
 class LiveStreams {
  public:
-  void Add(CudaStream* stream);
-  void Remove(CudaStream* stream);
-  std::vector<CudaStream*> Get() const;
+  void Add(CudaStream* stream) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    streams_.push_back(stream);
+  }
+  void Remove(CudaStream* stream) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase(streams_, stream);
+  }
+  std::vector<CudaStream*> Get() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return streams_;
+  }
 
  private:
   mutable std::mutex mutex_;
@@ -80,8 +131,6 @@ class CudaStream final : public Stream {
   // From now on, a host that waits for this stream, or for a stream that waits for this one, also
   // awaits `count` of `condition`. An error of the condition becomes the stream's.
   void Require(const std::shared_ptr<HostCondition>& condition, uint64_t count);
-  // Sets the stream's error, unless it has one.
-  void Fail(const absl::Status& status);
   // Sets the stream's error if `status` is one, and returns the stream's first error so far.
   // Functions that enqueue return this.
   absl::Status Update(const absl::Status& status);

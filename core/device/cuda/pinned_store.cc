@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/core/device/cuda/pinned_store.h"
+//
+// The offload store of CudaDevice.
 
 #include <cuda_runtime_api.h>
 
@@ -13,8 +13,8 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/cuda_device.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
-#include "zeroth/core/device/cuda/cuda_stream.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -103,15 +103,14 @@ class PinnedStore final : public OffloadStore {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<OffloadStore>> OpenPinnedStore(Device& device,
-                                                              const OffloadStoreOptions& options) {
+absl::StatusOr<std::shared_ptr<OffloadStore>> CudaDevice::CreateOffloadStore(
+    const OffloadStoreOptions& options) {
   if (!options.directory.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device ", device.name(),
-                     " offloads to the host's memory, which has no use for the directory '",
-                     options.directory, "'; leave it out"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device ", name(), " offloads to the host's memory, which has no use for the directory '",
+        options.directory, "'; leave it out"));
   }
-  return std::make_shared<PinnedStore>(device);
+  return std::make_shared<PinnedStore>(*this);
 }
 
 }  // namespace zeroth::cuda

@@ -163,31 +163,31 @@ absl::StatusOr<std::unique_ptr<Stream>> PlannedDevice::CreateStream(absl::string
   return std::make_unique<PlannedStream>(*this, name);
 }
 
-absl::Status PlannedDevice::Copy(void*, const void*, size_t bytes, Stream& stream) {
-  const double moved = 2 * static_cast<double>(bytes);
-  Add(stream, {"copy", Resource::kCompute, moved / (machine_.memory_bandwidth * units()),
-               machine_.launch_seconds});
+absl::Status PlannedDevice::Move(Stream& stream, const char* label, Resource resource, double bytes,
+                                 double bandwidth) const {
+  Add(stream, {label, resource, bytes / bandwidth, machine_.launch_seconds});
   return absl::OkStatus();
 }
 
+absl::Status PlannedDevice::Copy(void*, const void*, size_t bytes, Stream& stream) {
+  return Move(stream, "copy", Resource::kCompute, 2 * static_cast<double>(bytes),
+              machine_.memory_bandwidth * units());
+}
+
 absl::Status PlannedDevice::CopyFromHost(void*, const void*, size_t bytes, Stream& stream) {
-  Add(stream, {"copy from host", Resource::kHost,
-               static_cast<double>(bytes) / machine_.host_bandwidth, machine_.launch_seconds});
-  return absl::OkStatus();
+  return Move(stream, "copy from host", Resource::kHost, static_cast<double>(bytes),
+              machine_.host_bandwidth);
 }
 
 absl::Status PlannedDevice::CopyToHost(void* host_dst, const void*, size_t bytes, Stream& stream) {
   if (bytes > 0) std::memset(host_dst, 0, bytes);
-  Add(stream, {"copy to host", Resource::kHost,
-               static_cast<double>(bytes) / machine_.host_bandwidth, machine_.launch_seconds});
-  return absl::OkStatus();
+  return Move(stream, "copy to host", Resource::kHost, static_cast<double>(bytes),
+              machine_.host_bandwidth);
 }
 
 absl::Status PlannedDevice::FillZero(void*, size_t bytes, Stream& stream) {
-  Add(stream, {"fill", Resource::kCompute,
-               static_cast<double>(bytes) / (machine_.memory_bandwidth * units()),
-               machine_.launch_seconds});
-  return absl::OkStatus();
+  return Move(stream, "fill", Resource::kCompute, static_cast<double>(bytes),
+              machine_.memory_bandwidth * units());
 }
 
 absl::StatusOr<std::shared_ptr<OffloadStore>> PlannedDevice::CreateOffloadStore(

@@ -103,6 +103,10 @@ class PlannedDevice final : public Device {
       const OffloadStoreOptions& options) override;
 
  private:
+  // Notes a kernel or copy of so many bytes, at so many bytes a second.
+  absl::Status Move(Stream& stream, const char* label, Resource resource, double bytes,
+                    double bandwidth) const;
+
   const Machine machine_;
   const DeviceOptions options_;
   WorkLedger ledger_;

@@ -30,7 +30,6 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/mpi/mpi.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
-#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/comm/process/testing/strangers.h"

@@ -29,7 +29,7 @@
 #include "zeroth/core/comm/nccl/emulation/mesh_sockets.h"
 #include "zeroth/core/comm/nccl/emulation/registered_memory.h"
 #include "zeroth/core/comm/process/messages.h"
-#include "zeroth/core/comm/split_groups.h"
+#include "zeroth/core/comm/world_state.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 
 using zeroth::nccl::emulation::Add;

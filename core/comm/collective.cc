@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/collective.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -90,6 +90,20 @@ absl::Status CheckCounts(const BufferView& view, absl::Span<const int64_t> count
 }
 
 }  // namespace
+
+std::string CollectiveCall::ToString() const {
+  std::string text(operation);
+  if (!label.empty()) absl::StrAppend(&text, " '", label, "'");
+  absl::StrAppend(&text, " (call ", index + 1);
+  if (dtype.has_value() && count == kUnevenCount) {
+    absl::StrAppend(&text, ", uneven pieces of ", DTypeName(*dtype));
+  } else if (dtype.has_value()) {
+    absl::StrAppend(&text, ", ", count, " x ", DTypeName(*dtype));
+  }
+  if (reduce.has_value()) absl::StrAppend(&text, ", ", ReduceOpName(*reduce));
+  if (root.has_value()) absl::StrAppend(&text, ", root ", *root);
+  return absl::StrCat(text, ")");
+}
 
 int64_t ByteSize(const BufferView& view) {
   return view.count * static_cast<int64_t>(SizeOf(view.dtype));
