@@ -14,7 +14,6 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/call_watch.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/sharding.h"
 

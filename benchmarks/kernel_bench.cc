@@ -14,7 +14,6 @@
 #include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/norm/norm.h"
 #include "zeroth/kernels/rope/rope.h"
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth {

@@ -36,20 +36,18 @@ absl::StatusOr<Implementation> Find(absl::string_view device_type) {
 
 absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& support,
                           const KernelOptions& options) {
-  if (options.fp32_precision == Fp32Precision::kTf32 && !support.tf32) {
+  const auto lacking = [&](absl::string_view option, absl::string_view words) {
     return absl::UnimplementedError(
-        absl::StrCat("fp32_precision = tf32: devices of type '", device_type,
-                     "' have no TF32; expected ieee, fp32 products in fp32"));
+        absl::StrCat(option, ": devices of type '", device_type, "' have ", words));
+  };
+  if (options.fp32_precision == Fp32Precision::kTf32 && !support.tf32) {
+    return lacking("fp32_precision = tf32", "no TF32; expected ieee, fp32 products in fp32");
   }
   if (options.attention == AttentionBackend::kCudnn && !support.cudnn) {
-    return absl::UnimplementedError(absl::StrCat("attention = cudnn: devices of type '",
-                                                 device_type,
-                                                 "' have no cuDNN; expected auto or flash"));
+    return lacking("attention = cudnn", "no cuDNN; expected auto or flash");
   }
   if (options.allow_slow_kernels && !support.slow_kernels) {
-    return absl::UnimplementedError(absl::StrCat("allow_slow_kernels: devices of type '",
-                                                 device_type,
-                                                 "' have none for products; leave it out"));
+    return lacking("allow_slow_kernels", "none for products; leave it out");
   }
   return absl::OkStatus();
 }

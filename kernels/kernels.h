@@ -39,10 +39,24 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/matrix.h"
 
 namespace zeroth {
 
-class CallWatch;  // call_watch.h
+// A tensor that a call of an operation reads or writes, with the name of its field.
+struct CallField {
+  const char* name;
+  Matrix values;
+};
+
+// Observes every call of the kernels that it is set for (Kernels::set_watch), to find out which
+// call produced a value. It is slow, and meant for debugging only.
+class CallWatch {
+ public:
+  virtual ~CallWatch() = default;
+  // Called after `operation` has been enqueued. The call returns its error.
+  virtual absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) = 0;
+};
 
 // The precision in which fp32 operands are multiplied. The names are those of PyTorch's
 // torch.backends.cuda.matmul.fp32_precision.

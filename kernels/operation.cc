@@ -33,36 +33,32 @@ bool Operation::Place(const char* field, const Tensor& tensor) {
 bool Operation::Kind(const char* field, const Tensor& tensor, DType dtype) {
   if (!Place(field, tensor)) return false;
   if (tensor.dtype() == dtype) return true;
-  return Fail(field,
-              absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected ", DTypeName(dtype)));
+  return WrongType(field, tensor.dtype(), DTypeName(dtype));
 }
 
 bool Operation::Kind(const char* field, const Tensor& tensor, SharedType& type) {
   if (!Place(field, tensor)) return false;
   const DType dtype = tensor.dtype();
   if (type.leader == nullptr) {
-    if (!IsFloatingPoint(dtype))
-      return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32, bf16 or fp16"));
+    if (!IsFloatingPoint(dtype)) return WrongType(field, dtype, "fp32, bf16 or fp16");
     if (!IsOneHalf(field, dtype)) return false;
     type = {field, dtype};
   }
   if (dtype == type.dtype) return true;
-  return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected ", DTypeName(type.dtype),
-                                  " as ", type.leader));
+  return WrongType(field, dtype, absl::StrCat(DTypeName(type.dtype), " as ", type.leader));
 }
 
 bool Operation::Kept(const char* field, const Tensor& tensor, const Shape& shape) {
   if (!Place(field, tensor)) return false;
   if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kBFloat16) {
-    return Fail(field, absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected fp32 or bf16"));
+    return WrongType(field, tensor.dtype(), "fp32 or bf16");
   }
   return HasShape(field, tensor, shape);
 }
 
 bool Operation::MinRank(const char* field, const Tensor& tensor, int rank) {
   if (tensor.shape().rank() >= rank) return true;
-  return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected at least ", rank,
-                                  " dimensions"));
+  return WrongShape(field, tensor, absl::StrCat("at least ", rank, " dimensions"));
 }
 
 bool Operation::Inside(const char* field, const Matrix& matrix, SharedType& type) {
@@ -96,23 +92,19 @@ bool Operation::Require(bool condition, const char* field, absl::string_view pro
 }
 
 bool Operation::HasShape(const char* field, const Tensor& tensor, const Shape& shape) {
-  if (tensor.shape() == shape) return true;
-  return Fail(field,
-              absl::StrCat("is ", tensor.shape().ToString(), ", expected ", shape.ToString()));
+  return tensor.shape() == shape || WrongShape(field, tensor, shape.ToString());
 }
 
 bool Operation::HasRows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols) {
   const Matrix flat(tensor);
   if (flat.rows == rows && flat.cols == cols) return true;
-  return Fail(field,
-              absl::StrCat("is ", tensor.shape().ToString(), ", expected ",
-                           Shape({rows, cols}).ToString(), " (leading dimensions flattened)"));
+  return WrongShape(
+      field, tensor,
+      absl::StrCat(Shape({rows, cols}).ToString(), " (leading dimensions flattened)"));
 }
 
 bool Operation::HasCount(const char* field, const Tensor& tensor, int64_t count) {
-  if (tensor.numel() == count) return true;
-  return Fail(field,
-              absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
+  return tensor.numel() == count || WrongShape(field, tensor, absl::StrCat(count, " elements"));
 }
 
 // A call may not mix bf16 and fp16, since no device has kernels for both at once.
@@ -120,8 +112,16 @@ bool Operation::IsOneHalf(const char* field, DType dtype) {
   if (dtype == DType::kFloat32) return true;
   if (half_.leader == nullptr) half_ = {field, dtype};
   if (half_.dtype == dtype) return true;
-  return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32 or ",
-                                  DTypeName(half_.dtype), " beside ", half_.leader));
+  return WrongType(field, dtype,
+                   absl::StrCat("fp32 or ", DTypeName(half_.dtype), " beside ", half_.leader));
+}
+
+bool Operation::WrongShape(const char* field, const Tensor& tensor, absl::string_view expected) {
+  return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", expected));
+}
+
+bool Operation::WrongType(const char* field, DType dtype, absl::string_view expected) {
+  return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected ", expected));
 }
 
 bool Operation::Fail(const char* field, absl::string_view problem) {

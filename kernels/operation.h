@@ -18,7 +18,6 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/call_watch.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/matrix.h"
 
@@ -64,6 +63,12 @@ class Operation {
     return kernels_.watch()->AfterCall(name_, fields_);
   }
 
+  // Unimplemented if the device has no function for calls of this type.
+  template <typename Call>
+  absl::Status Supports() const {
+    return KernelTable<Call>::Find(kernels_) == nullptr ? Missing() : absl::OkStatus();
+  }
+
   // Each check below returns false if its field is wrong, or if an earlier check failed.
 
   // Checks that `tensor` is defined and on the kernels' device.
@@ -95,6 +100,9 @@ class Operation {
   bool Inside(const char* field, const Matrix& matrix, SharedType& type);
   bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols, SharedType& type);
 
+  // Fails because the tensor's shape is not the expected one.
+  bool WrongShape(const char* field, const Tensor& tensor, absl::string_view expected);
+
   // Lets the fields that follow have the other 16-bit type. For calls with many tensors or ranges,
   // whose types may differ.
   void NextFields() { half_ = {}; }
@@ -107,6 +115,7 @@ class Operation {
   bool HasRows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols);
   bool HasCount(const char* field, const Tensor& tensor, int64_t count);
   bool IsOneHalf(const char* field, DType dtype);
+  bool WrongType(const char* field, DType dtype, absl::string_view expected);
   bool Fail(const char* field, absl::string_view problem);
   absl::Status Missing() const;
 

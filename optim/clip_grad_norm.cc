@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/state_passes.h"

@@ -5,7 +5,6 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/quantize/quantize.h"
-#include "zeroth/kernels/quantize/quantized_blocks.h"
 
 namespace zeroth {
 namespace {

@@ -20,7 +20,7 @@
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/moment_codes_scalar.h"
+#include "zeroth/kernels/adamw/moment_codes.h"
 
 namespace zeroth {
 namespace {

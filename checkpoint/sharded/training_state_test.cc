@@ -31,7 +31,7 @@
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/moment_codes_scalar.h"
+#include "zeroth/kernels/adamw/moment_codes.h"
 
 namespace zeroth {
 namespace {

@@ -32,8 +32,7 @@ void GeluBackwardPiece(const GeluCall& call, int64_t begin, int64_t end) {
 }
 
 void SwiGluRows(const SwiGluCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t row = begin; row < end; ++row) {
       const T* gate_up = static_cast<const T*>(call.gate_up) + row * 2 * call.hidden;
       Transform(
@@ -58,29 +57,19 @@ HWY_INLINE void SwiGluGradient(D d, V raw_gate, V up, V dout, V& dgate, V& dup) 
 
 template <typename T>
 HWY_INLINE void SwiGluBackwardRow(size_t hidden, const T* gate_up, const T* dout, T* dgate_up) {
-  const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  auto dgate = hn::Zero(d);
-  auto dup = hn::Zero(d);
-  size_t i = 0;
-  for (; i + lanes <= hidden; i += lanes) {
-    SwiGluGradient(d, LoadElements(d, gate_up + i), LoadElements(d, gate_up + hidden + i),
-                   LoadElements(d, dout + i), dgate, dup);
-    StoreElements(dgate, d, dgate_up + i);
-    StoreElements(dup, d, dgate_up + hidden + i);
-  }
-  if (i == hidden) return;
-  const size_t rest = hidden - i;
-  SwiGluGradient(d, LoadFirstElements(d, gate_up + i, rest),
-                 LoadFirstElements(d, gate_up + hidden + i, rest),
-                 LoadFirstElements(d, dout + i, rest), dgate, dup);
-  StoreFirstElements(dgate, d, dgate_up + i, rest);
-  StoreFirstElements(dup, d, dgate_up + hidden + i, rest);
+  ForVectors(hidden, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    auto dgate = hn::Zero(d);
+    auto dup = hn::Zero(d);
+    SwiGluGradient(d, LoadLanes<whole()>(d, gate_up + i, count),
+                   LoadLanes<whole()>(d, gate_up + hidden + i, count),
+                   LoadLanes<whole()>(d, dout + i, count), dgate, dup);
+    StoreLanes<whole()>(dgate, d, dgate_up + i, count);
+    StoreLanes<whole()>(dup, d, dgate_up + hidden + i, count);
+  });
 }
 
 void SwiGluBackwardRows(const SwiGluCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t row = begin; row < end; ++row) {
       SwiGluBackwardRow(static_cast<size_t>(call.hidden),
                         static_cast<const T*>(call.gate_up) + row * 2 * call.hidden,

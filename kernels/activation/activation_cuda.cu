@@ -63,14 +63,11 @@ __global__ void __launch_bounds__(kMapThreads, kSwiGluGradientBlocks)
 }
 
 absl::Status Gelu(const GeluCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     if (call.dy == nullptr) {
-      return Apply<GeluForward, T, T>(call.count, GeluForward(), call.out, call.x,
-                                      kernels.target());
+      return Apply<T, T>(call.count, GeluForward(), call.out, call.x, kernels.target());
     }
-    return Apply<GeluGradient, T>(call.count, GeluGradient(), call.out, call.x, call.dy,
-                                  kernels.target());
+    return Apply<T>(call.count, GeluGradient(), call.out, call.x, call.dy, kernels.target());
   });
 }
 const OnCuda<Gelu> gelu;
@@ -78,8 +75,7 @@ const OnCuda<Gelu> gelu;
 absl::Status SwiGlu(const SwiGluCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const int64_t items = call.rows * call.hidden;
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     const auto* from = static_cast<const T*>(call.gate_up);
     const auto* dy = static_cast<const T*>(call.dout);
     auto* to = static_cast<T*>(call.to);

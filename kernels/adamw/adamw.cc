@@ -76,9 +76,7 @@ AdamWRangeCall CallOf(const AdamWArgs& args) {
     call.coefficients = DeriveAdamWCoefficients(args);
   }
   call.grad_factor = DataOrNull(args.grad_factor);
-  call.param_dtype = args.param.dtype();
-  call.grad_dtype = args.grad.dtype();
-  call.moment_dtype = args.m.dtype();
+  call.types = {args.param.dtype(), args.grad.dtype(), args.m.dtype()};
   call.param = args.param.raw_data();
   call.grad = args.grad.raw_data();
   call.m = args.m.raw_data();

@@ -110,14 +110,8 @@ inline absl::Status AdamW(Kernels& kernels, const AdamWArgs& args) {
 }  // namespace kernels
 
 // The checked arguments.
-struct AdamWRangeCall {
+struct AdamWArrays {
   int64_t count = 0;
-  AdamWCoefficients coefficients = {};
-  const AdamWCoefficients* on_device = nullptr;  // replaces `coefficients`, or null
-  const float* grad_factor = nullptr;            // one float, or null
-  DType param_dtype = DType::kFloat32;
-  DType grad_dtype = DType::kFloat32;
-  DType moment_dtype = DType::kFloat32;
   void* param = nullptr;
   const void* grad = nullptr;
   void* m = nullptr;
@@ -126,6 +120,19 @@ struct AdamWRangeCall {
   float* v_scale = nullptr;
   uint64_t stream = 0;
   int64_t first_element = 0;
+  const AdamWCoefficients* on_device = nullptr;  // replaces those from the host, or null
+};
+struct AdamWTypes {
+  DType param = DType::kFloat32;
+  DType grad = DType::kFloat32;
+  DType moment = DType::kFloat32;
+
+  bool operator==(const AdamWTypes&) const = default;
+};
+struct AdamWRangeCall : AdamWArrays {
+  AdamWTypes types;
+  AdamWCoefficients coefficients = {};
+  const float* grad_factor = nullptr;  // one float, or null
 };
 struct AdamWCall {
   std::vector<AdamWRangeCall> ranges;

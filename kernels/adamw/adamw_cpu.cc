@@ -174,8 +174,10 @@ HWY_INLINE void UpdateBlock(const AdamWRangeCall& call, int64_t begin, size_t n)
       StoreLanes(d, next.param, draws.params, param + i, lanes);
     }
   }
-  *m_scale = MomentScale<FirstMomentCode>(hn::GetLane(hn::MaxOfLanes(di, m_largest)));
-  *v_scale = MomentScale<SecondMomentCode>(hn::GetLane(hn::MaxOfLanes(di, v_largest)));
+  *m_scale = MomentScale<FirstMomentCode>(
+      static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, m_largest))));
+  *v_scale = MomentScale<SecondMomentCode>(
+      static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, v_largest))));
   const float m_inverse = 1.0f / *m_scale;
   const float v_inverse = 1.0f / *v_scale;
   uint8_t* m_to = n < kBlock ? m_in : m_codes;
@@ -200,33 +202,23 @@ HWY_INLINE void UpdateBlocks(const AdamWRangeCall& call, int64_t begin, int64_t 
   }
 }
 
-template <typename P, typename G>
-HWY_INLINE void UpdateAny(const AdamWRangeCall& call, int64_t begin, int64_t end) {
-  switch (call.moment_dtype) {
-    case DType::kUInt8:
-      return UpdateBlocks<P, G>(call, begin, end);
-    case DType::kBFloat16:
-      return UpdatePiece<P, G, BFloat16>(call, begin, end);
-    default:
-      return UpdatePiece<P, G, float>(call, begin, end);
-  }
-}
-
 template <typename P>
 HWY_INLINE void UpdateFrom(const AdamWRangeCall& call, int64_t begin, int64_t end) {
-  switch (call.grad_dtype) {
-    case DType::kBFloat16:
-      return UpdateAny<P, BFloat16>(call, begin, end);
-    case DType::kFloat16:
-      return UpdateAny<P, Float16>(call, begin, end);
-    default:
-      return UpdateAny<P, float>(call, begin, end);
-  }
+  WithElementType(call.types.grad, [&]<typename G>(G) HWY_ATTR {
+    switch (call.types.moment) {
+      case DType::kUInt8:
+        return UpdateBlocks<P, G>(call, begin, end);
+      case DType::kBFloat16:
+        return UpdatePiece<P, G, BFloat16>(call, begin, end);
+      default:
+        return UpdatePiece<P, G, float>(call, begin, end);
+    }
+  });
 }
 
 // A function that is no template, for HWY_EXPORT.
 void AdamWPiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
-  if (call.param_dtype == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
+  if (call.types.param == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
   UpdateFrom<float>(call, begin, end);
 }
 

@@ -331,14 +331,11 @@ absl::Status DispatchKept(DType dtype, const Function& function) {
 }
 
 absl::Status LaunchAny(const AdamWLaunch& launch, const LaunchTarget& target) {
-  return DispatchKept(launch.param_dtype, [&](auto param) {
-    return DispatchType(launch.grad_dtype, [&](auto grad) {
-      using P = typename decltype(param)::type;
-      using G = typename decltype(grad)::type;
-      if (launch.moment_dtype == DType::kUInt8) return Launch<P, G, uint8_t>(launch, target);
-      return DispatchKept(launch.moment_dtype, [&](auto moment) {
-        return Launch<P, G, typename decltype(moment)::type>(launch, target);
-      });
+  return DispatchKept(launch.types.param, [&]<typename P>(TypeTag<P>) {
+    return DispatchType(launch.types.grad, [&]<typename G>(TypeTag<G>) {
+      if (launch.types.moment == DType::kUInt8) return Launch<P, G, uint8_t>(launch, target);
+      return DispatchKept(launch.types.moment,
+                          [&]<typename M>(TypeTag<M>) { return Launch<P, G, M>(launch, target); });
     });
   });
 }

@@ -18,25 +18,14 @@
 
 #include "absl/types/span.h"
 
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {
 
 // A row of a table.
-struct AdamWRange {
-  int64_t count = 0;
-  void* param = nullptr;
-  const void* grad = nullptr;
-  void* m = nullptr;
-  void* v = nullptr;
-  float* m_scale = nullptr;
-  float* v_scale = nullptr;
-  uint64_t stream = 0;
-  int64_t first_element = 0;
-  const AdamWCoefficients* on_device = nullptr;  // or null: coefficients[set] of the table
-  int32_t set = 0;
+struct AdamWRange : AdamWArrays {
+  int32_t set = 0;  // without `on_device`: of the table's coefficients
   // True if packs of four elements are aligned at every multiple of four, and pairs of draws begin
   // there.
   bool packed = false;
@@ -67,9 +56,7 @@ inline constexpr int kAdamWWidth = 4;
 inline constexpr int64_t kAdamWTile = int64_t{kMapThreads} * kAdamWWidth;
 
 struct AdamWLaunch {
-  DType param_dtype = DType::kFloat32;
-  DType grad_dtype = DType::kFloat32;
-  DType moment_dtype = DType::kFloat32;
+  AdamWTypes types;
   int64_t tiles = 0;  // of all ranges
   AdamWTable table;
 };

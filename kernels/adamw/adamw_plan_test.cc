@@ -69,11 +69,11 @@ TEST(AdamWPlanTest, TilesAreThoseOfAllRanges) {
 
 TEST(AdamWPlanTest, AnotherTypeOrFactorIsAnotherLaunch) {
   AdamWRangeCall other_param = Call(5);
-  other_param.param_dtype = DType::kBFloat16;
+  other_param.types.param = DType::kBFloat16;
   AdamWRangeCall other_grad = Call(5);
-  other_grad.grad_dtype = DType::kFloat16;
+  other_grad.types.grad = DType::kFloat16;
   AdamWRangeCall other_moment = Call(5);
-  other_moment.moment_dtype = DType::kUInt8;
+  other_moment.types.moment = DType::kUInt8;
   AdamWRangeCall other_factor = Call(5);
   other_factor.grad_factor = At(0x8000);
   for (const AdamWRangeCall& other : {other_param, other_grad, other_moment, other_factor}) {
@@ -82,9 +82,7 @@ TEST(AdamWPlanTest, AnotherTypeOrFactorIsAnotherLaunch) {
     ASSERT_EQ(launches.size(), 2u);
     EXPECT_EQ(launches[0].table.count, 3);
     EXPECT_EQ(launches[1].table.count, 2);
-    EXPECT_EQ(launches[1].param_dtype, other.param_dtype);
-    EXPECT_EQ(launches[1].grad_dtype, other.grad_dtype);
-    EXPECT_EQ(launches[1].moment_dtype, other.moment_dtype);
+    EXPECT_EQ(launches[1].types, other.types);
     EXPECT_EQ(launches[1].table.grad_factor, other.grad_factor);
   }
 }
@@ -134,21 +132,10 @@ TEST(AdamWPlanTest, PacksNeedEveryArrayAlignedAndWholePairsOfDraws) {
 AdamWRangeCall CallOf(const AdamWLaunch& launch, int i) {
   const AdamWRange& range = launch.table.ranges[i];
   AdamWRangeCall call;
-  call.count = range.count;
-  call.on_device = range.on_device;
+  static_cast<AdamWArrays&>(call) = range;
   if (range.on_device == nullptr) call.coefficients = launch.table.coefficients[range.set];
   call.grad_factor = launch.table.grad_factor;
-  call.param_dtype = launch.param_dtype;
-  call.grad_dtype = launch.grad_dtype;
-  call.moment_dtype = launch.moment_dtype;
-  call.param = range.param;
-  call.grad = range.grad;
-  call.m = range.m;
-  call.v = range.v;
-  call.m_scale = range.m_scale;
-  call.v_scale = range.v_scale;
-  call.stream = range.stream;
-  call.first_element = range.first_element;
+  call.types = launch.types;
   return call;
 }
 
@@ -157,9 +144,7 @@ void ExpectSame(const AdamWRangeCall& a, const AdamWRangeCall& b) {
   EXPECT_EQ(a.on_device, b.on_device);
   EXPECT_EQ(std::memcmp(&a.coefficients, &b.coefficients, sizeof(a.coefficients)), 0);
   EXPECT_EQ(a.grad_factor, b.grad_factor);
-  EXPECT_EQ(a.param_dtype, b.param_dtype);
-  EXPECT_EQ(a.grad_dtype, b.grad_dtype);
-  EXPECT_EQ(a.moment_dtype, b.moment_dtype);
+  EXPECT_EQ(a.types, b.types);
   EXPECT_EQ(a.param, b.param);
   EXPECT_EQ(a.grad, b.grad);
   EXPECT_EQ(a.m, b.m);
@@ -183,7 +168,7 @@ TEST(AdamWPlanTest, EveryCallIsInOneLaunchOnceAndUnchanged) {
       call.first_element = static_cast<int64_t>(below(1 << 30));
       call.m_scale = At(4 * below(1 << 20));
       call.v_scale = At(4 * below(1 << 20));
-      if (below(20) == 0) call.moment_dtype = DType::kBFloat16;
+      if (below(20) == 0) call.types.moment = DType::kBFloat16;
       if (below(20) == 0) call.grad_factor = At(0x8000);
       if (call.count > 0) expected[call.stream] = call;
     }

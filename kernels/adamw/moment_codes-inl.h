@@ -10,10 +10,8 @@
 #define ZEROTH_KERNELS_ADAMW_MOMENT_CODES_INL_H_
 #endif
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 #include "hwy/highway.h"
 
@@ -48,15 +46,6 @@ HWY_INLINE hn::Vec<D> DecodeMoments(D d, const uint8_t* from, float scale) {
     value = hn::Or(value, hn::BitCast(d, sign));
   }
   return hn::Mul(value, hn::Set(d, scale));
-}
-
-// Returns the scale of a block. `largest` is the maximum of its magnitudes, as bits of floats.
-template <class Code>
-HWY_INLINE float MomentScale(int32_t largest) {
-  const int exponent =
-      static_cast<int>((static_cast<uint32_t>(largest) + ((1u << Code::kDroppedBits) - 1)) >> 23);
-  if (exponent > Code::kGreatestScale) return std::numeric_limits<float>::quiet_NaN();
-  return PowerOfTwo(std::max(exponent, Code::kLeastScale) - 127);
 }
 
 // `draws` are below 2^16; `inverse` is 1 / scale.

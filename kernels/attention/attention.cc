@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/attention/attention.h"
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth {
@@ -9,8 +11,8 @@ namespace {
 
 // Removes a window that hides nothing, so that implementations without windows can compute the
 // call.
-AttentionShape WithoutIdleWindow(AttentionShape shape) {
-  if (shape.window >= shape.seq) shape.window = 0;
+AttentionShape WithoutIdleWindow(AttentionShape shape, int64_t past = 0) {
+  if (shape.window >= past + shape.seq) shape.window = 0;
   return shape;
 }
 
@@ -38,7 +40,7 @@ absl::Status Attention(Kernels& kernels, const AttentionArgs& args) {
   const AttentionShape& shape = args.shape;
   if (!CheckAttentionShape(op, shape)) return op.status();
   SharedType type;
-  CheckPacked(op, "qkv", args.qkv, shape, type);
+  op.Rows("qkv", args.qkv, shape.batch * shape.seq, shape.packed_dim(), type);
   CheckStarts(op, args.starts, shape);
   op.Rows("out", args.out, shape.batch * shape.seq, shape.heads * shape.head_dim, type);
   if (args.lse.defined())
@@ -56,16 +58,39 @@ absl::Status AttentionBackward(Kernels& kernels, const AttentionBackwardArgs& ar
   SharedType type;
   const int64_t rows = shape.batch * shape.seq;
   op.Rows("dout", args.dout, rows, shape.heads * shape.head_dim, type);
-  CheckPacked(op, "qkv", args.qkv, shape, type);
+  op.Rows("qkv", args.qkv, shape.batch * shape.seq, shape.packed_dim(), type);
   CheckStarts(op, args.starts, shape);
   op.Rows("out", args.out, rows, shape.heads * shape.head_dim, type);
   op.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq}, DType::kFloat32);
-  CheckPacked(op, "dqkv", args.dqkv, shape, type);
+  op.Rows("dqkv", args.dqkv, rows, shape.packed_dim(), type);
   if (!op.ok()) return op.status();
   return op.Run(AttentionBackwardCall{WithoutIdleWindow(shape), args.qkv.dtype(),
                                       args.dout.raw_data(), args.qkv.raw_data(),
                                       DataOrNull<int32_t>(args.starts), args.out.raw_data(),
                                       args.lse.data<float>(), args.dqkv.raw_data()});
+}
+
+absl::Status CachedAttention(Kernels& kernels, const CachedAttentionArgs& args) {
+  Operation op("CachedAttention", kernels);
+  const AttentionShape& shape = args.shape;
+  if (!CheckAttentionShape(op, shape)) return op.status();
+  op.Require(
+      shape.batch == 1, "shape",
+      absl::StrCat("has a batch of ", shape.batch, ", expected 1: a cache is one sequence's"));
+  SharedType type;
+  op.Rows("qkv", args.qkv, shape.batch * shape.seq, shape.packed_dim(), type);
+  op.MinRank("cache", args.cache, 2);
+  if (!op.ok()) return op.status();
+  const int64_t capacity = args.cache.dim(0);
+  op.Rows("cache", args.cache, capacity, 2 * shape.kv_heads * shape.head_dim, type);
+  op.Require(args.past >= 0 && args.past + shape.seq <= capacity, "past",
+             absl::StrCat("is ", args.past, " before ", shape.seq, " new tokens, expected at most ",
+                          capacity, " tokens together: what the cache holds"));
+  op.Rows("out", args.out, shape.seq, shape.heads * shape.head_dim, type);
+  if (!op.ok()) return op.status();
+  return op.Run(CachedAttentionCall{WithoutIdleWindow(shape, args.past), args.qkv.dtype(),
+                                    args.qkv.raw_data(), args.cache.raw_data(), args.past,
+                                    args.out.raw_data()});
 }
 
 absl::StatusOr<std::string> DescribeAttention(Kernels& kernels, const AttentionShape& shape,

@@ -46,6 +46,19 @@ struct AttentionBackwardArgs {
   Tensor dqkv;    // [batch, seq, packed_dim], overwritten
 };
 
+// For generation, where a few new tokens attend to earlier ones whose keys and values are kept:
+// computes what Attention computes for the last `shape.seq` tokens of one sequence of `past +
+// shape.seq` tokens.
+struct CachedAttentionArgs {
+  AttentionShape shape;  // of the new tokens; batch is 1
+  Tensor qkv;            // [1, seq, packed_dim]
+  // [capacity, 2 * kv_heads * head_dim]: each row holds the keys of a token, then its values. Rows
+  // [0, past) are read; rows [past, past + seq) are written, from qkv.
+  Tensor cache;
+  int64_t past = 0;
+  Tensor out;  // [1, seq, heads * head_dim]
+};
+
 // Returns AttentionArgs::starts for `sequences` sequences. `ids` has a number for each token, which
 // changes where another document begins; its value has no other meaning.
 std::vector<int32_t> DocumentStarts(absl::Span<const int32_t> ids, int64_t sequences);
@@ -55,6 +68,7 @@ namespace kernels {
 absl::Status Attention(Kernels& kernels, const AttentionArgs& args);
 // Recomputes the scores from qkv and lse, so that forward need not keep them.
 absl::Status AttentionBackward(Kernels& kernels, const AttentionBackwardArgs& args);
+absl::Status CachedAttention(Kernels& kernels, const CachedAttentionArgs& args);
 // Describes in words which implementation would compute attention of this shape and type, forward
 // and backward, and why cuDNN would not. Empty if the device has only one. Unimplemented if the
 // device lacks the one that KernelOptions::attention asks for.
@@ -81,6 +95,14 @@ struct AttentionBackwardCall {
   const void* out = nullptr;
   const float* lse = nullptr;
   void* dqkv = nullptr;  // all of it is overwritten
+};
+struct CachedAttentionCall {
+  AttentionShape shape;
+  DType dtype = DType::kFloat32;  // of all
+  const void* qkv = nullptr;
+  void* cache = nullptr;
+  int64_t past = 0;
+  void* out = nullptr;
 };
 // Only devices with several implementations register this.
 struct DescribeAttentionCall {

@@ -5,7 +5,6 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
-#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -170,11 +169,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zeroth::cpu {
-namespace {
 
 HWY_EXPORT(BackwardGroupOfAny);
-
-}  // namespace
 
 absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace) {
   const AttentionShape& shape = call.shape;
@@ -192,14 +188,7 @@ absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& wor
   return absl::OkStatus();
 }
 
-namespace {
-
-absl::Status Run(const AttentionBackwardCall& call, CpuKernels& kernels) {
-  return AttentionBackward(call, kernels.workspace());
-}
-const OnCpu<Run> attention_backward;
-
-}  // namespace
+const OnCpu<AttentionBackward> attention_backward;
 
 }  // namespace zeroth::cpu
 #endif  // HWY_ONCE

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -105,7 +106,7 @@ absl::StatusOr<const AttentionChoice::Parts*> AttentionChoice::Find(const CudnnA
 absl::StatusOr<std::optional<size_t>> AttentionChoice::CudnnWorkspace(
     const CudnnAttentionKey& key, const CudnnAttentionPointers& pointers) {
   if (wanted_ == AttentionBackend::kFlash || IsEmpty(key.shape)) return std::nullopt;
-  if (!AreAligned(pointers.qkv, pointers.out, pointers.lse, pointers.dout, pointers.dqkv)) {
+  if (!ArePacked(pointers.qkv, pointers.out, pointers.lse, pointers.dout, pointers.dqkv)) {
     if (wanted_ == AttentionBackend::kAuto) return std::nullopt;
     return absl::InvalidArgumentError(
         "cuDNN: attention on memory that is not aligned to 16 bytes, which it needs; expected "

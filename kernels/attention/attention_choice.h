@@ -30,12 +30,6 @@
 
 namespace zeroth::cuda {
 
-// True if every address is a multiple of 16 bytes, as asynchronous copies and cuDNN require.
-template <typename... Pointers>
-bool AreAligned(const Pointers*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
 // The choice and cuDNN's plans for one stream. The choice depends on shape, type, device and
 // library alone, so that every strategy computes the same call in the same way. Not thread-safe.
 class AttentionChoice {

@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -10,11 +11,61 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_choice.h"
+#include "zeroth/kernels/attention/attention_kernels.h"
+#include "zeroth/kernels/attention/attention_plan.h"
 #include "zeroth/kernels/attention/cudnn.h"
 #include "zeroth/kernels/attention/flash_attention.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 
 namespace zeroth::cuda {
+namespace {
+
+HeadLayout LayoutOf(const AttentionShape& shape, const int32_t* starts, bool aligned) {
+  HeadLayout at;
+  at.seq = static_cast<int>(shape.seq);
+  at.heads = static_cast<int>(shape.heads);
+  at.kv_heads = static_cast<int>(shape.kv_heads);
+  at.head_dim = static_cast<int>(shape.head_dim);
+  at.packed = shape.packed_dim();
+  at.out_token = shape.heads * shape.head_dim;
+  at.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  at.in_packs = aligned && shape.head_dim % 4 == 0;
+  at.window = static_cast<int>(shape.window);
+  at.starts = starts;
+  return at;
+}
+
+}  // namespace
+
+absl::Status Attention(const AttentionCall& call, const LaunchTarget& target) {
+  if (IsEmpty(call.shape)) return absl::OkStatus();
+  const bool aligned = ArePacked(call.qkv, call.out);
+  ZEROTH_ASSIGN_OR_RETURN(const AttentionPlan plan, PlanAttention(call.shape, call.dtype, aligned));
+  const AttentionForwardParams params = {LayoutOf(call.shape, call.starts, aligned), call.qkv,
+                                         call.out, call.lse};
+  return plan.path == AttentionPath::kMma
+             ? LaunchMmaForward(plan, call.dtype, params, target.stream)
+             : LaunchPlainForward(plan, call.dtype, params, target.stream);
+}
+
+int64_t AttentionBackwardScratch(const AttentionShape& shape) {
+  return shape.batch * shape.heads * shape.seq;
+}
+
+absl::Status AttentionBackward(const AttentionBackwardCall& call, float* scratch,
+                               const LaunchTarget& target) {
+  if (IsEmpty(call.shape)) return absl::OkStatus();
+  const bool aligned = ArePacked(call.dout, call.qkv, call.out, call.dqkv);
+  ZEROTH_ASSIGN_OR_RETURN(const AttentionPlan plan, PlanAttention(call.shape, call.dtype, aligned));
+  const HeadLayout at = LayoutOf(call.shape, call.starts, aligned);
+  ZEROTH_RETURN_IF_ERROR(LaunchAttentionDelta(at, call.shape.batch, call.dtype, aligned, call.dout,
+                                              call.out, scratch, target.stream));
+  const AttentionBackwardParams params = {at, call.dout, call.qkv, call.lse, scratch, call.dqkv};
+  return plan.path == AttentionPath::kMma
+             ? LaunchMmaBackward(plan, call.dtype, params, target.stream)
+             : LaunchPlainBackward(plan, call.dtype, params, target.stream);
+}
+
 namespace {
 
 // Alignment of the arrays in a scratch buffer.
@@ -51,10 +102,7 @@ absl::StatusOr<bool> AttendByCudnn(const CudnnAttentionKey& key, CudnnAttentionP
 }
 
 absl::Status Run(const AttentionCall& call, CudaKernels& kernels) {
-  CudnnAttentionPointers pointers;
-  pointers.qkv = call.qkv;
-  pointers.out = call.out;
-  pointers.lse = call.lse;
+  const CudnnAttentionPointers pointers = {.qkv = call.qkv, .out = call.out, .lse = call.lse};
   ZEROTH_ASSIGN_OR_RETURN(const bool by_cudnn,
                           AttendByCudnn({call.shape, call.dtype, AttentionPass::kForward,
                                          /*packed_documents=*/call.starts != nullptr},
@@ -64,12 +112,11 @@ absl::Status Run(const AttentionCall& call, CudaKernels& kernels) {
 const OnCuda<Run> attention;
 
 absl::Status RunBackward(const AttentionBackwardCall& call, CudaKernels& kernels) {
-  CudnnAttentionPointers pointers;
-  pointers.qkv = call.qkv;
-  pointers.out = const_cast<void*>(call.out);
-  pointers.lse = const_cast<float*>(call.lse);
-  pointers.dout = call.dout;
-  pointers.dqkv = call.dqkv;
+  const CudnnAttentionPointers pointers = {.qkv = call.qkv,
+                                           .out = const_cast<void*>(call.out),
+                                           .lse = const_cast<float*>(call.lse),
+                                           .dout = call.dout,
+                                           .dqkv = call.dqkv};
   ZEROTH_ASSIGN_OR_RETURN(const bool by_cudnn,
                           AttendByCudnn({call.shape, call.dtype, AttentionPass::kBackward,
                                          /*packed_documents=*/call.starts != nullptr},

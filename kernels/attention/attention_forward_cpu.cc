@@ -10,7 +10,6 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
-#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -167,11 +166,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zeroth::cpu {
-namespace {
 
 HWY_EXPORT(ForwardHeadOfAny);
-
-}  // namespace
 
 absl::Status CheckStarts(const AttentionShape& shape, const int32_t* starts) {
   if (starts == nullptr) return absl::OkStatus();
@@ -207,14 +203,7 @@ absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace) {
   return absl::OkStatus();
 }
 
-namespace {
-
-absl::Status Run(const AttentionCall& call, CpuKernels& kernels) {
-  return AttentionForward(call, kernels.workspace());
-}
-const OnCpu<Run> attention;
-
-}  // namespace
+const OnCpu<AttentionForward> attention;
 
 }  // namespace zeroth::cpu
 #endif  // HWY_ONCE

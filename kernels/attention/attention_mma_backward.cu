@@ -294,9 +294,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
 
 absl::Status LaunchMmaBackward(const AttentionPlan& plan, DType dtype,
                                const AttentionBackwardParams& params, cudaStream_t stream) {
-  return DispatchTiles(plan, dtype, [&](auto tag, auto width) -> absl::Status {
-    using T = typename decltype(tag)::type;
-    constexpr int kDim = decltype(width)::value;
+  return DispatchTiles(plan, dtype, [&]<typename T>(TypeTag<T>, auto width) -> absl::Status {
+    constexpr int kDim = width();
     ZEROTH_RETURN_IF_ERROR(
         ZEROTH_LAUNCH((MmaBackwardKeys<T, kDim>), plan.backward_keys, stream, params));
     return ZEROTH_LAUNCH((MmaBackwardQueries<T, kDim>), plan.backward_queries, stream, params);

@@ -198,9 +198,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
 
 absl::Status LaunchMmaForward(const AttentionPlan& plan, DType dtype,
                               const AttentionForwardParams& params, cudaStream_t stream) {
-  return DispatchTiles(plan, dtype, [&](auto tag, auto width) {
-    using T = typename decltype(tag)::type;
-    constexpr int kDim = decltype(width)::value;
+  return DispatchTiles(plan, dtype, [&]<typename T>(TypeTag<T>, auto width) {
+    constexpr int kDim = width();
     return params.at.is_bounded()
                ? ZEROTH_LAUNCH((MmaForward<T, kDim, true>), plan.forward, stream, params)
                : ZEROTH_LAUNCH((MmaForward<T, kDim, false>), plan.forward, stream, params);

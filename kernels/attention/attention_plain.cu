@@ -149,6 +149,38 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
   }
 }
 
+// A head's row is short, and rows are contiguous. With eight lanes for each row, a warp's accesses
+// are contiguous, too.
+constexpr int kLanesPerRow = 8;
+
+template <int N, typename T>
+__global__ void __launch_bounds__(kMapThreads)
+    AttentionDelta(HeadLayout at, int64_t rows, const T* dout, const T* out, float* delta) {
+  const int64_t thread = int64_t{blockIdx.x} * kMapThreads + threadIdx.x;
+  const int64_t row = thread / kLanesPerRow;
+  float sum = 0.0f;
+  if (row < rows) {
+    const int64_t begin = row * at.head_dim;
+    for (int i = static_cast<int>(thread % kLanesPerRow) * N; i < at.head_dim;
+         i += kLanesPerRow * N) {
+      float a[N];
+      float b[N];
+      LoadPack<N>(dout + begin + i, a);
+      LoadPack<N>(out + begin + i, b);
+#pragma unroll
+      for (int j = 0; j < N; ++j) sum = __fmaf_rn(a[j], b[j], sum);
+    }
+  }
+#pragma unroll
+  for (int mask = kLanesPerRow / 2; mask > 0; mask /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  }
+  if (row >= rows || thread % kLanesPerRow != 0) return;
+  const int64_t token = row / at.heads;
+  const int head = static_cast<int>(row % at.heads);
+  delta[at.Statistic(token / at.seq, head) + token % at.seq] = sum;
+}
+
 // The number of blocks of the backward kernels that fit on a multiprocessor, in shared memory and
 // registers. Kernels with windows and documents (kBounded) have one.
 template <int kWidth>
@@ -287,8 +319,7 @@ absl::Status LaunchBackward(const AttentionPlan& plan, const AttentionBackwardPa
 
 absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
                                 const AttentionForwardParams& params, cudaStream_t stream) {
-  return DispatchType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
     return plan.width == 64 ? ZEROTH_LAUNCH((PlainForward<T, 64>), plan.forward, stream, params)
                             : ZEROTH_LAUNCH((PlainForward<T, 128>), plan.forward, stream, params);
   });
@@ -296,10 +327,24 @@ absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
 
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream) {
-  return DispatchType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
     return plan.width == 64 ? LaunchBackward<T, 64>(plan, params, stream)
                             : LaunchBackward<T, 128>(plan, params, stream);
+  });
+}
+
+absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dtype, bool aligned,
+                                  const void* dout, const void* out, float* delta,
+                                  cudaStream_t stream) {
+  const int64_t rows = batch * at.seq * at.heads;
+  const LaunchShape shape = ThreadPerItemShape(rows * kLanesPerRow);
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
+    const T* const a = static_cast<const T*>(dout);
+    const T* const b = static_cast<const T*>(out);
+    const bool packed = aligned && at.head_dim % kPackWidth<T> == 0;
+    return DispatchWidth<kPackWidth<T>>(packed, [&](auto width) {
+      return ZEROTH_LAUNCH((AttentionDelta<width(), T>), shape, stream, at, rows, a, b, delta);
+    });
   });
 }
 

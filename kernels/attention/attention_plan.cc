@@ -16,43 +16,42 @@ constexpr int64_t kLongest = int64_t{1} << 30;
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
 template <int kDim>
-void UseMma(const AttentionShape& shape, AttentionPlan& plan) {
+AttentionPlan MmaPlan(const AttentionShape& shape) {
   using Forward = MmaForwardTile<kDim>;
   using Backward = MmaBackwardTile<kDim>;
   static_assert(Forward::kSharedBytes <= kAttentionSharedLimit);
   static_assert(Backward::kSharedBytes <= kAttentionSharedLimit);
-  const auto blocks = [&](int rows, int64_t heads) {
-    return static_cast<unsigned>(CeilDiv(shape.seq, rows) * shape.batch * heads);
+  const auto grid = [&](int rows, int64_t heads, size_t shared_bytes) {
+    return Blocks(CeilDiv(shape.seq, rows) * shape.batch * heads, kMmaThreads, shared_bytes);
   };
-  plan.path = AttentionPath::kMma;
-  plan.width = kDim;
-  plan.forward = {dim3(blocks(Forward::kRows, shape.heads)), dim3(kMmaThreads),
-                  Forward::kSharedBytes};
-  plan.backward_keys = {dim3(blocks(Backward::kRows, shape.kv_heads)), dim3(kMmaThreads),
-                        Backward::kSharedBytes};
-  plan.backward_queries = {dim3(blocks(Backward::kRows, shape.heads)), dim3(kMmaThreads),
-                           Backward::kSharedBytes};
+  return {.path = AttentionPath::kMma,
+          .width = kDim,
+          .forward = grid(Forward::kRows, shape.heads, Forward::kSharedBytes),
+          .backward_keys = grid(Backward::kRows, shape.kv_heads, Backward::kSharedBytes),
+          .backward_queries = grid(Backward::kRows, shape.heads, Backward::kSharedBytes)};
 }
 
 template <int kWidth>
-void UsePlain(const AttentionShape& shape, AttentionPlan& plan) {
+AttentionPlan PlainPlan(const AttentionShape& shape) {
   static_assert(kPlainForwardBytes<kWidth> <= kAttentionSharedLimit);
   static_assert(kPlainBackwardBytes<kWidth> <= kAttentionSharedLimit);
-  const auto grid = [&](int64_t heads) {
-    return dim3(static_cast<unsigned>(CeilDiv(shape.seq, kPlainTile) * shape.batch * heads),
-                static_cast<unsigned>(CeilDiv(shape.head_dim, kWidth)));
+  const auto grid = [&](int64_t heads, size_t shared_bytes) {
+    LaunchShape blocks =
+        Blocks(CeilDiv(shape.seq, kPlainTile) * shape.batch * heads, kPlainThreads, shared_bytes);
+    blocks.grid.y = static_cast<unsigned>(CeilDiv(shape.head_dim, kWidth));
+    return blocks;
   };
-  plan.path = AttentionPath::kPlain;
-  plan.width = kWidth;
-  plan.forward = {grid(shape.heads), dim3(kPlainThreads), kPlainForwardBytes<kWidth>};
-  plan.backward_keys = {grid(shape.kv_heads), dim3(kPlainThreads), kPlainBackwardBytes<kWidth>};
-  plan.backward_queries = {grid(shape.heads), dim3(kPlainThreads), kPlainBackwardBytes<kWidth>};
+  return {.path = AttentionPath::kPlain,
+          .width = kWidth,
+          .forward = grid(shape.heads, kPlainForwardBytes<kWidth>),
+          .backward_keys = grid(shape.kv_heads, kPlainBackwardBytes<kWidth>),
+          .backward_queries = grid(shape.heads, kPlainBackwardBytes<kWidth>)};
 }
 
 }  // namespace
 
-absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligned,
-                           AttentionPlan& plan) {
+absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType dtype,
+                                            bool aligned) {
   if (shape.seq > kLongest) {
     return absl::InvalidArgumentError(absl::StrCat("attention: sequences of ", shape.seq,
                                                    " tokens; at most ", kLongest,
@@ -67,19 +66,10 @@ absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligne
   }
   const bool half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
   if (half && aligned && shape.head_dim % 8 == 0 && shape.head_dim <= 128) {
-    if (shape.head_dim <= 64) {
-      UseMma<64>(shape, plan);
-    } else if (shape.head_dim <= 96) {
-      UseMma<96>(shape, plan);
-    } else {
-      UseMma<128>(shape, plan);
-    }
-  } else if (shape.head_dim <= 64) {
-    UsePlain<64>(shape, plan);
-  } else {
-    UsePlain<128>(shape, plan);
+    if (shape.head_dim <= 64) return MmaPlan<64>(shape);
+    return shape.head_dim <= 96 ? MmaPlan<96>(shape) : MmaPlan<128>(shape);
   }
-  return absl::OkStatus();
+  return shape.head_dim <= 64 ? PlainPlan<64>(shape) : PlainPlan<128>(shape);
 }
 
 }  // namespace zeroth::cuda

@@ -12,11 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/device/cuda/launch.h"
 #include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {
 
@@ -98,8 +98,7 @@ struct AttentionPlan {
 
 // Plans a call whose shape is not empty. `aligned` tells that all pointers are aligned to 16 bytes.
 // InvalidArgument if the shape has more blocks or positions than a launch can count.
-absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligned,
-                           AttentionPlan& plan);
+absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType dtype, bool aligned);
 
 }  // namespace zeroth::cuda
 

@@ -13,9 +13,9 @@ namespace {
 
 AttentionPlan PlanOf(const AttentionShape& shape, DType dtype = DType::kBFloat16,
                      bool aligned = true) {
-  AttentionPlan plan;
-  EXPECT_EQ(PlanAttention(shape, dtype, aligned, plan), absl::OkStatus());
-  return plan;
+  const absl::StatusOr<AttentionPlan> plan = PlanAttention(shape, dtype, aligned);
+  EXPECT_EQ(plan.status(), absl::OkStatus());
+  return plan.value_or(AttentionPlan());
 }
 
 TEST(AttentionPlanTest, TensorCoresTakeWhatTheyCan) {
@@ -72,13 +72,12 @@ TEST(AttentionPlanTest, BlocksCoverTheSequence) {
 }
 
 TEST(AttentionPlanTest, RefusesWhatCannotBeCounted) {
-  AttentionPlan plan;
   const absl::Status too_long =
-      PlanAttention({1, int64_t{1} << 31, 1, 1, 64}, DType::kBFloat16, true, plan);
+      PlanAttention({1, int64_t{1} << 31, 1, 1, 64}, DType::kBFloat16, true).status();
   EXPECT_TRUE(absl::IsInvalidArgument(too_long)) << too_long;
   EXPECT_NE(std::string(too_long.message()).find("2147483648"), std::string::npos) << too_long;
   const absl::Status too_many =
-      PlanAttention({int64_t{1} << 27, 65, 16, 16, 64}, DType::kBFloat16, true, plan);
+      PlanAttention({int64_t{1} << 27, 65, 16, 16, 64}, DType::kBFloat16, true).status();
   EXPECT_TRUE(absl::IsInvalidArgument(too_many)) << too_many;
   EXPECT_NE(std::string(too_many.message()).find("batch 134217728"), std::string::npos) << too_many;
 }

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 
-#include "zeroth/core/tensor/tensor.h"
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth {
@@ -29,10 +30,16 @@ inline bool IsEmpty(const AttentionShape& shape) {
   return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
 }
 
-// For operations on packed tensors: check that the shape is valid, and that `tensor` has it.
-bool CheckAttentionShape(Operation& op, const AttentionShape& shape);
-bool CheckPacked(Operation& op, const char* field, const Tensor& tensor,
-                 const AttentionShape& shape, SharedType& type);
+// For operations on packed tensors: checks that the shape is valid.
+inline bool CheckAttentionShape(Operation& op, const AttentionShape& shape) {
+  const bool sizes = shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 &&
+                     shape.kv_heads >= 0 && shape.head_dim >= 0 && shape.window >= 0;
+  if (!op.Require(sizes, "shape", "has a negative size")) return false;
+  const bool divides = shape.kv_heads > 0 ? shape.heads % shape.kv_heads == 0 : shape.heads == 0;
+  return divides || op.Require(false, "shape",
+                               absl::StrCat("has ", shape.heads, " heads and ", shape.kv_heads,
+                                            " kv_heads, expected a divisor of heads"));
+}
 
 }  // namespace zeroth
 

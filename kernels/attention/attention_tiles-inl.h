@@ -16,7 +16,7 @@
 
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/attention/attention_layout.h"
+#include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,8 +10,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
-#include "zeroth/kernels/attention/attention_layout.h"
-#include "zeroth/kernels/attention/cached_attention.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,18 +31,15 @@ template <typename T>
 void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T* values,
               int64_t stride, int64_t count, float* scores, float* sum, T* out) {
   const auto dim = static_cast<size_t>(layout.dim);
-  const auto multiply_add = [](auto, auto acc, auto a, auto b)
-                                HWY_ATTR { return hn::MulAdd(a, b, acc); };
   for (int64_t key = 0; key < count; ++key) {
-    scores[key] = layout.scale * Reduce(dim, multiply_add, q, keys + key * stride);
+    scores[key] = layout.scale * Dot(dim, q, keys + key * stride);
   }
   const auto n = static_cast<size_t>(count);
   const float max = *std::max_element(scores, scores + count);
   Transform(
       n, scores, [max](auto d, auto x) HWY_ATTR { return Exp(d, hn::Sub(x, hn::Set(d, max))); },
       scores);
-  const float total = Reduce(
-      n, [](auto, auto acc, auto x) HWY_ATTR { return hn::Add(acc, x); }, scores);
+  const float total = Sum(n, scores);
   std::fill_n(sum, layout.dim, 0.0f);
   for (int64_t key = 0; key < count; ++key) {
     const float weight = scores[key];
@@ -62,8 +57,7 @@ void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T*
 
 // Computes all new queries of one head.
 void QueriesOfHead(const CachedAttentionCall& call, int64_t head, float* scratch) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const AttentionShape& shape = call.shape;
     const AttentionLayout layout(shape);
     const int64_t stride = 2 * shape.kv_heads * layout.dim;

@@ -9,7 +9,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/attention/cached_attention.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
@@ -89,16 +88,14 @@ absl::Status Run(const CachedAttentionCall& call, CudaKernels& kernels) {
   if (IsEmpty(shape)) return absl::OkStatus();
   const LaunchTarget& target = kernels.target();
   const int64_t row = 2 * shape.kv_heads * shape.head_dim;
-  return DispatchType(call.dtype, [&](auto tag) -> absl::Status {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
     ZEROTH_RETURN_IF_ERROR(ZEROTH_MAP(Append<T>, shape.seq * row, target, call, row));
     if (call.past == 0) {
       return KernelTable<AttentionCall>::Find(kernels)(
           kernels, {shape, call.dtype, call.qkv, nullptr, call.out, nullptr}, {});
     }
-    const LaunchShape blocks = {dim3(static_cast<unsigned>(shape.seq * shape.heads)),
-                                dim3(kThreads),
-                                2 * static_cast<size_t>(shape.head_dim) * sizeof(float)};
+    const LaunchShape blocks = Blocks(shape.seq * shape.heads, kThreads,
+                                      2 * static_cast<size_t>(shape.head_dim) * sizeof(float));
     return ZEROTH_LAUNCH(Attend<T>, blocks, target.stream, call,
                          1.0f / std::sqrt(static_cast<float>(shape.head_dim)));
   });

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/attention/cached_attention.h"
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/testing/attention_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"

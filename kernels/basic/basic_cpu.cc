@@ -55,8 +55,7 @@ HWY_INLINE void Put(bool accumulate, size_t count, const In* values, Out* out) {
         count, out, [](auto, auto before, auto v) HWY_ATTR { return hn::Add(before, v); },
         static_cast<const Out*>(out), values);
   } else {
-    Transform(
-        count, out, [](auto, auto v) HWY_ATTR { return v; }, values);
+    Convert(count, out, values);
   }
 }
 
@@ -126,8 +125,8 @@ HWY_INLINE void ElementsOf(const BasicCall& call, int64_t at_row, int64_t column
   for (const int64_t end = column + count; column < end; column += kAtOnce) {
     const auto part = static_cast<size_t>(std::min(kAtOnce, end - column));
     const Row<T> row(call, at_row, column);
-    Put(/*accumulate=*/false, part, row.a, a);
-    Put(/*accumulate=*/false, part, row.b, b);
+    Convert(part, a, row.a);
+    Convert(part, b, row.b);
     Apply(call, at_row * call.cols + column, part, a, b);
     Put(call.accumulate, part, a, row.out);
   }
@@ -153,9 +152,7 @@ HWY_INLINE void SoftmaxRow(const BasicCall& call, int64_t at_row) {
   const auto count = static_cast<size_t>(call.cols);
   std::vector<float> values(count);
   if (call.op == BasicOp::kSoftmaxBackward) {
-    const float dot = Reduce(
-        count, [](auto, auto sum, auto a, auto b) HWY_ATTR { return hn::MulAdd(a, b, sum); }, row.a,
-        row.b);
+    const float dot = Dot(count, row.a, row.b);
     Transform(
         count, values.data(),
         [dot](auto d, auto a, auto b) HWY_ATTR { return hn::Mul(a, hn::Sub(b, hn::Set(d, dot))); },
@@ -167,10 +164,7 @@ HWY_INLINE void SoftmaxRow(const BasicCall& call, int64_t at_row) {
       count, values.data(),
       [largest](auto d, auto a) HWY_ATTR { return Exp(d, hn::Sub(a, hn::Set(d, largest))); },
       row.a);
-  const float sum = Reduce(
-      count, [](auto, auto part, auto v) HWY_ATTR { return hn::Add(part, v); },
-      static_cast<const float*>(values.data()));
-  const float inverse = 1.0f / sum;
+  const float inverse = 1.0f / Sum(count, values.data());
   for (float& value : values) value *= inverse;
   Put(call.accumulate, count, values.data(), row.out);
 }
@@ -208,9 +202,8 @@ HWY_INLINE void PieceOf(const BasicCall& call, int64_t row, int64_t column, int6
 }
 
 void Piece(const BasicCall& call, int64_t row, int64_t column, int64_t count) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    PieceOf<decltype(element)>(call, row, column, count);
-  });
+  WithElementType(call.dtype,
+                  [&]<typename T>(T) HWY_ATTR { PieceOf<T>(call, row, column, count); });
 }
 
 }  // namespace HWY_NAMESPACE

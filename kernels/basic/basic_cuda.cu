@@ -208,9 +208,8 @@ absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
                            call);
     case BasicOp::kMean:
       if (call.cols < 32 && call.rows * call.cols <= INT32_MAX) {
-        const LaunchShape blocks = {dim3(static_cast<unsigned>(call.rows * call.cols)),
-                                    dim3(kMeanThreads)};
-        return ZEROTH_LAUNCH((MeanByBlock<T>), blocks, target.stream, call);
+        return ZEROTH_LAUNCH((MeanByBlock<T>), Blocks(call.rows * call.cols, kMeanThreads),
+                             target.stream, call);
       }
       return ZEROTH_LAUNCH((MeanByThread<T>), each, target.stream, call);
     case BasicOp::kMeanBackward:
@@ -221,9 +220,8 @@ absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
 
 absl::Status Basic(const BasicCall& call, CudaKernels& kernels) {
   if (call.rows == 0 || call.cols == 0) return absl::OkStatus();
-  return DispatchType(call.dtype, [&](auto tag) {
-    return BasicOf<typename decltype(tag)::type>(call, kernels.target());
-  });
+  return DispatchType(call.dtype,
+                      [&]<typename T>(TypeTag<T>) { return BasicOf<T>(call, kernels.target()); });
 }
 const OnCuda<Basic> basic;
 

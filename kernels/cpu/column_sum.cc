@@ -42,50 +42,36 @@ HWY_INLINE void SumRows(int64_t begin, int64_t end, int64_t cols, int64_t stride
   }
 }
 
-// Sums one vector of columns, or its first `count` lanes, in a register over all rows, so that
-// `out` is rounded once.
-template <bool kWhole, class D, typename T>
-HWY_INLINE void AddPartialColumns(D d, int64_t rows, int64_t stride, const float* partial,
-                                  bool accumulate, size_t count, T* out) {
-  const auto load = [&](int64_t row)
-                        HWY_ATTR { return LoadLanes<kWhole>(d, partial + row * stride, count); };
-  auto sum = accumulate ? LoadLanes<kWhole>(d, out, count) : hn::Zero(d);
-  int64_t row = 0;
-  for (; row + 4 <= rows; row += 4) {
-    sum = hn::Add(
-        sum, hn::Add(hn::Add(load(row), load(row + 1)), hn::Add(load(row + 2), load(row + 3))));
-  }
-  for (; row < rows; ++row) sum = hn::Add(sum, load(row));
-  StoreLanes<kWhole>(sum, d, out, count);
-}
-
-// out[cols] (+)= sum of the rows of `partial`.
-template <typename T>
-HWY_INLINE void AddPartial(int64_t rows, int64_t cols, int64_t stride, const float* partial,
-                           bool accumulate, void* out) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  T* to = static_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + lanes <= cols; i += lanes)
-    AddPartialColumns<true>(d, rows, stride, partial + i, accumulate, 0, to + i);
-  if (i < cols) {
-    AddPartialColumns<false>(d, rows, stride, partial + i, accumulate,
-                             static_cast<size_t>(cols - i), to + i);
-  }
-}
-
 void SumAnyRows(int64_t begin, int64_t end, int64_t cols, int64_t stride, DType dtype,
                 const void* x, float* sums) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    SumRows<decltype(element)>(begin, end, cols, stride, x, sums);
+  WithElementType(dtype,
+                  [&]<typename T>(T) HWY_ATTR { SumRows<T>(begin, end, cols, stride, x, sums); });
+}
+
+// out[cols] (+)= sum of the rows of `partial`. Sums a vector of columns in a register over all
+// rows, so that `out` is rounded once.
+template <typename T>
+HWY_INLINE void AddPartial(int64_t rows, int64_t cols, int64_t stride, const float* partial,
+                           bool accumulate, T* out) {
+  ForVectors(static_cast<size_t>(cols), [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    const auto load = [=](int64_t row) HWY_ATTR {
+      return LoadLanes<whole()>(d, partial + row * stride + i, count);
+    };
+    auto sum = accumulate ? LoadLanes<whole()>(d, out + i, count) : hn::Zero(d);
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4) {
+      sum = hn::Add(
+          sum, hn::Add(hn::Add(load(row), load(row + 1)), hn::Add(load(row + 2), load(row + 3))));
+    }
+    for (; row < rows; ++row) sum = hn::Add(sum, load(row));
+    StoreLanes<whole()>(sum, d, out + i, count);
   });
 }
 
 void AddAnyPartial(int64_t rows, int64_t cols, int64_t stride, const float* partial,
                    bool accumulate, DType dtype, void* out) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    AddPartial<decltype(element)>(rows, cols, stride, partial, accumulate, out);
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    AddPartial(rows, cols, stride, partial, accumulate, static_cast<T*>(out));
   });
 }
 

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 
@@ -100,8 +101,34 @@ HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, T* to, size_t count) {
   count == hn::Lanes(d) ? StoreElements(v, d, to) : StoreFirstElements(v, d, to, count);
 }
 
+// Load and store a vector of any lanes as they are, or its first `count` lanes.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadPlain(D d, const T* from, size_t count) {
+  if (count == hn::Lanes(d)) return hn::LoadU(d, from);
+  HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)] = {};
+  std::memcpy(lanes, from, count * sizeof(T));
+  return hn::LoadU(d, lanes);
+}
+template <class D, typename T>
+HWY_INLINE void StorePlain(hn::Vec<D> v, D d, T* to, size_t count) {
+  if (count == hn::Lanes(d)) return hn::StoreU(v, d, to);
+  HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
+  hn::StoreU(v, d, lanes);
+  std::memcpy(to, lanes, count * sizeof(T));
+}
+
 // Loops over arrays. The last, partial vector passes through the same vector operations as the
 // others, so that an element's result does not depend on its place.
+
+// Calls op(d, i, whole, count) for every vector of n elements: `count` of them from i on.
+template <class Op>
+HWY_INLINE void ForVectors(size_t n, const Op& op) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) op(d, i, std::true_type(), lanes);
+  if (i < n) op(d, i, std::false_type(), n - i);
+}
 
 // out[i] = op(d, in[i]...) for i in [0, n), computed in fp32. Each array is fp32, bf16 or fp16.
 // `out` may be one of the inputs, but must not overlap one otherwise.
@@ -118,12 +145,18 @@ HWY_INLINE void Transform(size_t n, Out* out, const Op& op, const In*... in) {
   }
 }
 
-// The same for i in [begin, end), for arrays that all are of the element type that `dtype` names.
+// out[i] = in[i], converted.
+template <typename Out, typename In>
+HWY_INLINE void Convert(size_t n, Out* out, const In* in) {
+  Transform(
+      n, out, [](auto, auto v) HWY_ATTR { return v; }, in);
+}
+
+// Transform for i in [begin, end), for arrays that all are of the element type that `dtype` names.
 template <class Op, typename... In>
 HWY_INLINE void TransformPiece(DType dtype, int64_t begin, int64_t end, void* out, const Op& op,
                                const In*... in) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
     Transform(static_cast<size_t>(end - begin), static_cast<T*>(out) + begin, op,
               (static_cast<const T*>(in) + begin)...);
   });
@@ -152,6 +185,19 @@ HWY_INLINE float Reduce(size_t n, const Op& op, const In*... in) {
     acc1 = hn::IfThenElse(valid, op(d, acc1, LoadFirstElements(d, in + i, n - i)...), acc1);
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(acc0, acc1), hn::Add(acc2, acc3))));
+}
+
+template <typename T>
+HWY_INLINE float Sum(size_t n, const T* x) {
+  return Reduce(
+      n, [](auto, auto sum, auto v) HWY_ATTR { return hn::Add(sum, v); }, x);
+}
+
+// Returns the sum of a[i] * b[i].
+template <typename T, typename U>
+HWY_INLINE float Dot(size_t n, const T* a, const U* b) {
+  return Reduce(
+      n, [](auto, auto sum, auto x, auto y) HWY_ATTR { return hn::MulAdd(x, y, sum); }, a, b);
 }
 
 // Returns the bits of the largest magnitude as a float. Such bits are ordered as integers are, with

@@ -72,14 +72,19 @@ inline int64_t RowGrain(int64_t row_elements) {
   return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, row_elements));
 }
 
-// Calls rows_of(call, begin, end) for all pieces of `rows` rows, each of about `row_elements`
-// elements.
+// Calls rows_of(begin, end), or rows_of(call, begin, end), for all pieces of `rows` rows, each of
+// about `row_elements` elements.
+template <typename Body>
+absl::Status ForRows(int64_t rows, int64_t row_elements, const Body& rows_of) {
+  ParallelFor(rows, RowGrain(row_elements),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(begin, end); });
+  return absl::OkStatus();
+}
 template <typename Call>
 absl::Status ForRows(int64_t rows, int64_t row_elements, const Call& call,
                      void (*rows_of)(const Call&, int64_t, int64_t)) {
-  ParallelFor(rows, RowGrain(row_elements),
-              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
-  return absl::OkStatus();
+  return ForRows(rows, row_elements,
+                 [&](int64_t begin, int64_t end) { rows_of(call, begin, end); });
 }
 
 }  // namespace zeroth::cpu

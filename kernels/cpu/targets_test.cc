@@ -24,7 +24,6 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/testing/gemm_reference.h"
-#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/testing/linear_cross_entropy_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"

@@ -20,7 +20,6 @@
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
 namespace zeroth::cpu {

@@ -21,7 +21,6 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/norm/norm.h"
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth {

@@ -49,8 +49,7 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
 
 absl::Status SumPieces(int64_t pieces, int64_t columns, const float* partial, bool accumulate,
                        DType out_dtype, void* out, const LaunchTarget& target) {
-  return DispatchType(out_dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(out_dtype, [&]<typename T>(TypeTag<T>) {
     const LaunchShape shape = {
         dim3(static_cast<unsigned>((columns + kColumnThreads - 1) / kColumnThreads)),
         dim3(kColumnThreads, kRowThreads)};
@@ -62,8 +61,7 @@ absl::Status SumPieces(int64_t pieces, int64_t columns, const float* partial, bo
 absl::Status ColumnSum(int64_t rows, int64_t columns, int64_t stride, DType dtype, const void* x,
                        bool accumulate, DType out_dtype, void* out, float* scratch,
                        const LaunchTarget& target) {
-  const absl::Status pieces = DispatchType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  const absl::Status pieces = DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
     const auto* from = static_cast<const T*>(x);
     constexpr int kWidth = kPackWidth<T>;
     const bool packed = columns % kWidth == 0 && stride % kWidth == 0 && ArePacked(from);

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
@@ -28,17 +29,10 @@ absl::Status ToStatus(cublasStatus_t status, absl::string_view expression) {
   ZEROTH_RETURN_IF_ERROR(ToStatus((expression), #expression))
 
 cudaDataType_t CudaType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return CUDA_R_32F;
-    case DType::kBFloat16:
-      return CUDA_R_16BF;
-    case DType::kFloat16:
-      return CUDA_R_16F;
-    default:
-      ZEROTH_CHECK(false);
-      return CUDA_R_32F;
-  }
+  ZEROTH_CHECK(IsFloatingPoint(dtype));
+  return dtype == DType::kFloat32    ? CUDA_R_32F
+         : dtype == DType::kBFloat16 ? CUDA_R_16BF
+                                     : CUDA_R_16F;
 }
 
 cudaDataType_t CudaType(Fp8Format format) {
@@ -90,13 +84,6 @@ absl::Status SetScales(cublasLtMatmulDesc_t desc, const float* first, const floa
   return Set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
 }
 
-struct PreferenceHolder {
-  cublasLtMatmulPreference_t preference = nullptr;
-  ~PreferenceHolder() {
-    if (preference != nullptr) static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
-  }
-};
-
 absl::Status MakeLayout(cudaDataType_t type, bool transposed, int64_t rows, int64_t columns,
                         int64_t ld, cublasLtMatrixLayout_t* layout) {
   if (transposed) std::swap(rows, columns);
@@ -131,12 +118,12 @@ uint32_t AlignmentOf(const void* pointer) {
   return alignment;
 }
 
-CublasLt::CublasLt(cudaStream_t stream, Allocator& allocator, const CublasLtOptions& options)
+CublasLt::CublasLt(cudaStream_t stream, Allocator& allocator, const KernelOptions& options)
     : stream_(stream), allocator_(allocator), options_(options) {}
 
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(cudaStream_t stream,
                                                            Allocator& allocator,
-                                                           const CublasLtOptions& options) {
+                                                           const KernelOptions& options) {
   std::unique_ptr<CublasLt> blas(new CublasLt(stream, allocator, options));
   ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtCreate(&blas->handle_));
   ZEROTH_ASSIGN_OR_RETURN(blas->workspace_,
@@ -195,29 +182,29 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const Product
   ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F));
   const cublasOperation_t first_op = key.transpose_first ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t second_op = key.transpose_second ? CUBLAS_OP_T : CUBLAS_OP_N;
-  ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, first_op));
-  ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, second_op));
-  ZEROTH_RETURN_IF_ERROR(
-      Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CublasEpilogue(key.epilogue)));
+  absl::Status status;
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    status.Update(Set(plan->desc, attribute, value));
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, first_op);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, second_op);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, CublasEpilogue(key.epilogue));
   // The heuristics derive the alignment of the epilogue's operands from their addresses, without
   // accessing them.
   if (HasBias(key.epilogue)) {
-    ZEROTH_RETURN_IF_ERROR(
-        Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaType(key.dtype)));
-    ZEROTH_RETURN_IF_ERROR(
-        Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, AddressOfAlignment(key.bias_alignment)));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaType(key.dtype));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, AddressOfAlignment(key.bias_alignment));
   }
   if (HasAux(key.epilogue)) {
-    ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-                               AddressOfAlignment(key.aux_alignment)));
-    ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.rows));
-    ZEROTH_RETURN_IF_ERROR(
-        Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, CudaType(key.c_dtype)));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, AddressOfAlignment(key.aux_alignment));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.rows);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, CudaType(key.c_dtype));
   }
   if (key.fp8) {
-    ZEROTH_RETURN_IF_ERROR(SetScales(plan->desc, static_cast<const float*>(AddressOfAlignment(16)),
-                                     static_cast<const float*>(AddressOfAlignment(16))));
+    const auto* const scale = static_cast<const float*>(AddressOfAlignment(16));
+    status.Update(SetScales(plan->desc, scale, scale));
   }
+  ZEROTH_RETURN_IF_ERROR(status);
   const cudaDataType_t first_type = key.fp8 ? CudaType(key.first_format) : CudaType(key.dtype);
   const cudaDataType_t second_type = key.fp8 ? CudaType(key.second_format) : CudaType(key.dtype);
   ZEROTH_RETURN_IF_ERROR(
@@ -231,21 +218,23 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const Product
 }
 
 absl::Status CublasLt::AskForAlgorithm(const ProductKey& key, Plan& plan) {
-  PreferenceHolder holder;
-  ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulPreferenceCreate(&holder.preference));
-  cublasLtMatmulPreference_t preference = holder.preference;
-  ZEROTH_RETURN_IF_ERROR(
-      Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes}));
-  ZEROTH_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                             static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
-  ZEROTH_RETURN_IF_ERROR(
-      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.first_alignment));
-  ZEROTH_RETURN_IF_ERROR(
-      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.second_alignment));
-  ZEROTH_RETURN_IF_ERROR(
-      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment));
-  ZEROTH_RETURN_IF_ERROR(
-      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.c_alignment));
+  cublasLtMatmulPreference_t preference = nullptr;
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulPreferenceCreate(&preference));
+  const absl::Cleanup destroy = [preference] {
+    static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
+  };
+  absl::Status status;
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    status.Update(Set(preference, attribute, value));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.first_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.second_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.c_alignment);
+  ZEROTH_RETURN_IF_ERROR(status);
   cublasLtMatmulHeuristicResult_t result = {};
   int count = 0;
   const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(

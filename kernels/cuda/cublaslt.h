@@ -7,6 +7,7 @@
 
 #include <cublasLt.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -14,7 +15,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -23,6 +23,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/kernels/fp8/fp8_format.h"
+#include "zeroth/kernels/kernels.h"
 
 namespace zeroth::cuda {
 
@@ -66,13 +67,7 @@ struct ProductKey {
   uint32_t aux_alignment = 0;
   Epilogue epilogue = Epilogue::kNone;
 
-  auto Tied() const {
-    return std::tie(rows, columns, depth, dtype, c_dtype, fp8, first_format, second_format,
-                    transpose_first, transpose_second, first_ld, second_ld, c_ld, accumulate,
-                    allow_tf32, first_alignment, second_alignment, c_alignment, bias_alignment,
-                    aux_alignment, epilogue);
-  }
-  bool operator<(const ProductKey& other) const { return Tied() < other.Tied(); }
+  auto operator<=>(const ProductKey&) const = default;
 };
 
 // Returns the largest power of two up to 16 that divides the address. No algorithm needs more. If
@@ -112,11 +107,6 @@ struct ProductPointers {
   const float* second_scale = nullptr;
 };
 
-struct CublasLtOptions {
-  bool allow_tf32 = false;          // lets fp32 products round their inputs to 10 bits of mantissa
-  bool allow_slow_kernels = false;  // see KernelOptions
-};
-
 // A handle of the library with its workspace and plans, for one stream. Not thread-safe.
 class CublasLt {
  public:
@@ -128,12 +118,13 @@ class CublasLt {
 
   // `stream` and `allocator` must outlive the result.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Create(cudaStream_t stream, Allocator& allocator,
-                                                          const CublasLtOptions& options = {});
+                                                          const KernelOptions& options = {});
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  bool allow_tf32() const { return options_.allow_tf32; }
+  // Lets fp32 products round their inputs to 10 bits of mantissa.
+  bool allow_tf32() const { return options_.fp32_precision == Fp32Precision::kTf32; }
 
   // Enqueues a product and returns true, or returns false if cuBLASLt has no algorithm for it. The
   // first product of each key asks the library for an algorithm. Algorithms that split the depth
@@ -159,7 +150,7 @@ class CublasLt {
   // The most recently used plan comes first.
   using PlanList = std::list<std::pair<ProductKey, std::unique_ptr<Plan>>>;
 
-  CublasLt(cudaStream_t stream, Allocator& allocator, const CublasLtOptions& options);
+  CublasLt(cudaStream_t stream, Allocator& allocator, const KernelOptions& options);
   absl::StatusOr<Plan*> FindPlan(const ProductKey& key);
   absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const ProductKey& key);
   // Asks the library for the algorithm of a plan, whose descriptors are complete.
@@ -167,7 +158,7 @@ class CublasLt {
 
   const cudaStream_t stream_;
   Allocator& allocator_;
-  const CublasLtOptions options_;
+  const KernelOptions options_;
   cublasLtHandle_t handle_ = nullptr;
   std::shared_ptr<Buffer> workspace_;
   std::shared_ptr<Buffer> staging_;

@@ -61,11 +61,8 @@ absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {
 
 absl::StatusOr<CublasLt*> CudaKernels::Blas() {
   if (blas_ == nullptr) {
-    const CublasLtOptions options = {
-        .allow_tf32 = this->options().fp32_precision == Fp32Precision::kTf32,
-        .allow_slow_kernels = this->options().allow_slow_kernels};
     ZEROTH_ASSIGN_OR_RETURN(blas_,
-                            CublasLt::Create(stream_.handle(), device_.allocator(), options));
+                            CublasLt::Create(stream_.handle(), device_.allocator(), options()));
   }
   return blas_.get();
 }

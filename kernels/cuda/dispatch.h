@@ -14,9 +14,7 @@
 namespace zeroth::cuda {
 
 template <typename T>
-struct TypeTag {
-  using type = T;
-};
+struct TypeTag {};
 
 // Calls function(TypeTag<T>()) for the element type that `dtype` names: fp32, bf16 or fp16, which
 // the operation has checked.
@@ -32,10 +30,8 @@ absl::Status DispatchType(DType dtype, const Function& function) {
 // types, they are the same.
 template <typename Function>
 absl::Status DispatchPair(DType dtype, DType other, const Function& function) {
-  return DispatchType(dtype, [&](auto tag) {
-    return DispatchType(other, [&](auto other_tag) -> absl::Status {
-      using T = typename decltype(tag)::type;
-      using U = typename decltype(other_tag)::type;
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T> tag) {
+    return DispatchType(other, [&]<typename U>(TypeTag<U> other_tag) -> absl::Status {
       if constexpr (std::is_same_v<T, U> || std::is_same_v<T, float> || std::is_same_v<U, float>) {
         return function(tag, other_tag);
       } else {

@@ -88,13 +88,6 @@ __device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
 #endif
 }
 
-// Returns true if every pointer may be accessed in packs. Null counts as aligned, since it is not
-// accessed.
-template <typename... Pointers>
-bool ArePacked(const Pointers*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
 inline constexpr float kLog2E = 1.44269504088896340736f;
 
 // 2^x to two units in the last place; 0 below the smallest normal number.

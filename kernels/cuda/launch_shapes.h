@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The grids and blocks that kernels are launched with; host code.
+// The grids and blocks that kernels are launched with, and what decides on them; host code.
 
 #ifndef ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
 #define ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
@@ -29,19 +29,36 @@ inline constexpr int kMapThreads = 256;
 // The size of a kernel's parameters that every device accepts: 4 KiB up to CUDA 12.0.
 inline constexpr size_t kKernelParameterBytes = 4096;
 
+// Returns a grid of so many blocks.
+inline LaunchShape Blocks(int64_t blocks, int threads, size_t dynamic_shared_bytes = 0) {
+  return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)),
+          dynamic_shared_bytes};
+}
+
 // Returns a grid for `items` independent items, in which each thread takes one item at a time. It
 // has at most as many blocks as run at once on the device, `resident` on each multiprocessor.
 inline LaunchShape MapShape(int64_t items, int multiprocessors,
                             int resident = kBlocksPerMultiprocessor) {
   const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;
   const int64_t at_once = int64_t{multiprocessors} * resident;
-  return {dim3(static_cast<unsigned>(std::min(blocks, at_once))), dim3(kMapThreads)};
+  return Blocks(std::min(blocks, at_once), kMapThreads);
+}
+
+// Returns a grid with a thread for each of `items` items.
+inline LaunchShape ThreadPerItemShape(int64_t items) {
+  return Blocks((items + kMapThreads - 1) / kMapThreads, kMapThreads);
 }
 
 // Returns a grid with a warp for each of `rows` rows and `warps` warps in a block.
 inline LaunchShape WarpPerRowShape(int64_t rows, int warps) {
-  return {dim3(static_cast<unsigned>((rows + warps - 1) / warps)),
-          dim3(static_cast<unsigned>(warps) * 32)};
+  return Blocks((rows + warps - 1) / warps, warps * 32);
+}
+
+// Returns true if every array may be accessed in packs of 16 bytes, as asynchronous copies do, too.
+// Null counts as aligned, since it is not accessed.
+template <typename... Elements>
+bool ArePacked(const Elements*... arrays) {
+  return ((reinterpret_cast<uintptr_t>(arrays) % 16 == 0) && ...);
 }
 
 // Returns the number of pieces into which a sum over `rows` rows is divided: enough to fill a

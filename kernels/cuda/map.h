@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 }
 
 // Enqueues out[i] = f(in[i]) for i in [0, count); both arrays are in device memory.
-template <typename F, typename Out, typename In>
+template <typename Out, typename In, typename F>
 absl::Status Apply(int64_t count, F f, void* out, const void* in, const LaunchTarget& target) {
   auto* to = static_cast<Out*>(out);
   const auto* from = static_cast<const In*>(in);
@@ -63,7 +63,7 @@ absl::Status Apply(int64_t count, F f, void* out, const void* in, const LaunchTa
 }
 
 // Enqueues out[i] = f(a[i], b[i]) for i in [0, count).
-template <typename F, typename T>
+template <typename T, typename F>
 absl::Status Apply(int64_t count, F f, void* out, const void* a, const void* b,
                    const LaunchTarget& target) {
   auto* to = static_cast<T*>(out);

@@ -2,8 +2,6 @@
 
 #include "zeroth/kernels/elementwise/elementwise.h"
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth::kernels {
@@ -34,15 +32,11 @@ absl::Status Lerp(Kernels& kernels, const Tensor& x, const Tensor& target, float
 
 absl::Status Cast(Kernels& kernels, const Tensor& src, const Tensor& dst) {
   Operation op("Cast", kernels);
-  if (!op.Place("src", src) || !op.Place("dst", dst)) return op.status();
-  const auto require_float = [&op](const char* field, const Tensor& tensor) {
-    if (IsFloatingPoint(tensor.dtype())) return;
-    op.Require(false, field,
-               absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected fp32, bf16 or fp16"));
-  };
-  require_float("src", src);
-  require_float("dst", dst);
-  if (!op.Count("dst", dst, src.numel(), dst.dtype())) return op.status();
+  SharedType from;
+  SharedType to;
+  if (!op.Kind("src", src, from)) return op.status();
+  op.NextFields();  // any two types
+  if (!op.Count("dst", dst, src.numel(), to)) return op.status();
   return op.Run(CastCall{src.numel(), src.dtype(), src.raw_data(), dst.dtype(), dst.raw_data()});
 }
 

@@ -35,16 +35,15 @@ void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {
 
 // Converts between types. Within one type it copies, which preserves even the bits of NaN.
 void CastPiece(const CastCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.from, [&](auto from) HWY_ATTR {
-    WithElementType(call.to, [&](auto to) HWY_ATTR {
-      const auto* src = static_cast<const decltype(from)*>(call.src) + begin;
-      auto* dst = static_cast<decltype(to)*>(call.dst) + begin;
+  WithElementType(call.from, [&]<typename From>(From) HWY_ATTR {
+    WithElementType(call.to, [&]<typename To>(To) HWY_ATTR {
+      const From* src = static_cast<const From*>(call.src) + begin;
+      To* dst = static_cast<To*>(call.dst) + begin;
       const size_t count = static_cast<size_t>(end - begin);
-      if constexpr (std::is_same_v<decltype(from), decltype(to)>) {
+      if constexpr (std::is_same_v<From, To>) {
         std::memcpy(dst, src, count * sizeof(*src));
       } else {
-        Transform(
-            count, dst, [](auto, auto v) HWY_ATTR { return v; }, src);
+        Convert(count, dst, src);
       }
     });
   });

@@ -28,25 +28,22 @@ struct Same {
 };
 
 absl::Status Add(const AddCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    return Apply<AddOf, typename decltype(tag)::type>(call.count, AddOf(), call.out, call.a, call.b,
-                                                      kernels.target());
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return Apply<T>(call.count, AddOf(), call.out, call.a, call.b, kernels.target());
   });
 }
 const OnCuda<Add> add;
 
 absl::Status Scale(const ScaleCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return Apply<ScaleOf, T, T>(call.count, ScaleOf{call.factor}, call.x, call.x, kernels.target());
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return Apply<T, T>(call.count, ScaleOf{call.factor}, call.x, call.x, kernels.target());
   });
 }
 const OnCuda<Scale> scale;
 
 absl::Status Lerp(const LerpCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    return Apply<LerpOf, typename decltype(tag)::type>(call.count, LerpOf{call.weight}, call.x,
-                                                       call.x, call.target, kernels.target());
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return Apply<T>(call.count, LerpOf{call.weight}, call.x, call.x, call.target, kernels.target());
   });
 }
 const OnCuda<Lerp> lerp;
@@ -59,10 +56,9 @@ absl::Status Cast(const CastCall& call, CudaKernels& kernels) {
                                                 kernels.target().stream));
     return absl::OkStatus();
   }
-  return DispatchType(call.from, [&](auto from) {
-    return DispatchType(call.to, [&](auto to) {
-      return Apply<Same, typename decltype(to)::type, typename decltype(from)::type>(
-          call.count, Same(), call.dst, call.src, kernels.target());
+  return DispatchType(call.from, [&]<typename From>(TypeTag<From>) {
+    return DispatchType(call.to, [&]<typename To>(TypeTag<To>) {
+      return Apply<To, From>(call.count, Same(), call.dst, call.src, kernels.target());
     });
   });
 }

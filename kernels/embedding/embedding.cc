@@ -10,17 +10,13 @@ namespace zeroth::kernels {
 namespace {
 
 bool IsMatrix(Operation& op, const char* field, const Tensor& tensor, const char* expected) {
-  return tensor.shape().rank() == 2 ||
-         op.Require(false, field,
-                    absl::StrCat("is ", tensor.shape().ToString(), ", expected ", expected));
+  return tensor.shape().rank() == 2 || op.WrongShape(field, tensor, expected);
 }
 
 bool HasPositions(Operation& op, const char* field, const Tensor& tensor, int64_t seq,
                   int64_t dim) {
   return (tensor.shape().rank() == 2 && tensor.dim(0) >= seq && tensor.dim(1) == dim) ||
-         op.Require(false, field,
-                    absl::StrCat("is ", tensor.shape().ToString(), ", expected [at least ", seq,
-                                 ", ", dim, "]"));
+         op.WrongShape(field, tensor, absl::StrCat("[at least ", seq, ", ", dim, "]"));
 }
 
 RowGradients RowGradientsOf(const Tensor& dout, const Tensor& gradient, bool accumulate) {
@@ -70,8 +66,7 @@ absl::Status PositionBackward(Kernels& kernels, const Tensor& dout, const Tensor
   SharedType type;
   SharedType gradient;
   if (!op.Kind("dout", dout, type) || !op.Kind("dpositions", dpositions, gradient) ||
-      !op.Require(dout.shape().rank() == 3, "dout",
-                  absl::StrCat("is ", dout.shape().ToString(), ", expected [batch, seq, dim]")) ||
+      !(dout.shape().rank() == 3 || op.WrongShape("dout", dout, "[batch, seq, dim]")) ||
       !HasPositions(op, "dpositions", dpositions, dout.dim(1), dout.dim(2))) {
     return op.status();
   }

@@ -40,8 +40,7 @@ struct RowChain {
 
 // out[row] = table[token] + positions[position] for rows [begin, end).
 void AddRows(const EmbeddingCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t row = begin; row < end; ++row) {
       T* const out = static_cast<T*>(call.out) + row * call.dim;
       const T* const position = static_cast<const T*>(call.positions) + row % call.seq * call.dim;
@@ -72,8 +71,7 @@ HWY_INLINE void AddChain(const RowChain& chain, int64_t first, int64_t dim, size
   }
   float sums[kSumColumns];
   if (accumulate) {
-    Transform(
-        columns, sums, [](auto, auto x) HWY_ATTR { return x; }, to);
+    Convert(columns, sums, to);
   } else {
     std::fill_n(sums, columns, 0.0f);
   }
@@ -103,11 +101,11 @@ void TokenGradients(const EmbeddingBackwardCall& call, const int32_t* heads, con
                     int64_t begin, int64_t end) {
   const int64_t places = call.batch * call.seq;
   const RowChain chain{next, 0, places};
-  WithElementTypes(call.dtype, call.grad_dtype, [&](auto element, auto grad) HWY_ATTR {
+  WithElementTypes(call.dtype, call.grad_dtype, [&]<typename T, typename G>(T, G) HWY_ATTR {
     for (int64_t place = 0; place < places; ++place) {
       const int32_t token = call.tokens[place];
       if (token < call.rows && heads[token] == place) {
-        GradientRow<decltype(element), decltype(grad)>(call, chain, place, token, begin, end);
+        GradientRow<T, G>(call, chain, place, token, begin, end);
       }
     }
   });
@@ -116,9 +114,9 @@ void TokenGradients(const EmbeddingBackwardCall& call, const int32_t* heads, con
 // Computes the gradients of positions [begin, end).
 void PositionGradients(const PositionBackwardCall& call, int64_t begin, int64_t end) {
   const RowChain chain{nullptr, call.seq, call.batch * call.seq};
-  WithElementTypes(call.dtype, call.grad_dtype, [&](auto element, auto grad) HWY_ATTR {
+  WithElementTypes(call.dtype, call.grad_dtype, [&]<typename T, typename G>(T, G) HWY_ATTR {
     for (int64_t s = begin; s < end; ++s) {
-      GradientRow<decltype(element), decltype(grad)>(call, chain, s, s, 0, call.dim);
+      GradientRow<T, G>(call, chain, s, s, 0, call.dim);
     }
   });
 }
@@ -217,13 +215,10 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CpuKernels& ke
 const OnCpu<EmbeddingBackward> embedding_backward;
 
 absl::Status PositionBackward(const PositionBackwardCall& call, CpuKernels&) {
-  const auto gradients = HWY_DYNAMIC_DISPATCH(PositionGradients);
   // An empty batch has no first row.
   const int64_t written = call.batch > 0 ? call.seq : 0;
-  ParallelFor(written, RowGrain(call.dim * call.batch),
-              [&](int64_t, int64_t begin, int64_t end) { gradients(call, begin, end); });
   if (!call.accumulate) ClearRows(call, written);
-  return absl::OkStatus();
+  return ForRows(written, call.dim * call.batch, call, HWY_DYNAMIC_DISPATCH(PositionGradients));
 }
 const OnCpu<PositionBackward> position_backward;
 

@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 
 absl::Status Embedding(const EmbeddingCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     const auto* table = static_cast<const T*>(call.table);
     const auto* positions = static_cast<const T*>(call.positions);
     auto* out = static_cast<T*>(call.out);
@@ -162,10 +161,9 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CudaKernels& k
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(call.gradient, 0, bytes, target.stream));
   }
   if (places == 0 || call.dim == 0 || call.rows == 0) return absl::OkStatus();
-  const LaunchShape all = {dim3(static_cast<unsigned>((places + kMapThreads - 1) / kMapThreads)),
-                           dim3(kMapThreads)};
-  ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(CheckTokens, all, target.stream, places, call.seq, call.rows,
-                                       call.part, call.tokens, kernels.data_error()));
+  ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(CheckTokens, ThreadPerItemShape(places), target.stream,
+                                       places, call.seq, call.rows, call.part, call.tokens,
+                                       kernels.data_error()));
   ZEROTH_ASSIGN_OR_RETURN(
       const std::shared_ptr<Buffer> scratch,
       kernels.Scratch(static_cast<size_t>(places + SortScratch(places)) * sizeof(int32_t)));
@@ -173,30 +171,28 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CudaKernels& k
   const int32_t* keys = nullptr;
   ZEROTH_RETURN_IF_ERROR(SortPlaces(places, call.rows + (call.part ? 1 : 0), call.tokens, order,
                                     &keys, order + places, target));
-  return DispatchPair(call.dtype, call.grad_dtype, [&](auto tag, auto grad_tag) {
-    using T = typename decltype(tag)::type;
-    using G = typename decltype(grad_tag)::type;
-    const auto* dout = static_cast<const T*>(call.dout);
-    auto* gradient = static_cast<G*>(call.gradient);
-    const LaunchShape shape = {dim3(static_cast<unsigned>(places)), dim3(kSumThreads)};
-    const bool packed = call.dim % kPackWidth<T> == 0 && ArePacked(dout, gradient);
-    return DispatchWidth<kPackWidth<T>>(packed, [&](auto width) {
-      return ZEROTH_LAUNCH((SumPlaces<width(), T, G>), shape, target.stream, places, call.rows,
-                           call.dim, keys, order, dout, call.accumulate, gradient);
-    });
-  });
+  return DispatchPair(
+      call.dtype, call.grad_dtype, [&]<typename T, typename G>(TypeTag<T>, TypeTag<G>) {
+        const auto* dout = static_cast<const T*>(call.dout);
+        auto* gradient = static_cast<G*>(call.gradient);
+        const bool packed = call.dim % kPackWidth<T> == 0 && ArePacked(dout, gradient);
+        return DispatchWidth<kPackWidth<T>>(packed, [&](auto width) {
+          return ZEROTH_LAUNCH((SumPlaces<width(), T, G>), Blocks(places, kSumThreads),
+                               target.stream, places, call.rows, call.dim, keys, order, dout,
+                               call.accumulate, gradient);
+        });
+      });
 }
 const OnCuda<EmbeddingBackward> embedding_backward;
 
 absl::Status PositionBackward(const PositionBackwardCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
-  return DispatchPair(call.dtype, call.grad_dtype, [&](auto tag, auto grad_tag) {
-    using T = typename decltype(tag)::type;
-    using G = typename decltype(grad_tag)::type;
-    return ZEROTH_MAP((SumBatch<T, G>), call.rows * call.dim, target, call.batch, call.seq,
-                      call.rows, call.dim, static_cast<const T*>(call.dout), call.accumulate,
-                      static_cast<G*>(call.gradient));
-  });
+  return DispatchPair(
+      call.dtype, call.grad_dtype, [&]<typename T, typename G>(TypeTag<T>, TypeTag<G>) {
+        return ZEROTH_MAP((SumBatch<T, G>), call.rows * call.dim, target, call.batch, call.seq,
+                          call.rows, call.dim, static_cast<const T*>(call.dout), call.accumulate,
+                          static_cast<G*>(call.gradient));
+      });
 }
 const OnCuda<PositionBackward> position_backward;
 

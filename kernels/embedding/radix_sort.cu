@@ -110,11 +110,11 @@ absl::Status SortPlaces(int64_t count, int64_t limit, const int32_t* keys, int32
   // Each pass swaps the two arrays of places. The last pass must write the result.
   int32_t* places_in = passes % 2 == 0 ? sorted_places : scratch + 2 * count;
   int32_t* places_out = passes % 2 == 0 ? scratch + 2 * count : sorted_places;
-  ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(PrepareKeys, MapShape(count, target.multiprocessors),
-                                       target.stream, count, limit, keys, keys_in, places_in));
+  ZEROTH_RETURN_IF_ERROR(
+      ZEROTH_MAP(PrepareKeys, count, target, count, limit, keys, keys_in, places_in));
   const int64_t tiles = (count + kSortTile - 1) / kSortTile;
-  const LaunchShape shape = {dim3(static_cast<unsigned>(tiles)), dim3(kSortThreads)};
-  const LaunchShape one = {dim3(tiles > 0 ? 1 : 0), dim3(kSortThreads)};
+  const LaunchShape shape = Blocks(tiles, kSortThreads);
+  const LaunchShape one = Blocks(tiles > 0 ? 1 : 0, kSortThreads);
   for (int pass = 0; pass < passes; ++pass) {
     const int shift = pass * kSortDigitBits;
     ZEROTH_RETURN_IF_ERROR(

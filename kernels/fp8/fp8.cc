@@ -12,10 +12,9 @@ namespace {
 
 bool CheckOperand(Operation& op, const char* codes, const char* scale, const Fp8Operand& operand) {
   return op.Kind(codes, operand.codes, DType::kUInt8) &&
-         op.Require(operand.codes.shape().rank() == 2 && operand.codes.dim(1) % kFp8Step == 0,
-                    codes,
-                    absl::StrCat("is ", operand.codes.shape().ToString(),
-                                 ", expected [rows, depth] with a depth in steps of ", kFp8Step)) &&
+         ((operand.codes.shape().rank() == 2 && operand.codes.dim(1) % kFp8Step == 0) ||
+          op.WrongShape(codes, operand.codes,
+                        absl::StrCat("[rows, depth] with a depth in steps of ", kFp8Step))) &&
          op.Exactly(scale, operand.scale, {2}, DType::kFloat32);
 }
 

@@ -66,14 +66,7 @@ HWY_INLINE void EncodeRow(size_t n, const void* from, float multiplier, uint8_t*
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
     const auto x = LoadUpTo(d, values + i, count);
-    const auto codes = hn::DemoteTo(d8, Encode<kFormat>(d, hn::Mul(x, factor)));
-    if (count == lanes) {
-      hn::StoreU(codes, d8, to + i);
-    } else {
-      HWY_ALIGN uint8_t tail[HWY_MAX_BYTES];
-      hn::StoreU(codes, d8, tail);
-      std::memcpy(to + i, tail, count);
-    }
+    StorePlain(hn::DemoteTo(d8, Encode<kFormat>(d, hn::Mul(x, factor))), d8, to + i, count);
   }
 }
 
@@ -85,8 +78,7 @@ uint32_t LargestOf(DType dtype, size_t n, const void* values) {
 
 void EncodeValues(DType dtype, Fp8Format format, size_t n, const void* values, float multiplier,
                   uint8_t* to) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
     if (format == Fp8Format::kE4M3) {
       EncodeRow<T, Fp8Format::kE4M3>(n, values, multiplier, to);
     } else {
@@ -113,9 +105,7 @@ HWY_INLINE void DecodeCodes(size_t n, const uint8_t* codes, BFloat16* to) {
   const auto infinity = hn::Set(di, kFormat == Fp8Format::kE5M2 ? kNumbers.top_code + 1 : -1);
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
-    HWY_ALIGN uint8_t tail[HWY_MAX_BYTES] = {};
-    if (count < lanes) std::memcpy(tail, codes + i, count);
-    const auto code = hn::PromoteTo(di, hn::LoadU(d8, count < lanes ? tail : codes + i));
+    const auto code = hn::PromoteTo(di, LoadPlain(d8, codes + i, count));
     const auto magnitude = hn::And(code, hn::Set(di, 0x7f));
     const auto normal = hn::Add(hn::ShiftLeft<23 - kNumbers.mantissa_bits>(magnitude), rebias);
     const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(d, magnitude), step));
@@ -125,13 +115,7 @@ HWY_INLINE void DecodeCodes(size_t n, const uint8_t* codes, BFloat16* to) {
     bits = hn::IfThenElse(hn::Gt(magnitude, top), special, bits);
     const auto sign = hn::ShiftLeft<8>(hn::And(code, hn::Set(di, 0x80)));
     const auto halves = hn::DemoteTo(d16, hn::Or(hn::ShiftRight<16>(bits), sign));
-    if (count == lanes) {
-      hn::StoreU(halves, d16, reinterpret_cast<uint16_t*>(to + i));
-    } else {
-      HWY_ALIGN uint16_t last[HWY_MAX_BYTES / sizeof(uint16_t)];
-      hn::StoreU(halves, d16, last);
-      std::memcpy(to + i, last, count * sizeof(uint16_t));
-    }
+    StorePlain(halves, d16, reinterpret_cast<uint16_t*>(to + i), count);
   }
 }
 

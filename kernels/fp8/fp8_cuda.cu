@@ -151,10 +151,9 @@ absl::Status CastTiles(const CastFp8Call& call, const LaunchTarget& target) {
   const int64_t depth = PaddedFp8Depth(call.rows);
   const int64_t across = (call.cols + kTile - 1) / kTile;
   const int64_t tiles = across * ((depth + kTile - 1) / kTile);
-  const LaunchShape shape = {dim3(static_cast<unsigned>(tiles)), dim3(kThreads)};
-  return ZEROTH_LAUNCH((CastKernel<T, kFormat, kAligned>), shape, target.stream, call.rows,
-                       call.cols, call.stride, static_cast<const T*>(call.values), call.codes,
-                       call.codes_transposed, depth, across, call.scale);
+  return ZEROTH_LAUNCH((CastKernel<T, kFormat, kAligned>), Blocks(tiles, kThreads), target.stream,
+                       call.rows, call.cols, call.stride, static_cast<const T*>(call.values),
+                       call.codes, call.codes_transposed, depth, across, call.scale);
 }
 
 template <typename T, Fp8Format kFormat>
@@ -169,8 +168,7 @@ absl::Status CastFp8(const CastFp8Call& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const absl::Status cleared = ZEROTH_LAUNCH(ClearScale, LaunchShape{}, target.stream, call.scale);
   if (!cleared.ok() || call.rows == 0 || call.cols == 0) return cleared;
-  return DispatchType(call.dtype, [&](auto tag) -> absl::Status {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
     const absl::Status found = IsAligned<T>(call, kPackWidth<T>)
                                    ? FindLargest<T, kPackWidth<T>>(call, target)
                                    : FindLargest<T, 1>(call, target);

@@ -45,13 +45,12 @@ ProductKey KeyOf(const Fp8GemmCall& call) {
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return EmptyProduct(call, target);
-  ProductPointers pointers;
-  pointers.first = call.b;
-  pointers.first_scale = call.b_scale;
-  pointers.second = call.a;
-  pointers.second_scale = call.a_scale;
-  pointers.c = call.c;
-  pointers.bias = call.bias;
+  const ProductPointers pointers = {.first = call.b,
+                                    .second = call.a,
+                                    .c = call.c,
+                                    .bias = call.bias,
+                                    .first_scale = call.b_scale,
+                                    .second_scale = call.a_scale};
   ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, blas.Multiply(KeyOf(call), pointers));
   if (multiplied) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("Fp8Gemm: cuBLASLt has no algorithm for [", call.m,

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 
@@ -174,26 +173,17 @@ class Matmul {
   size_t scratchpad_bytes_;
 };
 
-// The prepared products of one thread, so that no lock is needed and memory objects are not shared.
-// Training repeats a few dozen shapes. Callers with ever new shapes pay in time, but not in memory.
-class MatmulCache {
- public:
-  Matmul& Find(const MatmulKey& key) {
-    constexpr size_t kMost = 256;
-    const auto found = matmuls_.find(key);
-    if (found != matmuls_.end()) return *found->second;
-    auto matmul = std::make_unique<Matmul>(key);
-    if (matmuls_.size() >= kMost) matmuls_.clear();
-    return *matmuls_.emplace(key, std::move(matmul)).first->second;
-  }
-
- private:
-  std::unordered_map<MatmulKey, std::unique_ptr<Matmul>, absl::Hash<MatmulKey>> matmuls_;
-};
-
+// Returns the prepared product of this thread, so that no lock is needed and memory objects are not
+// shared. Training repeats a few dozen shapes. Callers with ever new shapes pay in time, but not in
+// memory.
 Matmul& FindMatmul(const GemmCall& call) {
-  thread_local MatmulCache cache;
-  return cache.Find(KeyOf(call));
+  constexpr size_t kMost = 256;
+  thread_local std::unordered_map<MatmulKey, Matmul, absl::Hash<MatmulKey>> matmuls;
+  const MatmulKey key = KeyOf(call);
+  const auto found = matmuls.find(key);
+  if (found != matmuls.end()) return found->second;
+  if (matmuls.size() >= kMost) matmuls.clear();
+  return matmuls.try_emplace(key, key).first->second;
 }
 
 size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/dtype.h"
@@ -62,15 +61,12 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 // omp_get_max_threads() threads.
 void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 
-// A product of the call's kind on one thread.
-using OneThreadProduct = absl::FunctionRef<absl::Status(const GemmCall&, Workspace&)>;
-
 // Computes the product with the same bits on any number of threads. oneDNN divides work by the
 // number of threads, and for small c and large k it divides the terms, too, which changes the order
 // of additions. Here c is divided into tiles by its sizes alone, and one thread computes each tile
-// with `product`; m, n and k are positive. Each tile packs its operands itself, and a product with
+// by Gemm(); m, n and k are positive. Each tile packs its operands itself, and a product with
 // a single tile uses one thread. Returns the error of a tile, if any fails.
-absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product);
+absl::Status TeamGemm(const GemmCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu
 

@@ -35,13 +35,9 @@ bool IsEpilogueOfBlas(const GemmCall& call) {
 }
 
 absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
-  ProductPointers pointers;
-  pointers.first = call.b;
-  pointers.second = call.a;
-  pointers.c = call.c;
-  pointers.bias = call.bias;
-  pointers.aux = AuxOf(call);
-  return blas.Multiply(KeyOf(call, blas.allow_tf32()), pointers);
+  return blas.Multiply(
+      KeyOf(call, blas.allow_tf32()),
+      {.first = call.b, .second = call.a, .c = call.c, .bias = call.bias, .aux = AuxOf(call)});
 }
 
 // Computes a product for which cuBLASLt has no algorithm.

@@ -88,21 +88,19 @@ absl::Status PlainGemm(const GemmCall& call, const LaunchTarget& target) {
   const int64_t column_tiles = tiles(call.n);
   const LaunchShape shape = {dim3(static_cast<unsigned>(tiles(call.m) * column_tiles)),
                              dim3(kTile, kTile)};
-  return DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
-    return ZEROTH_LAUNCH(
-        (PlainGemmKernel<typename decltype(tag)::type, typename decltype(c_tag)::type>), shape,
-        target.stream, call, column_tiles);
-  });
+  return DispatchPair(
+      call.dtype, call.c_dtype, [&]<typename T, typename C>(TypeTag<T>, TypeTag<C>) {
+        return ZEROTH_LAUNCH((PlainGemmKernel<T, C>), shape, target.stream, call, column_tiles);
+      });
 }
 
 absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, const float* product,
                            const LaunchTarget& target) {
   const int64_t elements = rows * call.n;
-  return DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
-    return ZEROTH_MAP(
-        (EpilogueKernel<typename decltype(tag)::type, typename decltype(c_tag)::type>), elements,
-        target, call, begin, elements, product);
-  });
+  return DispatchPair(
+      call.dtype, call.c_dtype, [&]<typename T, typename C>(TypeTag<T>, TypeTag<C>) {
+        return ZEROTH_MAP((EpilogueKernel<T, C>), elements, target, call, begin, elements, product);
+      });
 }
 
 }  // namespace zeroth::cuda

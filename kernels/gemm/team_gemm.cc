@@ -33,7 +33,7 @@ class OneThread {
 
 }  // namespace
 
-absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product) {
+absl::Status TeamGemm(const GemmCall& call, Workspace& workspace) {
   const int64_t rows = (call.m + kRows - 1) / kRows;
   const int64_t tiles = rows * ((call.n + kColumns - 1) / kColumns);
   // Tiles are computed column by column, so that concurrent threads share columns of b.
@@ -43,7 +43,7 @@ absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProdu
     GemmCall part = BlockOf(
         call, {row, column, std::min(kRows, call.m - row), std::min(kColumns, call.n - column)});
     part.any_team = false;
-    return product(part, own);
+    return Gemm(part, own);
   };
   const int threads = static_cast<int>(std::min<int64_t>(tiles, omp_get_max_threads()));
   if (threads == 1) {

@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
-
 #include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
+
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/cross_entropy.cc"
@@ -73,10 +73,6 @@ double RowExp(std::conditional_t<kKeeps, float, const float>* HWY_RESTRICT x, in
   return total;
 }
 
-void Store(float value, float* to) { *to = value; }
-void Store(float value, BFloat16* to) { *to = ToBFloat16(value); }
-void Store(float value, Float16* to) { *to = ToFloat16(value); }
-
 // Writes the gradients of a row. `x` holds its exponentials, whose sum is `sum`.
 template <typename T>
 void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, T* to) {
@@ -88,29 +84,23 @@ void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, 
       static_cast<size_t>(n), to,
       [scale](auto d, auto v) HWY_ATTR { return hn::Mul(hn::Set(d, scale), v); },
       static_cast<const float*>(x));
-  Store(at_target, to + target);
+  Convert(size_t{1}, to + target, &at_target);
 }
 
 // Processes one row in three passes, during which it stays in the second-level cache. Returns its
-// loss.
-template <typename T>
-double CrossEntropyRow(float* x, int64_t n, int32_t target, bool gradients, float factor) {
-  T* to = reinterpret_cast<T*>(x);
-  if (target == kIgnoredTarget) {
-    if (gradients) std::fill_n(to, n, T{});
-    return 0.0;
-  }
-  const float max = RowMax(x, n);
-  const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
-  const double sum = RowExp<true>(x, n, max);
-  if (gradients) GradientRow(x, n, target, sum, factor, to);
-  return std::log(sum) - logit;
-}
-
-// Processes one row. Its gradients have type `gradients`; without one, there are none.
+// loss. Its gradients have type `gradients`; without one, there are none.
 double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
-  return WithElementType(gradients.value_or(DType::kFloat32), [&](auto element) HWY_ATTR {
-    return CrossEntropyRow<decltype(element)>(x, n, target, gradients.has_value(), factor);
+  return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
+    T* to = reinterpret_cast<T*>(x);
+    if (target == kIgnoredTarget) {
+      if (gradients.has_value()) std::fill_n(to, n, T{});
+      return 0.0;
+    }
+    const float max = RowMax(x, n);
+    const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
+    const double sum = RowExp<true>(x, n, max);
+    if (gradients.has_value()) GradientRow(x, n, target, sum, factor, to);
+    return std::log(sum) - logit;
   });
 }
 
@@ -132,13 +122,13 @@ void PartGradient(const float* x, int64_t n, int32_t target, float max, double s
   if (!is_here) return;
   float e = 0.0f;
   Transform(size_t{1}, &e, gradient, &at_target);
-  Store(e - factor, to + target);
+  e -= factor;
+  Convert(size_t{1}, to + target, &e);
 }
 
 void PartGradientRow(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
                      DType dtype, void* to) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
     if (target == kIgnoredTarget) {
       std::fill_n(static_cast<T*>(to), n, T{});
     } else {

@@ -13,7 +13,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 
 namespace zeroth::cpu {

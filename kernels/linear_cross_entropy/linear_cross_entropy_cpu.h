@@ -4,9 +4,12 @@
 #define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_CPU_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 
@@ -29,6 +32,26 @@ int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 // sum takes [vocab, dim] fp32 of `workspace`.
 absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
                                 Workspace& gemm_workspace);
+
+// The parts of LinearCrossEntropy that are not matrix products:
+
+// Adds -log softmax(logits)[target] to `loss` for every row whose target is not kIgnoredTarget, in
+// the order of rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,
+// vocab] is overwritten, from its first byte on, with (softmax - one-hot(target)) * factor in that
+// type, or with zeros if the row is ignored. Otherwise the contents of `logits` are lost. The
+// result does not depend on the number of threads.
+void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
+                         std::optional<DType> gradients, float factor, double& loss);
+
+// SoftmaxPart and SoftmaxGradientRow do the same for a row whose parts belong to several ranks.
+// SoftmaxPart computes a part's largest logit and its sum of e^(x - max): -infinity and 0 for an
+// empty part.
+void SoftmaxPart(const float* x, int64_t n, float& max, float& sum);
+// Given `max` and `sum` of the whole row, writes (softmax - one-hot(target)) * factor in type
+// `dtype`, or zeros for kIgnoredTarget. A target outside of [0, n) is in another part. `to` may be
+// x if it is fp32.
+void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, double sum,
+                        float factor, DType dtype, void* to);
 
 }  // namespace zeroth::cpu
 

@@ -259,9 +259,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, int32_t* counted,
                           DataErrorWord* error, const LaunchTarget& target) {
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counted, 0, sizeof(*counted), target.stream));
-  const LaunchShape shape = {dim3(static_cast<unsigned>((rows + kMapThreads - 1) / kMapThreads)),
-                             dim3(kMapThreads)};
-  return ZEROTH_LAUNCH(CountKernel, shape, target.stream, rows, vocab, targets, counted, error);
+  return ZEROTH_LAUNCH(CountKernel, ThreadPerItemShape(rows), target.stream, rows, vocab, targets,
+                       counted, error);
 }
 
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
@@ -269,11 +268,9 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
                          float grad_scale, float* losses, size_t shared_bytes,
                          const LaunchTarget& target) {
   const auto row_bytes = static_cast<size_t>(stride) * sizeof(float);
-  const dim3 grid(static_cast<unsigned>(rows));
-  return DispatchType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
     const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes) {
-      return Launch("SoftmaxLoss", kernel, {grid, dim3(threads), dynamic_shared_bytes},
+      return Launch("SoftmaxLoss", kernel, Blocks(rows, threads, dynamic_shared_bytes),
                     target.stream, static_cast<int>(vocab), static_cast<int>(stride), logits,
                     targets, divisor, gradients, grad_scale, losses);
     };
@@ -289,14 +286,12 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
 
 absl::Status MeanLoss(int64_t rows, const float* losses, LossDivisor divisor, float* loss,
                       const LaunchTarget& target) {
-  return ZEROTH_LAUNCH(MeanKernel, (LaunchShape{dim3(1), dim3(kThreads)}), target.stream, rows,
-                       losses, divisor, loss);
+  return ZEROTH_LAUNCH(MeanKernel, Blocks(1, kThreads), target.stream, rows, losses, divisor, loss);
 }
 
 absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType dtype, void* out,
                        const LaunchTarget& target) {
-  return DispatchType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_MAP(RoundKernel<T>, count, target, count, sums, accumulate, static_cast<T*>(out));
   });
 }

@@ -97,8 +97,7 @@ absl::Status Launch(GroupedGemmParams p, const GroupedGemmCall& call, cudaStream
   p.column_tiles = static_cast<int>(TilesOf(p.n, Tiles::kColumns));
   // The last tile of each expert may be partial.
   const int64_t row_tiles = call.rows / Tiles::kRows + std::min<int64_t>(p.experts, call.rows);
-  const LaunchShape shape = {dim3(static_cast<unsigned>(row_tiles * p.column_tiles)),
-                             dim3(Tiles::kThreads)};
+  const LaunchShape shape = Blocks(row_tiles * p.column_tiles, Tiles::kThreads);
   return call.transpose_b
              ? ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, true>), shape, stream, p)
              : ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, false>), shape, stream, p);
@@ -108,8 +107,7 @@ template <typename T, typename C, typename Tiles>
 absl::Status Launch(GroupedGradientParams p, const GroupedGradientCall&, cudaStream_t stream) {
   p.column_tiles = static_cast<int>(TilesOf(p.n, Tiles::kColumns));
   p.tiles = p.column_tiles * static_cast<int>(TilesOf(p.m, Tiles::kRows));
-  const LaunchShape shape = {dim3(static_cast<unsigned>(int64_t{p.experts} * p.tiles)),
-                             dim3(Tiles::kThreads)};
+  const LaunchShape shape = Blocks(int64_t{p.experts} * p.tiles, Tiles::kThreads);
   return ZEROTH_LAUNCH((GroupedGradientKernel<T, C, Tiles>), shape, stream, p);
 }
 
@@ -130,23 +128,22 @@ absl::Status LaunchAll(const Call& call, size_t experts, bool packed, const Fill
     p.experts = static_cast<int>(std::min(kMostExperts, experts - first));
     p.a = call.a;
     fill(first, p);
-    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
-      using T = typename decltype(tag)::type;
-      using C = typename decltype(c_tag)::type;
-      if constexpr (!std::is_same_v<T, float>) {
-        if (packed) return Launch<T, C, MmaTiles<T>>(p, call, stream);
-      }
-      return Launch<T, C, PlainTiles<T>>(p, call, stream);
-    }));
+    ZEROTH_RETURN_IF_ERROR(
+        DispatchPair(call.dtype, call.c_dtype, [&]<typename T, typename C>(TypeTag<T>, TypeTag<C>) {
+          if constexpr (!std::is_same_v<T, float>) {
+            if (packed) return Launch<T, C, MmaTiles<T>>(p, call, stream);
+          }
+          return Launch<T, C, PlainTiles<T>>(p, call, stream);
+        }));
   }
   return absl::OkStatus();
 }
 
 absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
   if (call.rows == 0 || call.n == 0) return absl::OkStatus();
-  const bool packed =
-      ArePacked(call.a) && ArePacks({call.k, call.lda, call.ldb, call.transpose_b ? 8 : call.n}) &&
-      std::all_of(call.b.begin(), call.b.end(), [](const void* b) { return ArePacked(b); });
+  const bool packed = ArePacked(call.a) &&
+                      ArePacks({call.k, call.lda, call.ldb, call.transpose_b ? 8 : call.n}) &&
+                      std::all_of(call.b.begin(), call.b.end(), ArePacked<void>);
   const auto fill = [&](size_t first, GroupedGemmParams& p) {
     p.k = call.k;
     p.accumulate = call.accumulate;

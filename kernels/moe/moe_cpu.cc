@@ -30,31 +30,21 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// Widens the logits of one token to fp32, which is exact.
-template <typename T>
-HWY_INLINE void Widen(const T* from, int64_t count, float* to) {
-  Transform(
-      static_cast<size_t>(count), to, [](auto, auto x) HWY_ATTR { return x; }, from);
-}
-
-void LoadLogits(DType dtype, const void* logits, int64_t token, int64_t experts, float* to) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    Widen(static_cast<const decltype(element)*>(logits) + token * experts, experts, to);
+void LoadLogits(DType dtype, const void* logits, int64_t token, size_t experts, float* to) {
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    Convert(experts, to, static_cast<const T*>(logits) + token * static_cast<int64_t>(experts));
   });
 }
 
-void StoreLogits(DType dtype, const float* from, int64_t token, int64_t experts, void* dlogits) {
-  WithElementType(dtype, [&](auto element) HWY_ATTR {
-    Transform(
-        static_cast<size_t>(experts), static_cast<decltype(element)*>(dlogits) + token * experts,
-        [](auto, auto x) HWY_ATTR { return x; }, from);
+void StoreLogits(DType dtype, const float* from, int64_t token, size_t experts, void* dlogits) {
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    Convert(experts, static_cast<T*>(dlogits) + token * static_cast<int64_t>(experts), from);
   });
 }
 
 // Processes tokens [begin, end).
 void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t token = begin; token < end; ++token) {
       for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
         const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
@@ -72,18 +62,14 @@ void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
 constexpr int64_t kSumColumns = 256;
 
 void CombineRows(const CombineCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     float sums[kSumColumns];
     for (int64_t token = begin; token < end; ++token) {
       for (int64_t column = 0; column < call.dim; column += kSumColumns) {
         const auto count = static_cast<size_t>(std::min(kSumColumns, call.dim - column));
         T* const to = static_cast<T*>(call.to) + token * call.dim + column;
         std::fill_n(sums, count, 0.0f);
-        if (call.accumulate) {
-          Transform(
-              count, sums, [](auto, auto x) HWY_ATTR { return x; }, to);
-        }
+        if (call.accumulate) Convert(count, sums, to);
         for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
           const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
           Transform(
@@ -92,23 +78,19 @@ void CombineRows(const CombineCall& call, int64_t begin, int64_t end) {
                   HWY_ATTR { return hn::MulAdd(hn::Set(d, weight), x, sum); },
               sums, static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim + column);
         }
-        Transform(
-            count, to, [](auto, auto x) HWY_ATTR { return x; }, sums);
+        Convert(count, to, sums);
       }
     }
   });
 }
 
 void DotRows(const RowDotsCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t token = begin; token < end; ++token) {
       for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
-        call.dweights[pair] = Reduce(
-            static_cast<size_t>(call.dim),
-            [](auto, auto sum, auto a, auto b) HWY_ATTR { return hn::MulAdd(a, b, sum); },
-            static_cast<const T*>(call.from) + token * call.dim,
-            static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim);
+        call.dweights[pair] =
+            Dot(static_cast<size_t>(call.dim), static_cast<const T*>(call.from) + token * call.dim,
+                static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim);
       }
     }
   });
@@ -128,13 +110,16 @@ HWY_EXPORT(ScatterRows);
 HWY_EXPORT(CombineRows);
 HWY_EXPORT(DotRows);
 
-// Turns logits into probabilities.
-void Softmax(absl::Span<float> values) {
+// Returns the probabilities of a token's experts.
+std::vector<float> ProbabilitiesOf(const RoutedCall& call, int64_t token) {
+  std::vector<float> values(static_cast<size_t>(call.experts));
+  HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, values.size(), values.data());
   float max = -std::numeric_limits<float>::infinity();
   for (const float value : values) max = std::max(max, value);
   float sum = 0.0f;
   for (float& value : values) sum += value = std::exp(value - max);
   for (float& value : values) value /= sum;
+  return values;
 }
 
 // Writes the indices of the `top_k` largest, the largest first. NaNs come last.
@@ -152,10 +137,8 @@ void Choose(absl::Span<const float> probabilities, int64_t top_k, int32_t* chose
 }
 
 void RouteTokens(const RouteCall& call, int64_t begin, int64_t end) {
-  std::vector<float> row(static_cast<size_t>(call.experts));
   for (int64_t token = begin; token < end; ++token) {
-    HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, call.experts, row.data());
-    Softmax(absl::MakeSpan(row));
+    const std::vector<float> row = ProbabilitiesOf(call, token);
     int32_t* const chosen = call.chosen + token * call.top_k;
     Choose(row, call.top_k, chosen);
     float sum = 0.0f;
@@ -168,8 +151,7 @@ void RouteTokens(const RouteCall& call, int64_t begin, int64_t end) {
 }
 
 absl::Status Route(const RouteCall& call, CpuKernels&) {
-  ParallelFor(call.tokens, RowGrain(4 * call.experts),
-              [&](int64_t, int64_t begin, int64_t end) { RouteTokens(call, begin, end); });
+  ZEROTH_RETURN_IF_ERROR(ForRows(call.tokens, 4 * call.experts, call, RouteTokens));
   // A counting sort, which keeps the order of tokens.
   std::fill_n(call.offsets, call.experts + 1, 0);
   const int64_t pairs = call.tokens * call.top_k;
@@ -182,10 +164,8 @@ absl::Status Route(const RouteCall& call, CpuKernels&) {
 const OnCpu<Route> route;
 
 void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) {
-  std::vector<float> row(static_cast<size_t>(call.experts));
   for (int64_t token = begin; token < end; ++token) {
-    HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, call.experts, row.data());
-    Softmax(absl::MakeSpan(row));
+    std::vector<float> row = ProbabilitiesOf(call, token);
     const int32_t* const chosen = call.chosen + token * call.top_k;
     const float* const dweights = call.dweights + token * call.top_k;
     float sum = 0.0f;
@@ -196,28 +176,21 @@ void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t e
     }
     // Normalised weights are a softmax over the chosen experts alone, which the others do not
     // affect.
-    if (call.normalize) {
-      mean /= sum;
-      std::vector<float> weights;
-      for (int64_t k = 0; k < call.top_k; ++k) {
-        weights.push_back(row[static_cast<size_t>(chosen[k])] / sum);
-      }
-      std::fill(row.begin(), row.end(), 0.0f);
-      for (int64_t k = 0; k < call.top_k; ++k) {
-        row[static_cast<size_t>(chosen[k])] = weights[static_cast<size_t>(k)];
-      }
+    const float divisor = call.normalize ? sum : 1.0f;
+    std::vector<float> weights = call.normalize ? std::vector<float>(row.size()) : row;
+    std::vector<float> gradient(row.size());
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const auto e = static_cast<size_t>(chosen[k]);
+      weights[e] = row[e] / divisor;
+      gradient[e] = dweights[k];
     }
-    std::vector<float> gradient(row.size(), 0.0f);
-    for (int64_t k = 0; k < call.top_k; ++k) gradient[static_cast<size_t>(chosen[k])] = dweights[k];
-    for (size_t e = 0; e < row.size(); ++e) row[e] *= gradient[e] - mean;
-    HWY_DYNAMIC_DISPATCH(StoreLogits)(call.dtype, row.data(), token, call.experts, call.dlogits);
+    for (size_t e = 0; e < row.size(); ++e) row[e] = weights[e] * (gradient[e] - mean / divisor);
+    HWY_DYNAMIC_DISPATCH(StoreLogits)(call.dtype, row.data(), token, row.size(), call.dlogits);
   }
 }
 
 absl::Status RouteBackward(const RouteBackwardCall& call, CpuKernels&) {
-  ParallelFor(call.tokens, RowGrain(4 * call.experts),
-              [&](int64_t, int64_t begin, int64_t end) { RouteTokensBackward(call, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.tokens, 4 * call.experts, call, RouteTokensBackward);
 }
 const OnCpu<RouteBackward> route_backward;
 
@@ -256,9 +229,7 @@ absl::Status CheckRows(const RowsCall& call) {
 template <typename Call>
 absl::Status ForTokens(const Call& call, void (*piece)(const Call&, int64_t, int64_t)) {
   ZEROTH_RETURN_IF_ERROR(CheckRows(call));
-  ParallelFor(call.tokens, RowGrain(call.dim * call.top_k),
-              [&](int64_t, int64_t begin, int64_t end) { piece(call, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.tokens, call.dim * call.top_k, call, piece);
 }
 
 absl::Status Scatter(const ScatterCall& call, CpuKernels&) {

@@ -93,16 +93,12 @@ __global__ void __launch_bounds__(32) SumOffsets(RouteCall call) {
 
 absl::Status Route(const RouteCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
-  const LaunchShape by_expert = {dim3(static_cast<unsigned>(call.experts)), dim3(32)};
-  if (call.tokens > 0) {
-    ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&](auto tag) {
-      return ZEROTH_LAUNCH((ChooseExperts<typename decltype(tag)::type>),
-                           MapShape(call.tokens, target.multiprocessors), target.stream, call);
-    }));
-  }
+  const LaunchShape by_expert = Blocks(call.experts, 32);
+  ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_MAP(ChooseExperts<T>, call.tokens, target, call);
+  }));
   ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH((GroupPairs<false>), by_expert, target.stream, call));
-  ZEROTH_RETURN_IF_ERROR(
-      ZEROTH_LAUNCH(SumOffsets, (LaunchShape{dim3(1), dim3(32)}), target.stream, call));
+  ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(SumOffsets, Blocks(1, 32), target.stream, call));
   return ZEROTH_LAUNCH((GroupPairs<true>), by_expert, target.stream, call);
 }
 const OnCuda<Route> route;
@@ -138,11 +134,8 @@ __global__ void __launch_bounds__(kMapThreads) RouteGradient(RouteBackwardCall c
 }
 
 absl::Status RouteBackward(const RouteBackwardCall& call, CudaKernels& kernels) {
-  if (call.tokens == 0) return absl::OkStatus();
-  const LaunchTarget& target = kernels.target();
-  return DispatchType(call.dtype, [&](auto tag) {
-    return ZEROTH_LAUNCH((RouteGradient<typename decltype(tag)::type>),
-                         MapShape(call.tokens, target.multiprocessors), target.stream, call);
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_MAP(RouteGradient<T>, call.tokens, kernels.target(), call);
   });
 }
 const OnCuda<RouteBackward> route_backward;
@@ -186,12 +179,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 }
 
 absl::Status Scatter(const ScatterCall& call, CudaKernels& kernels) {
-  const LaunchTarget& target = kernels.target();
-  const int64_t items = call.tokens * call.top_k * call.dim;
-  if (items == 0) return absl::OkStatus();
-  return DispatchType(call.dtype, [&](auto tag) {
-    return ZEROTH_LAUNCH((ScatterRows<typename decltype(tag)::type>),
-                         MapShape(items, target.multiprocessors), target.stream, call);
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_MAP(ScatterRows<T>, call.tokens * call.top_k * call.dim, kernels.target(), call);
   });
 }
 const OnCuda<Scatter> scatter;
@@ -214,12 +203,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 }
 
 absl::Status Combine(const CombineCall& call, CudaKernels& kernels) {
-  const LaunchTarget& target = kernels.target();
-  const int64_t items = call.tokens * call.dim;
-  if (items == 0) return absl::OkStatus();
-  return DispatchType(call.dtype, [&](auto tag) {
-    return ZEROTH_LAUNCH((CombineRows<typename decltype(tag)::type>),
-                         MapShape(items, target.multiprocessors), target.stream, call);
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_MAP(CombineRows<T>, call.tokens * call.dim, kernels.target(), call);
   });
 }
 const OnCuda<Combine> combine;
@@ -242,10 +227,9 @@ __global__ void __launch_bounds__(kDotWarps * 32) DotRows(RowDotsCall call) {
 
 absl::Status RowDots(const RowDotsCall& call, CudaKernels& kernels) {
   const int64_t pairs = call.tokens * call.top_k;
-  if (pairs == 0) return absl::OkStatus();
-  return DispatchType(call.dtype, [&](auto tag) {
-    return ZEROTH_LAUNCH((DotRows<typename decltype(tag)::type>), WarpPerRowShape(pairs, kDotWarps),
-                         kernels.target().stream, call);
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_LAUNCH((DotRows<T>), WarpPerRowShape(pairs, kDotWarps), kernels.target().stream,
+                         call);
   });
 }
 const OnCuda<RowDots> row_dots;

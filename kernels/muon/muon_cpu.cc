@@ -62,8 +62,7 @@ void PolynomialRows(const MuonPolynomialCall& call, float r, int64_t begin, int6
   const float a = call.a * r;
   const auto on_diagonal = [a, &off_diagonal](auto d, auto s, auto s2)
                                HWY_ATTR { return hn::Add(off_diagonal(d, s, s2), hn::Set(d, a)); };
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     for (int64_t row = begin; row < end; ++row) {
       const T* const s = static_cast<const T*>(call.s) + row * call.n;
       T* const s2 = static_cast<T*>(call.s2) + row * call.n;
@@ -75,8 +74,7 @@ void PolynomialRows(const MuonPolynomialCall& call, float r, int64_t begin, int6
 
 float TraceOf(const MuonTraceCall& call) {
   float trace = 0;
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     // Copies the diagonal first, so that one conversion serves all types.
     constexpr size_t kChunk = 256;
     T diagonal[kChunk];
@@ -87,8 +85,7 @@ float TraceOf(const MuonTraceCall& call) {
       for (size_t i = 0; i < count; ++i) {
         diagonal[i] = static_cast<const T*>(call.s)[(begin + i) * (n + 1)];
       }
-      Transform(
-          count, values, [](auto, auto x) HWY_ATTR { return x; }, diagonal);
+      Convert(count, values, diagonal);
       for (size_t i = 0; i < count; ++i) trace += values[i];
     }
   });
@@ -140,9 +137,7 @@ absl::Status MuonPolynomial(const MuonPolynomialCall& call, CpuKernels&) {
   const float r =
       call.norm_squared == nullptr ? 1.0f : 1.0f / std::max(std::sqrt(*call.norm_squared), 1e-7f);
   const auto rows = HWY_DYNAMIC_DISPATCH(PolynomialRows);
-  ParallelFor(call.n, RowGrain(call.n),
-              [&](int64_t, int64_t begin, int64_t end) { rows(call, r, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.n, call.n, [&](int64_t begin, int64_t end) { rows(call, r, begin, end); });
 }
 const OnCpu<MuonPolynomial> polynomial;
 

@@ -90,8 +90,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor) Mirror(
 }
 
 absl::Status MuonMomentum(const MuonMomentumCall& call, CudaKernels& kernels) {
-  return DispatchType(call.grad_dtype, [&](auto tag) {
-    using G = typename decltype(tag)::type;
+  return DispatchType(call.grad_dtype, [&]<typename G>(TypeTag<G>) {
     return ZEROTH_MAP(Momentum<G>, call.count, kernels.target(), call.count, call.coefficients,
                       call.grad_factor, static_cast<const G*>(call.grad), call.m, call.u);
   });
@@ -105,18 +104,15 @@ absl::Status MuonUpdate(const MuonUpdateCall& call, CudaKernels& kernels) {
 const OnCuda<MuonUpdate> update;
 
 absl::Status MuonTrace(const MuonTraceCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(Trace<T>, (LaunchShape{dim3(1), dim3(kMapThreads)}),
-                         kernels.target().stream, call.n, static_cast<const T*>(call.s),
-                         call.trace);
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_LAUNCH(Trace<T>, Blocks(1, kMapThreads), kernels.target().stream, call.n,
+                         static_cast<const T*>(call.s), call.trace);
   });
 }
 const OnCuda<MuonTrace> trace;
 
 absl::Status MuonPolynomial(const MuonPolynomialCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_MAP(Polynomial<T>, call.n * call.n, kernels.target(), call.n,
                       static_cast<const T*>(call.s), static_cast<T*>(call.s2), call.norm_squared,
                       call.a, call.b, call.c);
@@ -125,8 +121,7 @@ absl::Status MuonPolynomial(const MuonPolynomialCall& call, CudaKernels& kernels
 const OnCuda<MuonPolynomial> polynomial;
 
 absl::Status MuonMirror(const MuonMirrorCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_MAP(Mirror<T>, call.n * call.n, kernels.target(), call.n,
                       static_cast<T*>(call.s));
   });

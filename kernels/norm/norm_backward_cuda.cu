@@ -260,36 +260,34 @@ absl::Status LaunchInputGradient(const NormBackwardCall& call, const LaunchTarge
                        call.width);
 }
 
-// Adds the pieces' sums, [sums, pieces, dim], to the gradients of parameters.
+// Calls enqueue(partial), which enqueues the sums of `pieces` pieces of the rows to partial [sums,
+// pieces, dim], and adds them to the gradients of parameters.
+template <typename Enqueue>
 absl::Status SumParameterGradients(const NormBackwardCall& call, int64_t pieces,
-                                   const float* partial, const LaunchTarget& target) {
+                                   CudaKernels& kernels, const Enqueue& enqueue) {
+  const int64_t sums = call.mean != nullptr ? 2 : 1;
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      kernels.Scratch(static_cast<size_t>(sums * pieces * call.dim) * sizeof(float)));
+  float* const partial = static_cast<float*>(scratch->data());
+  ZEROTH_RETURN_IF_ERROR(enqueue(partial));
   if (call.dgamma != nullptr) {
     ZEROTH_RETURN_IF_ERROR(SumPieces(pieces, call.dim, partial, call.accumulate_dgamma,
-                                     call.grad_dtype, call.dgamma, target));
+                                     call.grad_dtype, call.dgamma, kernels.target()));
   }
   if (call.dbeta == nullptr) return absl::OkStatus();
   return SumPieces(pieces, call.dim, partial + pieces * call.dim, call.accumulate_dbeta,
-                   call.grad_dtype, call.dbeta, target);
-}
-
-absl::StatusOr<std::shared_ptr<Buffer>> PartialSums(const NormBackwardCall& call, int64_t pieces,
-                                                    CudaKernels& kernels) {
-  const int64_t sums = call.mean != nullptr ? 2 : 1;
-  return kernels.Scratch(static_cast<size_t>(sums * pieces * call.dim) * sizeof(float));
+                   call.grad_dtype, call.dbeta, kernels.target());
 }
 
 template <int N, bool kCentred, typename T>
 absl::Status LaunchParameterGradients(const NormBackwardCall& call, CudaKernels& kernels) {
-  const int64_t pieces = RowPieces(call.rows);
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch,
-                          PartialSums(call, pieces, kernels));
-  float* const partial = static_cast<float*>(scratch->data());
   using Add = ParameterGradients<N, kCentred, T>;
   const Add add{static_cast<const T*>(call.dy), static_cast<const T*>(call.x), call.mean, call.rstd,
                 call.dim};
-  ZEROTH_RETURN_IF_ERROR(
-      (ColumnPieces<Add::kSums, N>(call.rows, call.dim, add, partial, kernels.target())));
-  return SumParameterGradients(call, pieces, partial, kernels.target());
+  return SumParameterGradients(call, RowPieces(call.rows), kernels, [&](float* partial) {
+    return ColumnPieces<Add::kSums, N>(call.rows, call.dim, add, partial, kernels.target());
+  });
 }
 
 // Returns the number of threads that share a row in NormGradients.
@@ -302,20 +300,18 @@ int TeamThreads(int64_t packs) {
 template <int N, int kPacks, bool kCentred, typename T>
 absl::Status LaunchAllGradients(const NormBackwardCall& call, CudaKernels& kernels) {
   const int64_t pieces = GradientPieces(call.rows);
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch,
-                          PartialSums(call, pieces, kernels));
-  float* const partial = static_cast<float*>(scratch->data());
   const int team_threads = TeamThreads(call.dim / N);
-  LaunchShape shape = {dim3(static_cast<unsigned>(pieces)), dim3(kGradientThreads)};
+  LaunchShape shape = Blocks(pieces, kGradientThreads);
   if (team_threads < kGradientThreads) {
     shape.dynamic_shared_bytes = static_cast<size_t>((kCentred ? 2 : 1) * call.dim) * sizeof(float);
   }
-  ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(
-      (NormGradients<N, kPacks, kCentred, T>), shape, kernels.target().stream, call.rows,
-      static_cast<int>(call.dim), team_threads, static_cast<const T*>(call.dy),
-      static_cast<const T*>(call.x), static_cast<const T*>(call.gamma), call.mean, call.rstd,
-      static_cast<T*>(call.dx), call.accumulate_dx, call.sums, call.width, partial));
-  return SumParameterGradients(call, pieces, partial, kernels.target());
+  return SumParameterGradients(call, pieces, kernels, [&](float* partial) {
+    return ZEROTH_LAUNCH(
+        (NormGradients<N, kPacks, kCentred, T>), shape, kernels.target().stream, call.rows,
+        static_cast<int>(call.dim), team_threads, static_cast<const T*>(call.dy),
+        static_cast<const T*>(call.x), static_cast<const T*>(call.gamma), call.mean, call.rstd,
+        static_cast<T*>(call.dx), call.accumulate_dx, call.sums, call.width, partial);
+  });
 }
 
 template <int N, bool kCentred, typename T>
@@ -339,13 +335,9 @@ absl::Status LaunchGradients(const NormBackwardCall& call, CudaKernels& kernels)
 }
 
 absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) -> absl::Status {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
     constexpr int kWidth = kPackWidth<T>;
-    const bool packed =
-        call.dim % kWidth == 0 &&
-        ArePacked(static_cast<const char*>(call.dy), static_cast<const char*>(call.x),
-                  static_cast<const char*>(call.gamma), static_cast<const char*>(call.dx));
+    const bool packed = call.dim % kWidth == 0 && ArePacked(call.dy, call.x, call.gamma, call.dx);
     return DispatchWidth<kWidth>(packed, [&](auto width) {
       return call.mean != nullptr ? LaunchGradients<width(), true, T>(call, kernels)
                                   : LaunchGradients<width(), false, T>(call, kernels);

@@ -22,12 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-template <typename T>
-HWY_INLINE float SquaresOf(size_t dim, const T* x) {
-  return Reduce(
-      dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::MulAdd(v, v, acc); }, x);
-}
-
 // Returns the sum of dy gamma (x - mean) rstd.
 template <bool kCentered, typename T>
 HWY_INLINE float ProjectionOf(size_t dim, float mean, float rstd, const T* dy, const T* gamma,
@@ -59,10 +53,7 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
   const float count = static_cast<float>(call.width);
   T* y = static_cast<T*>(call.y) + begin;
   if constexpr (kCentered) {
-    const float mean =
-        Reduce(
-            dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::Add(acc, v); }, x) /
-        count;
+    const float mean = Sum(dim, x) / count;
     const float squares = Reduce(
         dim,
         [mean](auto d, auto acc, auto v) HWY_ATTR {
@@ -81,7 +72,7 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     call.mean[row] = mean;
     call.rstd[row] = rstd;
   } else {
-    const float squares = call.sums != nullptr ? call.sums[row] : SquaresOf(dim, x);
+    const float squares = call.sums != nullptr ? call.sums[row] : Dot(dim, x, x);
     const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
     Transform(
         dim, y,
@@ -111,13 +102,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
     return hn::Mul(centred, hn::Set(d, rstd));
   };
   float average = 0;
-  if constexpr (kCentered) {
-    average =
-        Reduce(
-            dim, [](auto, auto acc, auto g, auto w) HWY_ATTR { return hn::MulAdd(g, w, acc); }, dy,
-            gamma) /
-        count;
-  }
+  if constexpr (kCentered) average = Dot(dim, dy, gamma) / count;
   const float along = call.sums != nullptr ? call.sums[row]
                                            : ProjectionOf<kCentered>(dim, mean, rstd, dy, gamma, x);
   const float projection = along / count;
@@ -152,43 +137,33 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
 }
 
 void NormRows(const NormCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const bool centered = call.mean != nullptr;
     for (int64_t row = begin; row < end; ++row) {
-      if (centered) {
-        ForwardRow<true, T>(call, row);
-      } else {
-        ForwardRow<false, T>(call, row);
-      }
+      centered ? ForwardRow<true, T>(call, row) : ForwardRow<false, T>(call, row);
     }
   });
 }
 
 void NormBackwardRows(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
                       float* dbeta) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const bool centered = call.mean != nullptr;
     for (int64_t row = begin; row < end; ++row) {
-      if (centered) {
-        BackwardRow<true, T>(call, row, dgamma, dbeta);
-      } else {
-        BackwardRow<false, T>(call, row, dgamma, dbeta);
-      }
+      centered ? BackwardRow<true, T>(call, row, dgamma, dbeta)
+               : BackwardRow<false, T>(call, row, dgamma, dbeta);
     }
   });
 }
 
 void RmsSumsRows(const RmsSumsCall& call, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    using T = decltype(element);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const auto cols = static_cast<size_t>(call.cols);
     for (int64_t row = begin; row < end; ++row) {
       const T* const x = static_cast<const T*>(call.x) + row * call.x_stride;
       const T* const dy = static_cast<const T*>(call.dy) + row * call.dy_stride;
       call.sums[row] = call.dy == nullptr
-                           ? SquaresOf(cols, x)
+                           ? Dot(cols, x, x)
                            : ProjectionOf<false>(cols, 0.0f, call.rstd[row], dy,
                                                  static_cast<const T*>(call.gamma), x);
     }

@@ -114,14 +114,10 @@ absl::Status LaunchForward(const NormCall& call, const LaunchTarget& target) {
 
 absl::Status Norm(const NormCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     constexpr int kWidth = kPackWidth<T>;
-    const bool packed =
-        call.dim % kWidth == 0 &&
-        ArePacked(static_cast<const char*>(call.x), static_cast<const char*>(call.residual),
-                  static_cast<const char*>(call.sum), static_cast<const char*>(call.gamma),
-                  static_cast<const char*>(call.beta), static_cast<const char*>(call.y));
+    const bool packed = call.dim % kWidth == 0 &&
+                        ArePacked(call.x, call.residual, call.sum, call.gamma, call.beta, call.y);
     return DispatchWidth<kWidth>(packed, [&](auto width) {
       return call.mean != nullptr ? LaunchForward<width(), true, T>(call, target)
                                   : LaunchForward<width(), false, T>(call, target);
@@ -131,15 +127,11 @@ absl::Status Norm(const NormCall& call, CudaKernels& kernels) {
 const OnCuda<Norm> norm;
 
 absl::Status RmsSums(const RmsSumsCall& call, CudaKernels& kernels) {
-  if (call.rows == 0) return absl::OkStatus();
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     constexpr int kWidth = kPackWidth<T>;
     // The width decides the order of sums, so it must not depend on where the columns lie.
-    const bool packed =
-        call.cols % kWidth == 0 && call.x_stride % kWidth == 0 && call.dy_stride % kWidth == 0 &&
-        ArePacked(static_cast<const char*>(call.x), static_cast<const char*>(call.dy),
-                  static_cast<const char*>(call.gamma));
+    const bool packed = call.cols % kWidth == 0 && call.x_stride % kWidth == 0 &&
+                        call.dy_stride % kWidth == 0 && ArePacked(call.x, call.dy, call.gamma);
     return DispatchWidth<kWidth>(packed, [&](auto width) {
       return ZEROTH_LAUNCH((RmsSumsKernel<width(), T>), WarpPerRowShape(call.rows, kWarps),
                            kernels.target().stream, call.rows, call.cols,

@@ -14,7 +14,7 @@
 #include "zeroth/kernels/activation/activation.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/attention/attention_layout.h"
+#include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/attention/cudnn_limits.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/cpu/column_sum.h"
@@ -25,6 +25,7 @@
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/kernels/muon/muon.h"
 #include "zeroth/kernels/norm/norm.h"
@@ -162,17 +163,6 @@ KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kerne
   return cost;
 }
 
-// The rows of a chunk; on a GPU as PlanLoss of linear_cross_entropy_cuda.cc cuts them.
-int64_t LossChunkRows(const LinearCrossEntropyCall& call, const PlannedKernels& kernels) {
-  if (!kernels.is_gpu()) return cpu::LinearCrossEntropyChunkRows(call.rows, call.vocab);
-  constexpr int64_t kLogitsPerWeight = 8;
-  constexpr int64_t kRowStep = 128;
-  const int64_t row_bytes = (call.vocab + 7) / 8 * 8 * kFloat;
-  const int64_t bytes =
-      std::clamp(kLogitsPerWeight * call.dim * row_bytes, int64_t{256} << 20, int64_t{1} << 30);
-  return std::min(call.rows, std::max(bytes / row_bytes / kRowStep * kRowStep, kRowStep));
-}
-
 // Bytes of the logits, of their softmax, of its gradient and of the logits' gradient.
 int64_t UnfusedLossBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss) {
   const auto type = static_cast<int64_t>(SizeOf(call.dtype));
@@ -201,11 +191,12 @@ int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
 KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
   if (call.rows == 0) return {};
-  const int64_t chunk = LossChunkRows(call, kernels);
+  const LossPlan on_gpu = PlanLoss(call);
+  const int64_t chunk = kernels.is_gpu() ? on_gpu.chunk_rows
+                                         : cpu::LinearCrossEntropyChunkRows(call.rows, call.vocab);
   const auto chunks = static_cast<double>((call.rows + chunk - 1) / chunk);
   const int products = 1 + (call.dhidden != nullptr ? 1 : 0) + (call.dweight != nullptr ? 1 : 0);
-  // On a GPU as PlanLoss pads and sums.
-  const int64_t words = kernels.is_gpu() ? (call.vocab + 7) / 8 * 8 : call.vocab;
+  const int64_t words = kernels.is_gpu() ? on_gpu.words : call.vocab;
   const bool rounds_once = call.grad_dtype != DType::kFloat32 && chunk < call.rows;
   const bool sums_beside = call.dweight != nullptr && (rounds_once || words > call.vocab);
   const double logits = static_cast<double>(call.rows) * static_cast<double>(call.vocab);
@@ -360,13 +351,6 @@ const Planned<MuonUpdateCall> muon_update("Muon's update");
 const Planned<MuonTraceCall> muon_trace("Muon's trace");
 const Planned<MuonPolynomialCall> muon_polynomial("Muon's polynomial");
 const Planned<MuonMirrorCall> muon_mirror("Muon's mirror");
-
-absl::Status SupportsDividedVocabulary(Kernels&, const SupportsDividedVocabularyCall&,
-                                       CallTensors) {
-  return absl::OkStatus();
-}
-const KernelTable<SupportsDividedVocabularyCall>::Registration supports_divided_vocabulary(
-    kPlannedDeviceType, SupportsDividedVocabulary);
 
 absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) {
   const Machine& machine = static_cast<PlannedKernels&>(kernels).machine();

@@ -39,12 +39,11 @@ absl::Status Dequantize(Kernels& kernels, const DequantizeArgs& args) {
   SharedType type;
   if (!op.Kind("values", args.values, type)) return op.status();
   const int64_t pieces = args.pieces;
-  const bool divides = pieces < 1 || args.values.numel() % pieces == 0;
   const int64_t count = pieces < 1 ? 0 : args.values.numel() / pieces;
-  if (!op.Require(divides, "values",
-                  absl::StrCat("is ", args.values.shape().ToString(), ", expected a multiple of ",
-                               pieces, " pieces")) ||
-      !CheckQuantized(op, args.quantized, pieces, count, args.block)) {
+  if (pieces >= 1 && args.values.numel() % pieces != 0) {
+    op.WrongShape("values", args.values, absl::StrCat("a multiple of ", pieces, " pieces"));
+  }
+  if (!CheckQuantized(op, args.quantized, pieces, count, args.block)) {
     return op.status();
   }
   return op.Run(DequantizeCall{{count, args.block},

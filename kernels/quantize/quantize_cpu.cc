@@ -27,28 +27,16 @@ constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr int kMostLevels = 32;
 
 template <class D>
-HWY_INLINE void StoreCodes(D d, hn::Vec<D> x, int8_t* to, size_t count) {
+HWY_INLINE void StoreCodes(D, hn::Vec<D> x, int8_t* to, size_t count) {
   const hn::Rebind<int8_t, D> d8;
-  const auto codes = hn::DemoteTo(d8, hn::NearestInt(x));
-  if (count == hn::Lanes(d)) {
-    hn::StoreU(codes, d8, to);
-    return;
-  }
-  HWY_ALIGN int8_t lanes[HWY_MAX_BYTES];
-  hn::StoreU(codes, d8, lanes);
-  std::memcpy(to, lanes, count);
+  StorePlain(hn::DemoteTo(d8, hn::NearestInt(x)), d8, to, count);
 }
 
 template <class D>
 HWY_INLINE hn::Vec<D> LoadCodes(D d, const int8_t* from, size_t count) {
   const hn::Rebind<int8_t, D> d8;
   const hn::RebindToSigned<D> di;
-  if (count == hn::Lanes(d)) {
-    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, from)));
-  }
-  HWY_ALIGN int8_t lanes[HWY_MAX_BYTES] = {};
-  std::memcpy(lanes, from, count);
-  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, lanes)));
+  return hn::ConvertTo(d, hn::PromoteTo(di, LoadPlain(d8, from, count)));
 }
 
 template <typename T>

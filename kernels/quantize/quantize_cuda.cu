@@ -120,10 +120,9 @@ absl::Status Quantize(const QuantizeCall& call, CudaKernels& kernels) {
   const QuantizedBlocks& shape = call.shape;
   if (shape.count == 0) return absl::OkStatus();
   const cudaStream_t stream = kernels.target().stream;
-  const LaunchShape gaps = {dim3(1), dim3(QuantizedBlocks::kAlignment)};
+  const LaunchShape gaps = Blocks(1, QuantizedBlocks::kAlignment);
   ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(ClearGaps, gaps, stream, shape, call.quantized));
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_LAUNCH(QuantizeKernel<T>, WarpPerRowShape(shape.blocks(), kWarpsPerBlock), stream,
                          shape.count, shape.block, shape.blocks(),
                          static_cast<const T*>(call.values),
@@ -135,10 +134,8 @@ const OnCuda<Quantize> quantize;
 
 absl::Status Dequantize(const DequantizeCall& call, CudaKernels& kernels) {
   const int64_t count = call.pieces * call.shape.count;
-  if (count == 0) return absl::OkStatus();
   const LaunchTarget& target = kernels.target();
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_MAP(DequantizeKernel<T>, count, target, call.shape, call.shape.bytes(), count,
                       call.quantized, static_cast<T*>(call.values));
   });
@@ -150,10 +147,8 @@ absl::Status SumQuantized(const SumQuantizedCall& call, CudaKernels& kernels) {
     return absl::UnimplementedError(absl::StrCat("SumQuantized: ", call.pieces, " pieces; at most ",
                                                  (int64_t{1} << kMostLevels) - 1, " on CUDA"));
   }
-  if (call.shape.count == 0) return absl::OkStatus();
   const LaunchTarget& target = kernels.target();
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     return ZEROTH_MAP(SumKernel<T>, call.shape.count, target, call.shape, call.shape.bytes(),
                       call.pieces, call.quantized, call.factor, call.accumulate,
                       static_cast<T*>(call.sum));

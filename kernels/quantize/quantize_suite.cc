@@ -9,7 +9,6 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/quantize/quantize.h"
-#include "zeroth/kernels/quantize/quantized_blocks.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 

@@ -69,7 +69,7 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args) {
   op.Require(theta > 0 && std::isfinite(theta), "theta",
              absl::StrCat("is ", theta, ", expected a positive number"));
   SharedType type;
-  CheckPacked(op, "qkv", args.qkv, shape, type);
+  op.Rows("qkv", args.qkv, shape.batch * shape.seq, shape.packed_dim(), type);
   if (args.starts.defined()) {
     op.Exactly("starts", args.starts, {shape.batch, shape.seq}, DType::kInt32);
   }

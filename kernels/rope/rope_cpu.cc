@@ -36,33 +36,23 @@ HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
 }
 
 // Rotates one head of 2 * half elements. `sign` is that of the angle.
-template <class D, typename T>
-HWY_INLINE void RotateHead(D d, size_t half, const float* cosines, const float* sines,
-                           hn::Vec<D> sign, T* x) {
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= half; i += lanes) {
-    auto lower = LoadElements(d, x + i);
-    auto upper = LoadElements(d, x + half + i);
-    Rotate(hn::LoadU(d, cosines + i), hn::Mul(sign, hn::LoadU(d, sines + i)), lower, upper);
-    StoreElements(lower, d, x + i);
-    StoreElements(upper, d, x + half + i);
-  }
-  if (i == half) return;
-  const size_t rest = half - i;
-  auto lower = LoadFirstElements(d, x + i, rest);
-  auto upper = LoadFirstElements(d, x + half + i, rest);
-  Rotate(LoadFirstElements(d, cosines + i, rest),
-         hn::Mul(sign, LoadFirstElements(d, sines + i, rest)), lower, upper);
-  StoreFirstElements(lower, d, x + i, rest);
-  StoreFirstElements(upper, d, x + half + i, rest);
+template <typename T>
+HWY_INLINE void RotateHead(size_t half, const float* cosines, const float* sines, float sign,
+                           T* x) {
+  ForVectors(half, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    auto lower = LoadLanes<whole()>(d, x + i, count);
+    auto upper = LoadLanes<whole()>(d, x + half + i, count);
+    Rotate(LoadLanes<whole()>(d, cosines + i, count),
+           hn::Mul(hn::Set(d, sign), LoadLanes<whole()>(d, sines + i, count)), lower, upper);
+    StoreLanes<whole()>(lower, d, x + i, count);
+    StoreLanes<whole()>(upper, d, x + half + i, count);
+  });
 }
 
 // Rotates the query and key heads of rows [begin, end). `table` is laid out as RopeTable says.
 void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t end) {
-  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
-    const hn::ScalableTag<float> d;
-    const auto sign = hn::Set(d, call.inverse ? -1.0f : 1.0f);
+  WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
+    const float sign = call.inverse ? -1.0f : 1.0f;
     const int64_t half = call.head_dim / 2;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t place = row % call.seq;
@@ -70,9 +60,9 @@ void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t
       const int64_t start = call.starts == nullptr ? 0 : call.starts[row];
       const int64_t position = call.first_position + place - std::clamp<int64_t>(start, 0, place);
       const float* cosines = table + position * call.head_dim;
-      auto* x = static_cast<decltype(element)*>(call.qkv) + row * call.packed_dim;
+      T* x = static_cast<T*>(call.qkv) + row * call.packed_dim;
       for (int64_t head = 0; head < call.heads; ++head, x += call.head_dim)
-        RotateHead(d, static_cast<size_t>(half), cosines, cosines + half, sign, x);
+        RotateHead(static_cast<size_t>(half), cosines, cosines + half, sign, x);
     }
   });
 }
@@ -96,7 +86,25 @@ class RopeTable {
 
   // Returns a table [at least seq, head_dim], which holds for each position head_dim / 2 cosines,
   // then as many sines. Computes it only if the kept one does not fit.
-  absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, const RopeSpec& spec);
+  absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, const RopeSpec& spec) {
+    if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && spec == spec_) return data_;
+    data_ = nullptr;  // if the reservation fails, there is no table
+    ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
+    seq_ = seq;
+    head_dim_ = head_dim;
+    spec_ = spec;
+    const std::vector<double> frequencies = RopeFrequencies(spec, head_dim);
+    const int64_t half = head_dim / 2;
+    for (int64_t i = 0; i < half; ++i) {
+      for (int64_t position = 0; position < seq; ++position) {
+        const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
+        float* const at = data_ + position * head_dim + i;
+        at[0] = static_cast<float>(spec.attention_factor * std::cos(angle));
+        at[half] = static_cast<float>(spec.attention_factor * std::sin(angle));
+      }
+    }
+    return data_;
+  }
 
  private:
   Workspace memory_;
@@ -106,33 +114,12 @@ class RopeTable {
   RopeSpec spec_;
 };
 
-absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, const RopeSpec& spec) {
-  if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && spec == spec_) return data_;
-  data_ = nullptr;  // if the reservation fails, there is no table
-  ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
-  seq_ = seq;
-  head_dim_ = head_dim;
-  spec_ = spec;
-  const std::vector<double> frequencies = RopeFrequencies(spec, head_dim);
-  const int64_t half = head_dim / 2;
-  for (int64_t i = 0; i < half; ++i) {
-    for (int64_t position = 0; position < seq; ++position) {
-      const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
-      float* const at = data_ + position * head_dim + i;
-      at[0] = static_cast<float>(spec.attention_factor * std::cos(angle));
-      at[half] = static_cast<float>(spec.attention_factor * std::sin(angle));
-    }
-  }
-  return data_;
-}
-
 absl::Status Rope(const RopeCall& call, CpuKernels& kernels) {
   auto& kept = kernels.Kept<RopeTable>(kernels.device().allocator());
   ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.positions(), call.head_dim, call.spec));
   const auto rotate = HWY_DYNAMIC_DISPATCH(RotateRows);
-  ParallelFor(call.batch * call.seq, RowGrain(call.packed_dim),
-              [&](int64_t, int64_t begin, int64_t end) { rotate(call, table, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.batch * call.seq, call.packed_dim,
+                 [&](int64_t begin, int64_t end) { rotate(call, table, begin, end); });
 }
 const OnCpu<Rope> rope;
 

@@ -92,9 +92,9 @@ absl::Status Fill(const RopeCall& call, const LaunchTarget& target, float* table
     const int64_t count = std::min<int64_t>(FrequencyPack::kMost, pairs - first);
     FrequencyPack pack = {};
     std::copy_n(frequencies.begin() + first, count, pack.values);
-    ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(
-        FillTable, MapShape(call.positions() * count, target.multiprocessors), target.stream,
-        call.positions(), call.head_dim, pack, first, count, call.spec.attention_factor, table));
+    ZEROTH_RETURN_IF_ERROR(ZEROTH_MAP(FillTable, call.positions() * count, target, call.positions(),
+                                      call.head_dim, pack, first, count, call.spec.attention_factor,
+                                      table));
   }
   return absl::OkStatus();
 }
@@ -120,11 +120,10 @@ absl::Status Rope(const RopeCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const float sign = call.inverse ? -1.0f : 1.0f;
   const int64_t items = call.batch * call.seq * call.heads * call.head_dim / 2;
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     constexpr int kWidth = kPackWidth<T>;
     const bool packed = call.head_dim / 2 % kWidth == 0 && call.packed_dim % kWidth == 0 &&
-                        ArePacked(static_cast<const char*>(call.qkv), table);
+                        ArePacked(call.qkv, table);
     return DispatchWidth<kWidth>(packed, [&](auto width) {
       return ZEROTH_MAP((Rotate<width(), T>), items / width(), target, call, table, sign);
     });

@@ -1,13 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
-
 #include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth {
 namespace {

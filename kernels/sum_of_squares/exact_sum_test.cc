@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
-
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +9,8 @@
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
+
+#include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth {
 namespace {

@@ -7,7 +7,6 @@
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/warp.h"
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth::cuda {
@@ -297,8 +296,8 @@ __global__ void ClipFactorKernel(const int64_t* words, double scale, double max_
 absl::Status LaunchSums(DType dtype, const SquaresTable& table, int64_t tiles,
                         const LaunchTarget& target) {
   const LaunchShape shape = MapShape(tiles * 32, target.multiprocessors, kSquaresBlocks);
-  return DispatchType(dtype, [&](auto tag) {
-    return ZEROTH_LAUNCH(SquareSums<typename decltype(tag)::type>, shape, target.stream, table);
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_LAUNCH(SquareSums<T>, shape, target.stream, table);
   });
 }
 

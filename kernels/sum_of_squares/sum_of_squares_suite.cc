@@ -12,7 +12,6 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/sum_of_squares/exact_sum.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"

@@ -16,8 +16,7 @@ bool IsPart(Operation& op, int64_t first, int64_t count, int64_t all) {
 
 bool IsMatrix(Operation& op, const Tensor& logits) {
   return op.Kind("logits", logits, DType::kFloat32) &&
-         op.Require(logits.shape().rank() == 2, "logits",
-                    absl::StrCat("is ", logits.shape().ToString(), ", expected [rows, columns]"));
+         (logits.shape().rank() == 2 || op.WrongShape("logits", logits, "[rows, columns]"));
 }
 
 }  // namespace
@@ -57,10 +56,11 @@ absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) 
   }
   const int64_t rows = args.logits.dim(0);
   const int64_t columns = args.logits.dim(1);
-  op.Require(args.statistics.shape().rank() == 3, "statistics",
-             absl::StrCat("is ", args.statistics.shape().ToString(), ", expected [parts, ", rows,
-                          ", ", kSoftmaxStatistics, "]"));
-  if (!op.ok()) return op.status();
+  if (args.statistics.shape().rank() != 3) {
+    op.WrongShape("statistics", args.statistics,
+                  absl::StrCat("[parts, ", rows, ", ", kSoftmaxStatistics, "]"));
+    return op.status();
+  }
   const int64_t parts = args.statistics.dim(0);
   op.Exactly("statistics", args.statistics, {parts, rows, kSoftmaxStatistics}, DType::kFloat32);
   op.Count("targets", args.targets, rows, DType::kInt32);
@@ -85,7 +85,7 @@ absl::Status MeanLoss(Kernels& kernels, const MeanLossArgs& args) {
 }
 
 absl::Status SupportsDividedVocabulary(Kernels& kernels) {
-  return Operation("LocalIds", kernels).Run(SupportsDividedVocabularyCall());
+  return Operation("LocalIds", kernels).Supports<LocalIdsCall>();
 }
 
 }  // namespace zeroth::kernels

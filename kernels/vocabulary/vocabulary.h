@@ -109,7 +109,6 @@ struct MeanLossCall {
   const float* divisor = nullptr;
   float* loss = nullptr;
 };
-struct SupportsDividedVocabularyCall {};
 
 }  // namespace zeroth
 

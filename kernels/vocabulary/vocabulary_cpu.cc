@@ -7,7 +7,7 @@
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
-#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth::cpu {
@@ -107,11 +107,6 @@ absl::Status MeanLoss(const MeanLossCall& call, CpuKernels&) {
   return absl::OkStatus();
 }
 const OnCpu<MeanLoss> mean_loss;
-
-absl::Status Supported(const SupportsDividedVocabularyCall&, CpuKernels&) {
-  return absl::OkStatus();
-}
-const OnCpu<Supported> supported;
 
 }  // namespace
 }  // namespace zeroth::cpu

@@ -113,48 +113,34 @@ __global__ void __launch_bounds__(kRowThreads) MeanKernel(MeanLossCall call) {
   *call.loss = divisor == 0.0 ? 0.0f : static_cast<float>(sum / divisor);
 }
 
-LaunchShape BlockForEachRow(int64_t rows) {
-  return {dim3(static_cast<unsigned>(rows)), dim3(kRowThreads)};
-}
-
 absl::Status LocalIds(const LocalIdsCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   if (call.counted != nullptr) {
-    ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(CountKernel, BlockForEachRow(1), target.stream, call));
+    ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(CountKernel, Blocks(1, kRowThreads), target.stream, call));
   }
-  if (call.places == 0) return absl::OkStatus();
-  const LaunchShape shape = {
-      dim3(static_cast<unsigned>((call.places + kMapThreads - 1) / kMapThreads)),
-      dim3(kMapThreads)};
-  return ZEROTH_LAUNCH(LocalIdsKernel, shape, target.stream, call, kernels.data_error());
+  return ZEROTH_LAUNCH(LocalIdsKernel, ThreadPerItemShape(call.places), target.stream, call,
+                       kernels.data_error());
 }
 const OnCuda<LocalIds> local_ids;
 
 absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CudaKernels& kernels) {
-  if (call.rows == 0) return absl::OkStatus();
-  return ZEROTH_LAUNCH(StatisticsKernel, BlockForEachRow(call.rows), kernels.target().stream, call);
+  return ZEROTH_LAUNCH(StatisticsKernel, Blocks(call.rows, kRowThreads), kernels.target().stream,
+                       call);
 }
 const OnCuda<SoftmaxStatistics> softmax_statistics;
 
 absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CudaKernels& kernels) {
-  if (call.rows == 0) return absl::OkStatus();
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(GradientKernel<T>, BlockForEachRow(call.rows), kernels.target().stream,
+  return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
+    return ZEROTH_LAUNCH(GradientKernel<T>, Blocks(call.rows, kRowThreads), kernels.target().stream,
                          call);
   });
 }
 const OnCuda<SoftmaxGradient> softmax_gradient;
 
 absl::Status MeanLoss(const MeanLossCall& call, CudaKernels& kernels) {
-  return ZEROTH_LAUNCH(MeanKernel, BlockForEachRow(1), kernels.target().stream, call);
+  return ZEROTH_LAUNCH(MeanKernel, Blocks(1, kRowThreads), kernels.target().stream, call);
 }
 const OnCuda<MeanLoss> mean_loss;
-
-absl::Status Supported(const SupportsDividedVocabularyCall&, CudaKernels&) {
-  return absl::OkStatus();
-}
-const OnCuda<Supported> supported;
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/attention/cached_attention.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/rope/rope.h"
 #include "zeroth/nn/kept_outputs.h"
 
 namespace zeroth {

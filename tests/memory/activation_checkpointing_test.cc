@@ -17,7 +17,6 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
-#include "zeroth/kernels/call_watch.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/trainer.h"

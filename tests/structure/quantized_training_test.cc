@@ -21,7 +21,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/data/tokenizer.h"
-#include "zeroth/kernels/quantize/quantized_blocks.h"
+#include "zeroth/kernels/quantize/quantize.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/train/trainer.h"

@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cuda.h"
-
 #include "gtest/gtest.h"
 
-namespace zeroth::cuda {
+#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
+
+namespace zeroth {
 namespace {
 
 LinearCrossEntropyCall Gpt2Call(int64_t rows) {
@@ -74,4 +74,4 @@ TEST(PlanLossTest, PartsDoNotOverlap) {
 }
 
 }  // namespace
-}  // namespace zeroth::cuda
+}  // namespace zeroth

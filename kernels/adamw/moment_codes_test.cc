@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/adamw/moment_codes_scalar.h"
+#include "zeroth/kernels/adamw/moment_codes.h"
 
 #include <algorithm>
 #include <cmath>

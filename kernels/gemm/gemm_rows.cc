@@ -2,14 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/gemm/gemm_epilogue.cc"
+#define HWY_TARGET_INCLUDE "kernels/gemm/gemm_rows.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
@@ -30,16 +29,6 @@ HWY_INLINE V Activate(D d, V x) {
   } else {
     return x;
   }
-}
-
-// Calls op(d, i, whole, count) for every vector of a row of n: `count` elements from i on.
-template <class Op>
-HWY_INLINE void ForVectors(size_t n, const Op& op) {
-  const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) op(d, i, std::true_type(), lanes);
-  if (i < n) op(d, i, std::false_type(), n - i);
 }
 
 template <Activation kActivation, typename Bias, typename C>
@@ -89,10 +78,20 @@ void FinishRow(size_t n, const float* product, const GemmCall& to) {
 // Rows [begin, end) of the product.
 void FinishRows(const GemmCall& call, int64_t begin, int64_t end, const float* product,
                 int64_t ld) {
-  WithElementTypes(call.dtype, call.c_dtype, [&](auto bias, auto c) HWY_ATTR {
+  WithElementTypes(call.dtype, call.c_dtype, [&]<typename Bias, typename C>(Bias, C) HWY_ATTR {
     for (int64_t row = begin; row < end; ++row) {
-      FinishRow<decltype(bias), decltype(c)>(static_cast<size_t>(call.n), product + row * ld,
-                                             BlockOf(call, {row, 0, 1, call.n}));
+      FinishRow<Bias, C>(static_cast<size_t>(call.n), product + row * ld,
+                         BlockOf(call, {row, 0, 1, call.n}));
+    }
+  });
+}
+
+// Rows [begin, end) of an operand.
+void WidenPiece(int64_t begin, int64_t end, int64_t cols, DType dtype, const void* from, int64_t ld,
+                float* to) {
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    for (int64_t row = begin; row < end; ++row) {
+      Convert(static_cast<size_t>(cols), to + row * cols, static_cast<const T*>(from) + row * ld);
     }
   });
 }
@@ -103,16 +102,21 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zeroth::cpu {
-namespace {
 
 HWY_EXPORT(FinishRows);
-
-}  // namespace
+HWY_EXPORT(WidenPiece);
 
 void FinishProduct(const GemmCall& call, const float* product, int64_t ld) {
   const auto finish = HWY_DYNAMIC_DISPATCH(FinishRows);
   ParallelFor(call.m, RowGrain(call.n),
               [&](int64_t, int64_t begin, int64_t end) { finish(call, begin, end, product, ld); });
+}
+
+void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to) {
+  const auto widen = HWY_DYNAMIC_DISPATCH(WidenPiece);
+  ParallelFor(rows, RowGrain(cols), [=](int64_t, int64_t begin, int64_t end) {
+    widen(begin, end, cols, dtype, from, ld, to);
+  });
 }
 
 }  // namespace zeroth::cpu
