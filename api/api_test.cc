@@ -1,8 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -304,6 +307,38 @@ TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
   Train(2, {}, [&](Training& training) -> absl::Status {
     EXPECT_TRUE(absl::IsNotFound(training.sharded->Load(out + "_none")));
     return absl::OkStatus();
+  });
+}
+
+TEST(ApiTest, AfterALoadThatFailedHalfWayNothingGoesOn) {
+  const std::string out = ::testing::TempDir() + "/api_damaged";
+  Train(2, {}, [&](Training& training) -> absl::Status {
+    ShardedModule& sharded = *training.sharded;
+    ZEROTH_RETURN_IF_ERROR(training.Step(0));
+    ZEROTH_RETURN_IF_ERROR(sharded.Save(out + "_whole", training.optimizer.get()));
+    ZEROTH_RETURN_IF_ERROR(training.Step(1));
+    ZEROTH_RETURN_IF_ERROR(sharded.Save(out, training.optimizer.get()));
+    if (training.rank.index() == 0) {
+      std::string data;  // the last rank's file
+      for (const auto& file : std::filesystem::recursive_directory_iterator(out)) {
+        const std::string path = file.path().string();
+        if (file.is_regular_file() && file.path().extension() != ".json")
+          data = std::max(data, path);
+      }
+      std::fstream file(data, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(-8, std::ios::end);
+      file << "damaged!";
+    }
+    ZEROTH_RETURN_IF_ERROR(training.Step(2));
+    EXPECT_TRUE(absl::IsDataLoss(sharded.Load(out, training.optimizer.get())));
+    EXPECT_TRUE(absl::IsDataLoss(sharded.status()));
+    EXPECT_EQ(sharded.steps(), 3);
+    EXPECT_EQ(training.optimizer->step(), 3);
+    EXPECT_TRUE(absl::IsDataLoss(training.Step(3)));
+    EXPECT_TRUE(absl::IsDataLoss(sharded.Save(out, training.optimizer.get())));
+    ZEROTH_RETURN_IF_ERROR(sharded.Load(out + "_whole", training.optimizer.get()));
+    EXPECT_EQ(sharded.steps(), 1);
+    return training.Step(1);
   });
 }
 

@@ -129,22 +129,6 @@ absl::Status ShardedModule::Save(const std::string& directory, const Optimizer* 
       .status();
 }
 
-absl::Status ShardedModule::LoadOwn(const std::string& path, Optimizer* optimizer) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
-                          CheckpointReader::Open(path));
-  ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *sharding_, StatesOf(optimizer)).status());
-  // A checkpoint without optimizer states, or one that the trainer has saved, has no such numbers.
-  const auto number = [&](const char* key) -> int64_t {
-    const auto found = reader->index().training.find(key);
-    const bool is_number = found != reader->index().training.end() && found->is_number_integer();
-    return is_number ? found->get<int64_t>() : 0;
-  };
-  steps_ = number(kSteps);
-  if (optimizer != nullptr) optimizer->set_step(number(kOptimizerSteps));
-  status_ = absl::OkStatus();
-  return absl::OkStatus();
-}
-
 absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimizer) {
   // Another program may still write to the directory, and ranks may see it in different states: all
   // take the checkpoint that rank 0 sees.
@@ -154,8 +138,29 @@ absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimi
       AgreeOnStatus(rank_.world(), rank_.device(), found.status(), "find a checkpoint"));
   ZEROTH_ASSIGN_OR_RETURN(const std::string path, BroadcastText(rank_.world(), rank_.device(), 0,
                                                                 *found, "name of the checkpoint"));
-  return AgreeOnStatus(rank_.world(), rank_.device(), LoadOwn(path, optimizer),
-                       "load the checkpoint");
+  const absl::StatusOr<std::unique_ptr<CheckpointReader>> reader = CheckpointReader::Open(path);
+  ZEROTH_RETURN_IF_ERROR(
+      AgreeOnStatus(rank_.world(), rank_.device(), reader.status(), "open the checkpoint"));
+  const absl::Status loaded = AgreeOnStatus(
+      rank_.world(), rank_.device(), LoadState(**reader, *sharding_, StatesOf(optimizer)).status(),
+      "load the checkpoint");
+  if (absl::IsFailedPrecondition(loaded)) return loaded;  // on every rank, before any change
+  if (!loaded.ok()) {
+    status_ = absl::Status(loaded.code(), absl::StrCat(loaded.message(),
+                                                       "; a part of the values may be the "
+                                                       "checkpoint's: load another one"));
+    return status_;
+  }
+  // A checkpoint without optimizer states, or one that the trainer has saved, has no such numbers.
+  const nlohmann::json& training = (*reader)->index().training;
+  const auto number = [&](const char* key) -> int64_t {
+    const auto at = training.find(key);
+    return at != training.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
+  };
+  steps_ = number(kSteps);
+  if (optimizer != nullptr) optimizer->set_step(number(kOptimizerSteps));
+  status_ = absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, Module& model,

@@ -44,8 +44,8 @@ class ShardedModule {
   Context& context() { return *context_; }
   Tape& tape() { return tape_; }
 
-  // OK, or the error of an update that may have changed a part of the values. Then neither a step
-  // nor Save is possible until a checkpoint is loaded.
+  // OK, or the error of an update or a Load that may have changed a part of the values. Then
+  // neither a step nor Save is possible until a checkpoint is loaded.
   const absl::Status& status() const { return status_; }
   // The number of updates by TrainingStep.
   int64_t steps() const { return steps_; }
@@ -58,14 +58,13 @@ class ShardedModule {
   // Loads the newest checkpoint in `directory`, or the checkpoint that `directory` is: values,
   // steps(), and the optimizer's states and steps. States that the checkpoint lacks become zeros.
   // Call it between steps. NotFound if there is none; FailedPrecondition lists the parameters that
-  // differ, and changes nothing. The same error on every rank.
+  // differ, and changes nothing. After other errors, such as DataLoss, see status(). The same error
+  // on every rank.
   absl::Status Load(const std::string& directory, Optimizer* optimizer = nullptr);
 
  private:
   friend class TrainingStep;
   explicit ShardedModule(Rank& rank) : rank_(rank) {}
-  // This rank's part of Load, without communication.
-  absl::Status LoadOwn(const std::string& path, Optimizer* optimizer);
 
   Rank& rank_;
   std::unique_ptr<Sharding> sharding_;

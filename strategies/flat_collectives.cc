@@ -54,11 +54,17 @@ absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Ker
 }
 
 // Does the first part of PrepareGather.
+// A unit whose segments are all empty has no buffer, but views of one.
+absl::StatusOr<Tensor> BufferOf(Unit& unit, FullBuffers& buffers, int64_t bytes, Stream& stream) {
+  if (bytes > 0) return buffers.Acquire(unit, bytes, stream);
+  return Tensor::Empty(unit.device(), Shape({0}), DType::kUInt8,
+                       MemoryCategory::kGatheredParameters);
+}
+
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
   const DType dtype = unit.precision().param_dtype;
   const int64_t bytes = FullParameterBytes(unit);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
-                          bytes > 0 ? buffers.Acquire(unit, bytes, comm) : Tensor());
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, BufferOf(unit, buffers, bytes, comm));
   int64_t offset = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const int64_t numel = unit.segment_layout(i).numel;
@@ -131,9 +137,8 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
   const int64_t bytes = FullGradientBytes(unit, unit.micro_batches());
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor buffer,
-      bytes > 0 ? buffers.Acquire(unit, bytes, unit.device().compute_stream()) : Tensor());
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          BufferOf(unit, buffers, bytes, unit.device().compute_stream()));
   int64_t offset = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
@@ -171,9 +176,10 @@ absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& strea
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
-                                                  Stream& comm) {
-  std::vector<Tensor> masters;
+namespace {
+
+absl::Status GatherMastersInto(std::vector<Tensor>& masters, const Unit& unit, Communicator& group,
+                               Stream& comm) {
   std::vector<GatherBuffers> gathers;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const StateTensor shard = unit.ShardState(i);
@@ -195,8 +201,19 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
     }
     if (!unit.is_replicated(i)) gathers.push_back({mine, full});
   }
-  ZEROTH_RETURN_IF_ERROR(group.AllGatherAll(gathers, comm, unit.name()));
-  return masters;
+  return group.AllGatherAll(gathers, comm, unit.name());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
+                                                  Stream& comm) {
+  std::vector<Tensor> masters;
+  const absl::Status status = GatherMastersInto(masters, unit, group, comm);
+  if (status.ok()) return masters;
+  // What is enqueued by then writes to the masters, which are freed here.
+  comm.Synchronize().IgnoreError();
+  return status;
 }
 
 }  // namespace zeroth

@@ -136,9 +136,11 @@ class Scheduler {
   // Starts the reductions that have not started. After the last micro-batch, has the compute stream
   // wait for all reductions, so that gradient shards are complete, and for all gathers, so that
   // parameter shards may be written. From then until EndStep, a gather waits for the work that the
-  // compute stream has been given before it, and the compute stream waits for the gather. After any
-  // other micro-batch no stream waits, and forwards whose backward has not come are taken to have
-  // none. FailedPrecondition if the micro-batch had no forward that expects a backward.
+  // compute stream has been given before it, and the compute stream waits for the gather. What is
+  // gathered or kept from before may still have the old values: read updated parameters after
+  // EndStep. After any other micro-batch no stream waits, and forwards whose backward has not come
+  // are taken to have none. FailedPrecondition if the micro-batch had no forward that expects a
+  // backward.
   absl::Status FinishBackward();
   // FailedPrecondition unless FinishBackward has ended the step's last micro-batch, and EndStep has
   // not been called since: only then may an optimizer use shards and their gradients. `attempt` is

@@ -73,7 +73,9 @@ TEST_P(StrategySuite, OffloadingChangesNoBit) {
     SharedResult in_memory;
     const auto train = [&](const OffloadOptions& offload, SharedResult& result) {
       return Run([&](Communicator& world, Device& device) -> absl::Status {
-        ToyModel model(AwkwardUnits());
+        std::vector<ToyUnit> units = AwkwardUnits();
+        units.push_back({"nothing", {Shape({0, 3})}});  // a unit without a buffer
+        ToyModel model(units);
         ShardingOptions options = Options();
         options.mixed_precision = training.precision;
         options.min_shard_numel = training.min_shard_numel;
