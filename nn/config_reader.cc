@@ -22,6 +22,11 @@ const nlohmann::json* ConfigReader::Find(absl::string_view key) const {
 
 bool ConfigReader::Has(absl::string_view key) const { return Find(key) != nullptr; }
 
+bool ConfigReader::IsNull(absl::string_view key) const {
+  const auto found = json_.find(std::string(key));
+  return found != json_.end() && found->is_null();
+}
+
 void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
   if (!status_.ok()) return;
   const nlohmann::json* found = Find(key);

@@ -15,7 +15,7 @@
 namespace zeroth {
 
 // Reads the keys of a Hugging Face config.json, and remembers the first error, so that a family's
-// reader is a list of its keys. Keys that are null count as absent.
+// reader is a list of its keys. Keys that are null count as absent, but for IsNull.
 class ConfigReader {
  public:
   // Messages put `prefix` before keys: "rope_scaling." for an object inside the file.
@@ -29,6 +29,8 @@ class ConfigReader {
   std::vector<int64_t> Indices(absl::string_view key);  // each at least 0
   std::string Text(absl::string_view key, absl::string_view fallback);
   bool Has(absl::string_view key) const;
+  // Whether the key is there with the value null, where that differs from its absence.
+  bool IsNull(absl::string_view key) const;
 
   // Records "key = value is not supported: why" unless `condition` holds.
   void Require(bool condition, absl::string_view key, absl::string_view expectation);

@@ -110,6 +110,28 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused_rope("full_attention", Json{{"full_attention", {{"rope_type", "default"}}}});
 }
 
+// As in transformers: a window of 4096 and 8 heads of keys, unless the file says null.
+TEST(PresetsTest, AMistralDistinguishesNullFromAbsence) {
+  const nlohmann::json preset = *PresetConfig("mistral_7b");
+  EXPECT_EQ(preset["sliding_window"], 4096);
+  nlohmann::json config = preset;
+  config["num_hidden_layers"] = 1;
+  config.erase("sliding_window");
+  config.erase("num_key_value_heads");
+  const nlohmann::json absent = (*ModelRegistry::Create(config))->HfConfig();
+  EXPECT_EQ(absent["sliding_window"], 4096);
+  EXPECT_EQ(absent["num_key_value_heads"], 8);
+  config["sliding_window"] = nullptr;
+  config["num_key_value_heads"] = nullptr;
+  const nlohmann::json null = (*ModelRegistry::Create(config))->HfConfig();
+  ASSERT_TRUE(null.contains("sliding_window"));
+  EXPECT_TRUE(null["sliding_window"].is_null());
+  EXPECT_EQ(null["num_key_value_heads"], 32);
+  const auto again = ModelRegistry::Create(null);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->HfConfig(), null);
+}
+
 // 6 operations for each weight that a token meets in a product, and half of attention's square.
 TEST(PresetsTest, OperationsOfGpt2) {
   const absl::StatusOr<std::unique_ptr<LanguageModel>> model =

@@ -154,7 +154,12 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Count("block_count", config.GetInt("num_hidden_layers"));
   out.Count("feed_forward_length", config.GetInt("intermediate_size"));
   out.Count("attention.head_count", heads);
-  out.Count("attention.head_count_kv", config.GetIntOr("num_key_value_heads", heads.value_or(0)));
+  // Of these two keys of a Mistral, absence is not null, which is as many as heads, and no window.
+  const bool mistral = config.ModelType().value_or("") == "mistral";
+  const char* const kv_heads = "num_key_value_heads";
+  out.Count("attention.head_count_kv",
+            config.GetIntOr(kv_heads,
+                            mistral && !config.json().contains(kv_heads) ? 8 : heads.value_or(0)));
   out.Count("attention.key_length", head_dim);
   out.Count("attention.value_length", head_dim);
   out.Count("rope.dimension_count", head_dim);
@@ -163,9 +168,10 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
   out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
-  // Null if there is no window. Other families have one only with use_sliding_window.
-  if (config.ModelType().value_or("") == "mistral" && config.Has("sliding_window"))
-    out.Count(kSlidingWindow, config.GetInt("sliding_window"));
+  // Other families have a window only with use_sliding_window.
+  const char* const window = "sliding_window";
+  if (mistral && (config.Has(window) || !config.json().contains(window)))
+    out.Count(kSlidingWindow, config.GetIntOr(window, 4096));
   const absl::StatusOr<HfRope> rope = HfRopeOf(config);
   if (!rope.ok()) return rope.status();
   out.Float("rope.freq_base", rope->theta);
@@ -267,8 +273,14 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
 }
 
 void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
-  const std::string type = out.TextOr("rope.scaling.type", "none");
+  // As in llama.cpp: without a type the scaling is linear, a factor of 0 is none, and older files
+  // have another key.
+  const std::string type = out.TextOr("rope.scaling.type", "linear");
+  const double factor = out.DoubleOr("rope.scaling.factor", out.DoubleOr("rope.scale_linear", 0.0));
   if (facts.rope) {
+    if (type == "linear" && factor != 0 && factor != 1) {
+      out.Refuse("rope.scaling.factor", absl::StrCat(factor), "1 beside rope_freqs.weight");
+    }
     out["rope_scaling"] = {
         {"rope_type", "llama3"},
         {"factor", ShortDecimal(facts.rope->factor)},
@@ -276,7 +288,7 @@ void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
         {"high_freq_factor", facts.rope->high_freq_factor},
         {"original_max_position_embeddings", static_cast<int64_t>(facts.rope->original_context)}};
   } else if (type == "linear") {
-    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", out.Double("rope.scaling.factor")}};
+    if (factor != 0) out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
   } else if (type != "none") {
     out.Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
   }

@@ -43,6 +43,7 @@ struct HfRope {
   double theta = 10000.0;
 };
 
+// InvalidArgument if both objects are there and say different things.
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config);
 
 // The rotary scaling of a config with rope_type "llama3"; empty for other configs. GGUF stores it

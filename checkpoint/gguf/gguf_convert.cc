@@ -177,6 +177,7 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
                        ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
                        "byte vocabulary or none"));
     }
+    ZEROTH_ASSIGN_OR_RETURN(vocabulary->chat_template, model.ReadChatTemplate());
   }
   // For these two tokens config.json takes precedence.
   if (const auto id = ConfigTokenId(model.config(), "bos_token_id")) vocabulary->bos = id;

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
@@ -263,6 +265,14 @@ TEST(GgufConvertTest, AMistralIsALlamaWithAWindow) {
   EXPECT_FALSE(without->metadata().Has("llama.attention.sliding_window"));
   ASSERT_TRUE(ConvertGgufToHf(*without, dir.File("back")).ok());
   EXPECT_EQ(*OpenModel(dir.File("back")).config().GetString("model_type"), "llama");
+  // transformers' default is a window of 4096.
+  config.erase("sliding_window");
+  dir.Write("global/config.json", config.dump());
+  ASSERT_TRUE(ConvertHfToGguf(OpenModel(dir.File("global")), dir.File("d.gguf"),
+                              Options(GgufVocabularySource::kNone))
+                  .ok());
+  const auto by_default = OpenGguf(dir.File("d.gguf"));
+  EXPECT_EQ(*by_default->metadata().GetInt("llama.attention.sliding_window"), 4096);
 }
 
 // llama.cpp rotates the halves of a head in these families, as Hugging Face does.
@@ -386,6 +396,30 @@ TEST_F(SmallModelTest, Llama3ScalingBecomesFactorsAndComesBack) {
   EXPECT_EQ(back.config().json()["rope_scaling"], config["rope_scaling"]);
   EXPECT_EQ(*back.config().GetBool("tie_word_embeddings"), true);
   ExpectSameWeights(OpenModel(dir_.File("model")), back);
+  // The original context may stand beside the object; it must not differ from the object's.
+  const char* const original = "original_max_position_embeddings";
+  config["rope_scaling"].erase(original);
+  config[original] = 4096;
+  ASSERT_TRUE(Export(config, LlamaTensors()).ok());
+  const auto beside = OpenGguf(Gguf())->ReadAll("rope_freqs.weight", {4});
+  EXPECT_EQ((*beside)[2], 32.0f) << "4096 / 4443 turns";
+  config["rope_scaling"][original] = 8192;
+  EXPECT_THAT(
+      std::string(Export(config, LlamaTensors()).message()),
+      HasSubstr("\"rope_scaling.original_max_position_embeddings\" is 8192, expected 4096"));
+}
+
+TEST_F(SmallModelTest, TwoObjectsOfRopeMustAgree) {
+  Json config = LlamaConfig();
+  config["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 300.0}};
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  const absl::Status same = Export(config, LlamaTensors());
+  ASSERT_TRUE(same.ok()) << same;
+  EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetDouble("llama.rope.scaling.factor"), 2.0);
+  EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetDouble("llama.rope.freq_base"), 300.0);
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 300.0}};
+  EXPECT_THAT(std::string(Export(config, LlamaTensors()).message()),
+              HasSubstr("\"rope_parameters\" and \"rope_scaling\" say different things"));
 }
 
 TEST_F(SmallModelTest, LinearScalingComesBackAndOthersAreRefused) {
@@ -403,6 +437,35 @@ TEST_F(SmallModelTest, LinearScalingComesBackAndOthersAreRefused) {
   const absl::Status refused = Export(config, LlamaTensors());
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("rope_type \"yarn\""));
+}
+
+TEST_F(SmallModelTest, ScalingWithoutATypeIsLinear) {
+  ASSERT_TRUE(Export(LlamaConfig(), LlamaTensors()).ok());
+  const GgufMetadata metadata = OpenGguf(Gguf())->metadata();
+  const auto scaling = [](const GgufMetadata& changed) {
+    const auto config = HfConfigOf(changed, {});
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config->json().value("rope_scaling", Json());
+  };
+  EXPECT_EQ(scaling(metadata), Json());
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    GgufMetadata changed = metadata;
+    changed.SetFloat(key, 2.5f);
+    EXPECT_EQ(scaling(changed), (Json{{"rope_type", "linear"}, {"factor", 2.5}})) << key;
+    HfConfigFacts llama3;
+    llama3.rope.emplace();
+    EXPECT_THAT(std::string(HfConfigOf(changed, llama3).status().message()),
+                HasSubstr("is 2.5, expected 1 beside rope_freqs.weight"));
+    changed.SetString("llama.rope.scaling.type", "none");
+    EXPECT_EQ(scaling(changed), Json()) << key;
+    changed = metadata;
+    changed.SetFloat(key, 0.0f);
+    EXPECT_EQ(scaling(changed), Json()) << key;
+  }
+  GgufMetadata both = metadata;
+  both.SetFloat("llama.rope.scaling.factor", 4.0f);
+  both.SetFloat("llama.rope.scale_linear", 2.5f);
+  EXPECT_EQ(scaling(both)["factor"], 4.0);
 }
 
 TEST_F(SmallModelTest, RefusesWhatWouldLoadNowhere) {
@@ -466,6 +529,29 @@ TEST_F(SmallModelTest, BiasesOfProjectionsComeBack) {
   ExpectSameWeights(OpenModel(dir_.File("model")), back);
 }
 
+// As in transformers: 8 without the key, and as many as heads with null.
+TEST_F(SmallModelTest, KeyHeadsOfAMistral) {
+  Json config = LlamaConfig();
+  config["model_type"] = "mistral";
+  config["num_attention_heads"] = 16;
+  config["head_dim"] = 2;
+  const auto key_heads = [&](int64_t rows) {
+    std::vector<TensorDeclaration> tensors = LlamaTensors();
+    for (TensorDeclaration& tensor : tensors) {
+      const auto is = [&](const char* name) { return absl::StrContains(tensor.name, name); };
+      if (is("q_proj")) tensor.shape = Shape({32, 16});
+      if (is("o_proj")) tensor.shape = Shape({16, 32});
+      if (is("k_proj") || is("v_proj")) tensor.shape = Shape({rows, 16});
+    }
+    const absl::Status exported = Export(config, tensors);
+    EXPECT_TRUE(exported.ok()) << exported;
+    return *OpenGguf(Gguf())->metadata().GetInt("llama.attention.head_count_kv");
+  };
+  EXPECT_EQ(key_heads(16), 8);
+  config["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(key_heads(32), 16);
+}
+
 TEST_F(SmallModelTest, OfSeveralEndsTheFirstIsTaken) {
   Json config = LlamaConfig();
   config["vocab_size"] = 300;
@@ -476,6 +562,23 @@ TEST_F(SmallModelTest, OfSeveralEndsTheFirstIsTaken) {
           .ok());
   EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetInt("tokenizer.ggml.bos_token_id"), 2);
   EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetInt("tokenizer.ggml.eos_token_id"), 7);
+}
+
+TEST_F(SmallModelTest, TheTemplateOfConversationsGoesWithTheVocabulary) {
+  const HfDirectory model = Write(LlamaConfig(), LlamaTensors());
+  dir_.Write("model/vocab.json", R"({"a": 0, "b": 1, "c": 2, "ab": 3, "<|endoftext|>": 4})");
+  dir_.Write("model/merges.txt", "#version: 0.2\na b\n");
+  const absl::Status without = ConvertHfToGguf(model, Gguf());
+  ASSERT_TRUE(without.ok()) << without;
+  EXPECT_FALSE(OpenGguf(Gguf())->metadata().Has("tokenizer.chat_template"));
+  dir_.Write("model/tokenizer_config.json", R"({"chat_template": "{{ \"\n\" }}"})");
+  ASSERT_TRUE(ConvertHfToGguf(model, Gguf()).ok());
+  const auto file = OpenGguf(Gguf());
+  EXPECT_EQ(*file->metadata().GetString("tokenizer.chat_template"), "{{ \"\n\" }}");
+  ASSERT_TRUE(ConvertGgufToHf(*file, dir_.File("back")).ok());
+  EXPECT_EQ(*OpenModel(dir_.File("back")).ReadChatTemplate(), "{{ \"\n\" }}");
+  ASSERT_TRUE(ConvertHfToGguf(model, Gguf(), Options(GgufVocabularySource::kNone)).ok());
+  EXPECT_FALSE(OpenGguf(Gguf())->metadata().Has("tokenizer.chat_template"));
 }
 
 TEST_F(SmallModelTest, APartOfAModelIsRefused) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/status_macros.h"
@@ -25,17 +26,38 @@ RopeSpec Llama3Rope(double theta) {
   return rope;
 }
 
+// Whether two objects of rotary positions agree, but for a theta that only one of them has.
+bool SayTheSame(const nlohmann::json& a, const nlohmann::json& b) {
+  const auto meaning = [](const nlohmann::json& rope, const nlohmann::json& other) {
+    const auto type = rope.find("type");
+    nlohmann::json said = {{"rope_type", "default"}};
+    if (type != rope.end() && !type->is_null()) said["rope_type"] = *type;
+    for (const auto& [key, value] : rope.items()) {
+      const bool left_out = key == "type" || (key == "rope_theta" && !other.contains("rope_theta"));
+      if (!left_out && !value.is_null()) said[key] = value;
+    }
+    return said;
+  };
+  return meaning(a, b) == meaning(b, a);
+}
+
 }  // namespace
 
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   HfRope rope;
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (rope.where.empty() && config.Has(key)) rope.where = key;
-  }
   ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", 10000.0));
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!config.Has(key)) continue;
+    if (rope.where.empty()) rope.where = key;
+    if (!SayTheSame(config.json().at(rope.where), config.json().at(key))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config.where(), ": keys \"", rope.where, "\" and \"", key,
+          "\" say different things, expected the same; remove the one that is not meant"));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(rope.theta,
+                            config.GetDoubleOr(absl::StrCat(key, ".rope_theta"), rope.theta));
+  }
   if (rope.where.empty()) return rope;
-  ZEROTH_ASSIGN_OR_RETURN(rope.theta,
-                          config.GetDoubleOr(absl::StrCat(rope.where, ".rope_theta"), rope.theta));
   ZEROTH_ASSIGN_OR_RETURN(const std::string type,
                           config.GetStringOr(absl::StrCat(rope.where, ".type"), "default"));
   ZEROTH_ASSIGN_OR_RETURN(rope.type,
@@ -55,8 +77,14 @@ absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config) {
                           config.GetDoubleOr(key("low_freq_factor"), rope.low_freq_factor));
   ZEROTH_ASSIGN_OR_RETURN(rope.high_freq_factor,
                           config.GetDoubleOr(key("high_freq_factor"), rope.high_freq_factor));
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t context,
-                          config.GetIntOr(key("original_max_position_embeddings"), 8192));
+  const char* const original = "original_max_position_embeddings";
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t beside, config.GetIntOr(original, 8192));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t context, config.GetIntOr(key(original), beside));
+  if (config.Has(original) && context != beside) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.where(), ": key \"", key(original), "\" is ", context, ", expected ", beside,
+        ", as \"", original, "\" beside the object says; remove the one that is wrong"));
+  }
   rope.original_context = static_cast<double>(context);
   if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&
         rope.high_freq_factor > rope.low_freq_factor && rope.original_context > 0)) {

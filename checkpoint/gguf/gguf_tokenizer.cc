@@ -33,6 +33,7 @@ constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 constexpr char kBosKey[] = "tokenizer.ggml.bos_token_id";
 constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
+constexpr char kChatTemplateKey[] = "tokenizer.chat_template";
 
 // Splitting expressions as tokenizer.json spells them, and llama.cpp's names for them: Llama 3's,
 // and Qwen 2's, in which each digit is a word.
@@ -295,6 +296,9 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
   metadata->Set(kMergesKey, GgufArray{std::move(vocabulary.merges)});
   if (vocabulary.bos) metadata->SetUint32(kBosKey, static_cast<uint32_t>(*vocabulary.bos));
   if (vocabulary.eos) metadata->SetUint32(kEosKey, static_cast<uint32_t>(*vocabulary.eos));
+  if (!vocabulary.chat_template.empty()) {
+    metadata->SetString(kChatTemplateKey, vocabulary.chat_template);
+  }
   return absl::OkStatus();
 }
 
@@ -326,6 +330,7 @@ absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& m
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.pre, metadata.GetStringOr(kPreKey, "default"));
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.bos, TokenId(metadata, kBosKey, tokens->size()));
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.eos, TokenId(metadata, kEosKey, tokens->size()));
+  ZEROTH_ASSIGN_OR_RETURN(vocabulary.chat_template, metadata.GetStringOr(kChatTemplateKey, ""));
   return vocabulary;
 }
 
@@ -355,6 +360,7 @@ absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
   name("eos_token", vocabulary.eos);
   // GPT-2 has no other token for unknown text.
   name("unk_token", vocabulary.eos);
+  if (!vocabulary.chat_template.empty()) config["chat_template"] = vocabulary.chat_template;
   const auto dump = [](const Json& json, int indent) {
     return absl::StrCat(json.dump(indent, ' ', false, Json::error_handler_t::replace), "\n");
   };

@@ -33,6 +33,8 @@ struct GgufVocabulary {
   std::string pre = "gpt-2";
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
+  // The template of conversations, in Jinja; empty if there is none.
+  std::string chat_template;
 };
 
 // The trainer's byte tokenizer: a token for every byte, and "<|endoftext|>", which is 256.
@@ -44,9 +46,9 @@ GgufVocabulary ByteVocabulary();
 // normalizers other than NFC.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
-// Sets tokenizer.ggml.*, with as many tokens as the embedding has rows (`vocab_size`). Padding rows
-// get tokens that are marked unused. InvalidArgument if there are fewer rows than tokens, or if
-// `bos` or `eos` is not below `vocab_size`.
+// Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows
+// (`vocab_size`). Padding rows get tokens that are marked unused. InvalidArgument if there are
+// fewer rows than tokens, or if `bos` or `eos` is not below `vocab_size`.
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata);
 
 // Marks the model as one without vocabulary: programs take and give ids.

@@ -34,6 +34,8 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   ConfigReader reader(json);
   DecoderConfig config = family.base;
   for (const ConfigKey& key : family.keys) {
+    const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field);
+    if (size != nullptr && key.null_is_zero && reader.IsNull(key.name)) config.*(*size) = 0;
     if (!key.required && !reader.Has(key.name)) continue;
     std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
   }

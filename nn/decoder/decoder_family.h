@@ -28,6 +28,9 @@ struct ConfigKey {
                std::vector<int64_t> DecoderConfig::*>
       field;
   bool required = false;
+  // Null sets a size to 0, which has the meaning that it has in DecoderConfig. Otherwise null
+  // counts as absent.
+  bool null_is_zero = false;
 };
 
 // A key of config.json that has one value in all models of the family.

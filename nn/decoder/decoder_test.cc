@@ -14,6 +14,7 @@
 
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/nn/decoder/decoder_family.h"
+#include "zeroth/nn/decoder/rope_config.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {
@@ -197,6 +198,70 @@ TEST(DecoderTest, RopeIsExportedInTheWordsThatItCameIn) {
   EXPECT_EQ(written["rope_parameters"], new_words["rope_parameters"]);
   EXPECT_FALSE(written.contains("rope_theta"));
   EXPECT_FALSE(written.contains("rope_scaling"));
+}
+
+// A file may have both objects of rotary positions, as long as they say the same.
+TEST(DecoderTest, TwoObjectsOfRopeMustAgree) {
+  const nlohmann::json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4}};
+  nlohmann::json same = yarn;
+  same.erase("rope_type");
+  same["type"] = "yarn";
+  same["factor"] = 4;
+  same["beta_fast"] = nullptr;
+  nlohmann::json config = SmallConfig();
+  config["rope_parameters"] = yarn;
+  config["rope_parameters"]["rope_theta"] = 500.0;
+  config["rope_scaling"] = same;
+  const nlohmann::json written = Build(Biased(), config)->HfConfig();
+  EXPECT_EQ(written["rope_parameters"], config["rope_parameters"]);
+  EXPECT_EQ(written["rope_scaling"], same);
+  EXPECT_EQ(Build(Biased(), written)->HfConfig(), written);
+  EXPECT_EQ(ReadRope(config, {}, 9)->theta, 500.0);
+  config["rope_parameters"].erase("rope_theta");
+  config["rope_scaling"]["rope_theta"] = 300.0;
+  EXPECT_EQ(ReadRope(config, {}, 9)->theta, 300.0);
+
+  // As when YaRN is added to what transformers 5 has saved.
+  const auto refused = [&](const nlohmann::json& parameters) {
+    config["rope_parameters"] = parameters;
+    const std::string message = ReadRope(config, {}, 9).status().ToString();
+    EXPECT_NE(message.find("'rope_scaling' is {"), std::string::npos) << message;
+    EXPECT_NE(message.find("what 'rope_parameters' says"), std::string::npos) << message;
+  };
+  refused({{"rope_type", "default"}, {"rope_theta", 300.0}});
+  refused(nlohmann::json::object());
+  nlohmann::json other_theta = yarn;
+  other_theta["rope_theta"] = 500.0;
+  refused(other_theta);
+  config["rope_scaling"] = nlohmann::json::object();
+  config["rope_parameters"] = {{"type", "default"}};
+  EXPECT_TRUE(ReadRope(config, {}, 9).ok());
+}
+
+TEST(DecoderTest, TheOriginalPositionsMayStandBesideTheObject) {
+  const char* const kOriginal = "original_max_position_embeddings";
+  for (const nlohmann::json& scaling : {nlohmann::json{{"rope_type", "yarn"}, {"factor", 4.0}},
+                                        nlohmann::json{{"rope_type", "llama3"},
+                                                       {"factor", 4.0},
+                                                       {"low_freq_factor", 1.0},
+                                                       {"high_freq_factor", 4.0}}}) {
+    SCOPED_TRACE(scaling.dump());
+    nlohmann::json config = SmallConfig();
+    config["rope_scaling"] = scaling;
+    config[kOriginal] = 4;
+    const RopeSpec beside = *ReadRope(config, {}, 9);
+    EXPECT_EQ(beside.original_context, 4);
+    const nlohmann::json written = Build(Biased(), config)->HfConfig();
+    EXPECT_EQ(*ReadRope(written, {}, 9), beside) << written;
+    config["rope_scaling"][kOriginal] = 4;
+    EXPECT_EQ(*ReadRope(config, {}, 9), beside);
+    config["rope_scaling"][kOriginal] = 5;
+    const std::string message = ReadRope(config, {}, 9).status().ToString();
+    EXPECT_NE(message.find("'rope_scaling.original_max_position_embeddings' is 5, expected 4"),
+              std::string::npos)
+        << message;
+  }
 }
 
 TEST(DecoderTest, SizesThatDoNotFitAreNamedByTheirKeys) {

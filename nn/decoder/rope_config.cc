@@ -29,20 +29,45 @@ double YarnLength(double factor, double coefficient) {
   return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
 }
 
-void ReadLlama3(ConfigReader& reader, RopeSpec& spec) {
+// Whether two objects of rotary positions agree, but for a theta that only one of them has.
+bool SayTheSame(const nlohmann::json& a, const nlohmann::json& b) {
+  const auto meaning = [](const nlohmann::json& rope, const nlohmann::json& other) {
+    const auto type = rope.find("type");
+    nlohmann::json said = {{"rope_type", "default"}};
+    if (type != rope.end() && !type->is_null()) said["rope_type"] = *type;
+    for (const auto& [key, value] : rope.items()) {
+      const bool left_out = key == "type" || (key == kTheta && !other.contains(kTheta));
+      if (!left_out && !value.is_null()) said[key] = value;
+    }
+    return said;
+  };
+  return meaning(a, b) == meaning(b, a);
+}
+
+// Reads kOriginal. `beside` is what the same key beside the object says, 0 if it is not there.
+int64_t ReadOriginal(ConfigReader& reader, int64_t beside) {
+  if (beside == 0) return reader.Size(kOriginal);
+  reader.Require(!reader.Has(kOriginal) || reader.Size(kOriginal) == beside, kOriginal,
+                 absl::StrCat(beside, ", as '", kOriginal,
+                              "' beside the object says; remove the one that is wrong"));
+  return beside;
+}
+
+void ReadLlama3(ConfigReader& reader, int64_t original, RopeSpec& spec) {
   spec.type = RopeSpec::Type::kLlama3;
   spec.factor = reader.Number("factor");
   spec.low_freq_factor = reader.Number("low_freq_factor");
   spec.high_freq_factor = reader.Number("high_freq_factor");
-  spec.original_context = static_cast<double>(reader.Size(kOriginal));
+  spec.original_context = static_cast<double>(ReadOriginal(reader, original));
   reader.Require(spec.high_freq_factor > spec.low_freq_factor, "high_freq_factor",
                  "a number above low_freq_factor");
 }
 
-void ReadYarn(ConfigReader& reader, int64_t max_positions, RopeSpec& spec) {
+void ReadYarn(ConfigReader& reader, int64_t max_positions, int64_t original, RopeSpec& spec) {
   spec.type = RopeSpec::Type::kYarn;
+  const bool said = original != 0 || reader.Has(kOriginal);
   spec.original_context =
-      static_cast<double>(reader.Has(kOriginal) ? reader.Size(kOriginal) : max_positions);
+      static_cast<double>(said ? ReadOriginal(reader, original) : max_positions);
   spec.factor =
       NumberOr(reader, "factor", static_cast<double>(max_positions) / spec.original_context);
   spec.beta_fast = NumberOr(reader, "beta_fast", spec.beta_fast);
@@ -60,9 +85,9 @@ void ReadYarn(ConfigReader& reader, int64_t max_positions, RopeSpec& spec) {
   spec.attention_factor = NumberOr(reader, "attention_factor", spec.attention_factor);
 }
 
-// Reads the object `rope`, the value of `key`.
+// Reads the object `rope`, the value of `key`. `original` is kOriginal beside it, or 0.
 absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max_positions,
-                        RopeSpec& spec) {
+                        int64_t original, RopeSpec& spec) {
   ConfigReader reader(rope, absl::StrCat(key, "."));
   for (const auto& [name, value] : rope.items()) {
     reader.Require(!value.is_object(), name, "one kind of rotary positions for all layers");
@@ -76,9 +101,9 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
     spec.type = RopeSpec::Type::kLinear;
     spec.factor = reader.Number("factor");
   } else if (type == "llama3") {
-    ReadLlama3(reader, spec);
+    ReadLlama3(reader, original, spec);
   } else if (type == "yarn") {
-    ReadYarn(reader, max_positions, spec);
+    ReadYarn(reader, max_positions, original, spec);
   } else if (type == "dynamic" || type == "longrope") {
     reader.Require(false, key_of_type,
                    "default, linear, llama3 or yarn: frequencies that depend on the length of the "
@@ -99,13 +124,20 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   spec.theta = NumberOr(reader, kTheta, spec.theta);
   reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
                  "1: heads are rotated as a whole");
+  const int64_t original = reader.Has(kOriginal) ? reader.Size(kOriginal) : 0;
+  for (const char* key : {kParameters, kScaling}) {
+    reader.Require(!reader.Has(key) || config.at(key).is_object(), key, "an object");
+  }
+  ZEROTH_RETURN_IF_ERROR(reader.status());
+  if (reader.Has(kParameters) && reader.Has(kScaling)) {
+    // transformers 5 takes rope_scaling, which somebody may have added to what it had saved.
+    reader.Require(SayTheSame(config.at(kParameters), config.at(kScaling)), kScaling,
+                   absl::StrCat("what '", kParameters, "' says; remove the one that is not meant"));
+    ZEROTH_RETURN_IF_ERROR(reader.status());
+  }
   for (const char* key : {kParameters, kScaling}) {
     if (!reader.Has(key)) continue;
-    const nlohmann::json& rope = config.at(key);
-    reader.Require(rope.is_object(), key, "an object");
-    ZEROTH_RETURN_IF_ERROR(reader.status());
-    ZEROTH_RETURN_IF_ERROR(ReadObject(rope, key, max_positions, spec));
-    break;  // transformers 5 writes what it has read as rope_scaling as rope_parameters, too
+    ZEROTH_RETURN_IF_ERROR(ReadObject(config.at(key), key, max_positions, original, spec));
   }
   reader.Require(spec.theta > 0, kTheta, "a number above 0");
   ZEROTH_RETURN_IF_ERROR(reader.status());
@@ -114,7 +146,7 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
 
 void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to) {
   const ConfigReader reader(from);
-  for (const char* key : {kTheta, kScaling, kParameters}) {
+  for (const char* key : {kTheta, kScaling, kParameters, kOriginal}) {
     if (reader.Has(key)) to[key] = from.at(key);
   }
   if (to.contains(kTheta) || (to.contains(kParameters) && to[kParameters].contains(kTheta))) return;

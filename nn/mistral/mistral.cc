@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Mistral 7B (Jiang et al., 2023): Llama whose tokens attend to a sliding window, with the names of
-// Hugging Face's MistralForCausalLM. Later versions have no window.
+// Hugging Face's MistralForCausalLM. Later versions have no window: their files say null, since a
+// file without the key has version 0.1's.
 
 #include "zeroth/nn/decoder/decoder_family.h"
 
@@ -12,9 +13,12 @@ DecoderFamily Mistral() {
   DecoderFamily family = LlamaLikeFamily("mistral", "MistralForCausalLM");
   family.base.max_positions = 131072;
   family.base.kv_heads = 8;
+  family.base.window = 4096;
   family.keys.push_back({"sliding_window", &DecoderConfig::window});
-  const nlohmann::json more = {{"sliding_window", 4096}};
-  family.presets = {{"mistral_7b", 32000, 32768, 4096, 32, 32, 8, 14336, 10000.0, 1e-5, more}};
+  for (ConfigKey& key : family.keys) {
+    key.null_is_zero = key.name == "sliding_window" || key.name == "num_key_value_heads";
+  }
+  family.presets = {{"mistral_7b", 32000, 32768, 4096, 32, 32, 8, 14336, 10000.0, 1e-5}};
   return family;
 }
 
