@@ -30,8 +30,7 @@ HfConfig::HfConfig(std::shared_ptr<const nlohmann::json> json, std::string where
 
 absl::StatusOr<HfConfig> HfConfig::FromJson(nlohmann::json json, std::string where) {
   if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": expected a JSON object, found ", json.type_name()));
+    return InvalidArgument(where, ": expected a JSON object, found ", json.type_name());
   }
   return HfConfig(std::make_shared<const nlohmann::json>(std::move(json)), std::move(where));
 }
@@ -60,14 +59,12 @@ const nlohmann::json* HfConfig::Find(absl::string_view key) const {
 absl::Status HfConfig::WrongType(absl::string_view key, const nlohmann::json* found,
                                  absl::string_view expected) const {
   if (found == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": no key \"", key, "\", expected ", expected));
+    return InvalidArgument(where_, ": no key \"", key, "\", expected ", expected);
   }
   constexpr size_t kShown = 60;
   std::string text = found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (text.size() > kShown) text = absl::StrCat(text.substr(0, kShown), "...");
-  return absl::InvalidArgumentError(
-      absl::StrCat(where_, ": key \"", key, "\" is ", text, ", expected ", expected));
+  return InvalidArgument(where_, ": key \"", key, "\" is ", text, ", expected ", expected);
 }
 
 bool HfConfig::Has(absl::string_view key) const { return Find(key) != nullptr; }

@@ -47,7 +47,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
         absl::StrCat(path, ": ", error ? error.message() : "no such directory", "; ", kExpected));
   }
   if (!fs::is_directory(status)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a directory; ", kExpected));
+    return InvalidArgument(path, ": not a directory; ", kExpected);
   }
   const std::string config_path = (fs::path(path) / "config.json").string();
   if (!fs::exists(config_path, error)) {
@@ -126,16 +126,15 @@ absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::stri
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonFile(path));
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (map == index.end() || !map->is_object() || map->empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected an object \"weight_map\" that maps tensor names to file names"));
+    return InvalidArgument(
+        path, ": expected an object \"weight_map\" that maps tensor names to file names");
   }
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !IsPlainFileName(file.get_ref<const std::string&>())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": tensor \"", tensor,
-                       "\": expected the name of a file in the same directory, found ",
-                       file.dump(-1, ' ', true)));
+      return InvalidArgument(path, ": tensor \"", tensor,
+                             "\": expected the name of a file in the same directory, found ",
+                             file.dump(-1, ' ', true));
     }
     files.emplace(tensor, file.get<std::string>());
   }
@@ -170,9 +169,8 @@ absl::Status HfWeights::AddFile(const std::string& file_name) {
   for (const auto& [name, entry] : file->tensors()) {
     const auto [place, inserted] = file_of_.emplace(name, file.get());
     if (!inserted) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\" is both in ",
-                                                     place->second->description(), " and in ",
-                                                     file->description()));
+      return InvalidArgument("tensor \"", name, "\" is both in ", place->second->description(),
+                             " and in ", file->description());
     }
     tensors_.emplace(name, entry);
   }
@@ -191,16 +189,16 @@ absl::Status HfWeights::OpenSharded(const std::string& index_path) {
     const auto found = file_of_.find(tensor);
     const std::string expected = (fs::path(description()) / file_name).string();
     if (found == file_of_.end() || found->second->description() != expected) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           index_path, ": tensor \"", tensor, "\" should be in ", file_name, ", but ",
           found == file_of_.end() ? "is in no file"
-                                  : absl::StrCat("is in ", found->second->description())));
+                                  : absl::StrCat("is in ", found->second->description()));
     }
   }
   for (const auto& [tensor, file] : file_of_) {
     if (weight_map.count(tensor) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(index_path, ": does not list tensor \"",
-                                                     tensor, "\" of ", file->description()));
+      return InvalidArgument(index_path, ": does not list tensor \"", tensor, "\" of ",
+                             file->description());
     }
   }
   return absl::OkStatus();

@@ -132,8 +132,8 @@ absl::StatusOr<std::string> WeightIndex(const std::vector<std::vector<TensorDecl
       total += bytes;
       const auto [place, fresh] = map.emplace(tensor.name, WeightFileName(i, files.size()));
       if (!fresh) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("tensor \"", tensor.name, "\" is declared twice; expected each once"));
+        return InvalidArgument("tensor \"", tensor.name,
+                               "\" is declared twice; expected each once");
       }
     }
   }
@@ -162,9 +162,8 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
     const HfDirectoryOptions& options) {
   const bool divided = options.max_shard_bytes != 0;
   if (options.max_shard_bytes < 0 || (divided && options.kind == HfDirectoryKind::kAdapter)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight files of at most ", options.max_shard_bytes,
-                     " bytes; expected 0, or for a model a positive limit"));
+    return InvalidArgument("weight files of at most ", options.max_shard_bytes,
+                           " bytes; expected 0, or for a model a positive limit");
   }
   if (path.empty()) return absl::InvalidArgumentError("the path of a model directory is empty");
   // Renaming must move the directory, not a link to it.
@@ -218,14 +217,13 @@ absl::Status HfDirectoryWriter::Write(absl::string_view name, int64_t begin,
 absl::Status HfDirectoryWriter::WriteTokenizerFile(const std::string& name,
                                                    absl::string_view content) {
   if (!IsTokenizerFile(name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": \"", name, "\" is not the name of a tokenizer file"));
+    return InvalidArgument(path_, ": \"", name, "\" is not the name of a tokenizer file");
   }
   return WriteFileDurably((fs::path(temporary_) / name).string(), content);
 }
 
 absl::Status HfDirectoryWriter::Finish() {
-  if (finished_) return absl::FailedPreconditionError(absl::StrCat(path_, ": finished twice"));
+  if (finished_) return FailedPrecondition(path_, ": finished twice");
   for (const auto& file : files_) ZEROTH_RETURN_IF_ERROR(file->Finish());
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(temporary_));
   // The model is complete. From here on hours of work must not be thrown away because the name is

@@ -23,6 +23,7 @@ constexpr int32_t kMaxWidth = 1 << 20;
 constexpr int32_t kMaxLayers = 1 << 16;
 constexpr int32_t kMaxRows = 1 << 24;
 
+// In the order of the file, after its magic number and version.
 struct Header {
   SafetensorsDType dtype = SafetensorsDType::kF32;
   int64_t positions = 0;
@@ -63,8 +64,8 @@ int32_t HeaderInt(absl::Span<const uint8_t> head, size_t index) {
 
 absl::Status CheckField(const char* name, size_t index, int64_t value, int64_t max) {
   if (value >= 1 && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the ", name, " (header field ", index, ") is ",
-                                                 value, ", expected 1 to ", max));
+  return InvalidArgument("the ", name, " (header field ", index, ") is ", value, ", expected 1 to ",
+                         max);
 }
 
 int64_t Elements(const Header& header) {
@@ -80,32 +81,29 @@ int64_t Elements(const Header& header) {
 absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> head, size_t file_bytes) {
   if (head.size() < sizeof(int32_t) ||
       (HeaderInt(head, 0) != kMagic && HeaderInt(head, 0) != kLlama3Magic)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("not a model of llm.c: it does not begin with the int32 ", kMagic));
+    return InvalidArgument("not a model of llm.c: it does not begin with the int32 ", kMagic);
   }
   if (HeaderInt(head, 0) == kLlama3Magic) {
     return absl::UnimplementedError(
         "a Llama 3 model of llm.c, expected a GPT-2 model; export it to a Hugging Face directory");
   }
   if (file_bytes < kHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("holds ", file_bytes, " bytes, expected ",
-                                                   kHeaderBytes, " of header; is it truncated?"));
+    return InvalidArgument("holds ", file_bytes, " bytes, expected ", kHeaderBytes,
+                           " of header; is it truncated?");
   }
   const int32_t version = HeaderInt(head, 1);
   if (version != 3 && version != 5) {
-    return absl::UnimplementedError(
-        absl::StrCat("version ", version,
-                     " of llm.c's model files, expected 3 (fp32) or 5 (bf16); "
-                     "export it with a newer llm.c"));
+    return Unimplemented("version ", version,
+                         " of llm.c's model files, expected 3 (fp32) or 5 (bf16); "
+                         "export it with a newer llm.c");
   }
-  Header header;
-  header.dtype = version == 3 ? SafetensorsDType::kF32 : SafetensorsDType::kBF16;
-  header.positions = HeaderInt(head, 2);
-  header.vocab = HeaderInt(head, 3);
-  header.layers = HeaderInt(head, 4);
-  header.heads = HeaderInt(head, 5);
-  header.width = HeaderInt(head, 6);
-  header.padded_vocab = HeaderInt(head, 7);
+  const Header header = {version == 3 ? SafetensorsDType::kF32 : SafetensorsDType::kBF16,
+                         HeaderInt(head, 2),
+                         HeaderInt(head, 3),
+                         HeaderInt(head, 4),
+                         HeaderInt(head, 5),
+                         HeaderInt(head, 6),
+                         HeaderInt(head, 7)};
   ZEROTH_RETURN_IF_ERROR(CheckField("context length", 2, header.positions, kMaxRows));
   ZEROTH_RETURN_IF_ERROR(CheckField("padded vocabulary", 7, header.padded_vocab, kMaxRows));
   ZEROTH_RETURN_IF_ERROR(CheckField("vocabulary", 3, header.vocab, header.padded_vocab));
@@ -113,17 +111,16 @@ absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> head, size_t file_b
   ZEROTH_RETURN_IF_ERROR(CheckField("width", 6, header.width, kMaxWidth));
   ZEROTH_RETURN_IF_ERROR(CheckField("number of heads", 5, header.heads, header.width));
   if (header.width % header.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the width (header field 6) is ", header.width,
-                                                   ", expected a multiple of the ", header.heads,
-                                                   " heads"));
+    return InvalidArgument("the width (header field 6) is ", header.width,
+                           ", expected a multiple of the ", header.heads, " heads");
   }
   const int64_t expected =
       static_cast<int64_t>(kHeaderBytes) + Elements(header) * (BitsOf(header.dtype) / 8);
   if (static_cast<int64_t>(file_bytes) != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("holds ", file_bytes, " bytes, expected ", expected, " for ", header.layers,
-                     " layers of width ", header.width, ", ", header.padded_vocab, " tokens and ",
-                     header.positions, " positions; is it truncated?"));
+    return InvalidArgument("holds ", file_bytes, " bytes, expected ", expected, " for ",
+                           header.layers, " layers of width ", header.width, ", ",
+                           header.padded_vocab, " tokens and ", header.positions,
+                           " positions; is it truncated?");
   }
   return header;
 }
@@ -157,12 +154,9 @@ TensorEntries Layout(const Header& header) {
   const int64_t element = BitsOf(header.dtype) / 8;
   int64_t position = static_cast<int64_t>(kHeaderBytes);
   const auto add = [&](const std::string& name, const Shape& shape, int64_t stored) {
-    SafetensorsEntry entry;
-    entry.dtype = header.dtype;
-    entry.shape = shape;
-    entry.begin = position;
-    entry.end = position + shape.numel() * element;
-    tensors.emplace(absl::StrCat("transformer.", name), entry);
+    tensors.emplace(
+        absl::StrCat("transformer.", name),
+        SafetensorsEntry{header.dtype, shape, position, position + shape.numel() * element});
     position += stored * element;
   };
   const int64_t width = header.width;

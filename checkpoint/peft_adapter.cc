@@ -43,9 +43,9 @@ std::string Target(absl::string_view layer) {
 }
 
 absl::Status Unsupported(const HfConfig& config, const char* key) {
-  return absl::UnimplementedError(absl::StrCat(
+  return Unimplemented(
       config.where(), ": \"", key, "\" is ", config.json().at(key).dump(-1, ' ', true),
-      ", which Zeroth does not know; it reads plain LoRA adapters of one rank and scale"));
+      ", which Zeroth does not know; it reads plain LoRA adapters of one rank and scale");
 }
 
 // [a, b] as [b, a].
@@ -71,9 +71,8 @@ absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const s
 
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   if (adapter.rank < 1 || adapter.layers.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("an adapter of rank ", adapter.rank, " for ",
-                                                   adapter.layers.size(),
-                                                   " layers; expected at least one of each"));
+    return InvalidArgument("an adapter of rank ", adapter.rank, " for ", adapter.layers.size(),
+                           " layers; expected at least one of each");
   }
   nlohmann::json json;
   json["peft_type"] = "LORA";
@@ -126,9 +125,8 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(adapter.rank, config.GetInt("r"));
   ZEROTH_ASSIGN_OR_RETURN(adapter.alpha, config.GetDouble("lora_alpha"));
   if (adapter.rank < 1 || !std::isfinite(adapter.alpha)) {
-    return absl::InvalidArgumentError(absl::StrCat(config.where(), ": \"r\" is ", adapter.rank,
-                                                   " and \"lora_alpha\" ", adapter.alpha,
-                                                   ", expected a rank of at least 1"));
+    return InvalidArgument(config.where(), ": \"r\" is ", adapter.rank, " and \"lora_alpha\" ",
+                           adapter.alpha, ", expected a rank of at least 1");
   }
   ZEROTH_ASSIGN_OR_RETURN(adapter.dropout, config.GetDoubleOr("lora_dropout", 0));
   ZEROTH_ASSIGN_OR_RETURN(adapter.fan_in_fan_out, config.GetBoolOr("fan_in_fan_out", false));
@@ -154,9 +152,9 @@ absl::Status CheckHalf(const WeightsSource& weights, const std::string& name, in
                        int64_t rank) {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(name));
   if (shape.rank() == 2 && shape.dim(rank_dim) == rank) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       weights.description(), ": tensor \"", name, "\" has shape ", shape.ToString(), ", expected ",
-      rank_dim == 0 ? absl::StrCat("[", rank, ", in]") : absl::StrCat("[out, ", rank, "]")));
+      rank_dim == 0 ? absl::StrCat("[", rank, ", in]") : absl::StrCat("[out, ", rank, "]"));
 }
 
 absl::StatusOr<std::vector<std::string>> LayersOf(const WeightsSource& weights, int64_t rank) {
@@ -167,11 +165,10 @@ absl::StatusOr<std::vector<std::string>> LayersOf(const WeightsSource& weights, 
         absl::ConsumePrefix(&layer, kPrefix) && absl::ConsumeSuffix(&layer, kWeight) &&
         (absl::ConsumeSuffix(&layer, kLoraA) || absl::ConsumeSuffix(&layer, kLoraB));
     if (!is_half) {
-      return absl::InvalidArgumentError(absl::StrCat(weights.description(), ": tensor \"", name,
-                                                     "\" is no half of an adapter of a linear "
-                                                     "layer; expected ",
-                                                     PeftNameOfA("LAYER"), " and ",
-                                                     PeftNameOfB("LAYER")));
+      return InvalidArgument(weights.description(), ": tensor \"", name,
+                             "\" is no half of an adapter of a linear "
+                             "layer; expected ",
+                             PeftNameOfA("LAYER"), " and ", PeftNameOfB("LAYER"));
     }
     layers.emplace(layer);
   }
@@ -211,11 +208,10 @@ absl::Status MergedWeights::Check(const LowRankProduct& product) const {
       left.dim(outer) == right.dim(inner)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(adapters_->description(), ": \"", product.left, "\" ", left.ToString(),
-                   " and \"", product.right, "\" ", right.ToString(), " do not go with \"",
-                   product.weight, "\" ", weight.ToString(), " of ", base_->description(),
-                   "; was this adapter made for another model?"));
+  return InvalidArgument(adapters_->description(), ": \"", product.left, "\" ", left.ToString(),
+                         " and \"", product.right, "\" ", right.ToString(), " do not go with \"",
+                         product.weight, "\" ", weight.ToString(), " of ", base_->description(),
+                         "; was this adapter made for another model?");
 }
 
 absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(

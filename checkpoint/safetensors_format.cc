@@ -54,67 +54,49 @@ constexpr char kMetadataKey[] = "__metadata__";
 constexpr JsonLimits kLimits = {.max_depth = 3,
                                 .max_bytes = static_cast<size_t>(kMaxSafetensorsHeaderBytes)};
 
-// An entry's fields as they stand in the header.
-struct RawEntry {
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> offsets;
-};
-
 std::string DimsText(absl::Span<const int64_t> dims) {
   return absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
 }
 
-absl::StatusOr<RawEntry> ReadEntry(const nlohmann::json& json, const std::string& place) {
+// Errors begin with `place`.
+absl::StatusOr<SafetensorsEntry> ReadEntry(const nlohmann::json& json, const std::string& place,
+                                           int64_t data_bytes) {
+  const auto wrong = [&place](const auto&... what) {
+    return InvalidArgument(place, ": ", what...);
+  };
   // Bounds the lists before they are copied and put into messages.
   for (const char* const field : {"shape", "data_offsets"}) {
     const auto list = json.find(field);
     if (list == json.end() || list->size() <= kMaxRank) continue;
-    return absl::InvalidArgumentError(absl::StrCat(place, ": ", field, " has ", list->size(),
-                                                   " numbers, of which at most ", kMaxRank,
-                                                   " are supported"));
+    return wrong(field, " has ", list->size(), " numbers, of which at most ", kMaxRank,
+                 " are supported");
   }
   absl::Status status;
   JsonMembers members(json, place, status);
-  RawEntry raw;
-  raw.dtype = members.Text("dtype");
-  raw.shape = members.Integers("shape", 0, JsonMembers::kMost);
-  raw.offsets = members.Integers("data_offsets", 0, JsonMembers::kMost);
+  const std::string dtype = members.Text("dtype");
+  const std::vector<int64_t> shape = members.Integers("shape", 0, JsonMembers::kMost);
+  const std::vector<int64_t> offsets = members.Integers("data_offsets", 0, JsonMembers::kMost);
   ZEROTH_RETURN_IF_ERROR(status);
   for (const auto& [field, value] : json.items()) {
     if (field == "dtype" || field == "shape" || field == "data_offsets") continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        place, ": field \"", field, "\" is unknown, expected dtype, shape and data_offsets"));
+    return wrong("field \"", field, "\" is unknown, expected dtype, shape and data_offsets");
   }
-  return raw;
-}
-
-absl::StatusOr<SafetensorsEntry> CheckEntry(const RawEntry& raw, int64_t data_bytes) {
-  SafetensorsEntry entry;
-  ZEROTH_ASSIGN_OR_RETURN(entry.dtype, ParseSafetensorsDType(raw.dtype));
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(entry.dtype, raw.shape));
-  if (raw.offsets.size() != 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets ", DimsText(raw.offsets), ", expected [begin, end]"));
+  const absl::StatusOr<SafetensorsDType> parsed = ParseSafetensorsDType(dtype);
+  ZEROTH_RETURN_IF_ERROR_WITH(parsed.status(), place);
+  const absl::StatusOr<int64_t> bytes = SafetensorsBytes(*parsed, shape);
+  ZEROTH_RETURN_IF_ERROR_WITH(bytes.status(), place);
+  const std::string range = absl::StrCat("data_offsets ", DimsText(offsets));
+  if (offsets.size() != 2) return wrong(range, ", expected [begin, end]");
+  if (offsets[0] > offsets[1]) return wrong(range, " end before they begin");
+  if (offsets[1] > data_bytes) {
+    return wrong(range, " leave the ", data_bytes,
+                 " bytes of data that the file holds; is it truncated?");
   }
-  entry.shape = Shape(raw.shape);
-  entry.begin = raw.offsets[0];
-  entry.end = raw.offsets[1];
-  if (entry.begin > entry.end) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets ", DimsText(raw.offsets), " end before they begin"));
+  if (offsets[1] - offsets[0] != *bytes) {
+    return wrong(range, " span ", offsets[1] - offsets[0], " bytes, expected ", *bytes, " for ",
+                 dtype, " ", DimsText(shape));
   }
-  if (entry.end > data_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets ", DimsText(raw.offsets), " leave the ", data_bytes,
-                     " bytes of data that the file holds; is it truncated?"));
-  }
-  if (entry.end - entry.begin != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets ", DimsText(raw.offsets), " span ", entry.end - entry.begin,
-                     " bytes, expected ", bytes, " for ", raw.dtype, " ", DimsText(raw.shape)));
-  }
-  return entry;
+  return SafetensorsEntry{*parsed, Shape(shape), offsets[0], offsets[1]};
 }
 
 absl::Status CheckTiling(const SafetensorsHeader& header, int64_t data_bytes) {
@@ -123,21 +105,20 @@ absl::Status CheckTiling(const SafetensorsHeader& header, int64_t data_bytes) {
   for (const TensorEntries::value_type* item : ByRange(header.tensors)) {
     const auto& [name, entry] = *item;
     if (entry.begin < covered) {
-      return absl::InvalidArgumentError(absl::StrCat("tensors \"", *previous, "\" and \"", name,
-                                                     "\" overlap in the data bytes [", entry.begin,
-                                                     ", ", std::min(covered, entry.end), ")"));
+      return InvalidArgument("tensors \"", *previous, "\" and \"", name,
+                             "\" overlap in the data bytes [", entry.begin, ", ",
+                             std::min(covered, entry.end), ")");
     }
     if (entry.begin > covered) {
-      return absl::InvalidArgumentError(absl::StrCat("the data bytes [", covered, ", ", entry.begin,
-                                                     ") before tensor \"", name,
-                                                     "\" belong to no tensor"));
+      return InvalidArgument("the data bytes [", covered, ", ", entry.begin, ") before tensor \"",
+                             name, "\" belong to no tensor");
     }
     covered = entry.end;
     previous = &name;
   }
   if (covered != data_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the data bytes [", covered, ", ", data_bytes,
-                                                   ") after the last tensor belong to no tensor"));
+    return InvalidArgument("the data bytes [", covered, ", ", data_bytes,
+                           ") after the last tensor belong to no tensor");
   }
   return absl::OkStatus();
 }
@@ -154,20 +135,18 @@ absl::StatusOr<std::map<std::string, std::string>> ReadMetadata(const nlohmann::
 
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> head, int64_t size) {
   if (size < 8) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(size, " bytes, expected at least 8 for the length of the header"));
+    return InvalidArgument(size, " bytes, expected at least 8 for the length of the header");
   }
   uint64_t length = 0;
   std::memcpy(&length, head.data(), sizeof(length));
   if (length > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bytes 0 to 7 announce a header of ", length, " bytes, expected at most ",
-                     kMaxSafetensorsHeaderBytes, "; is this a safetensors file?"));
+    return InvalidArgument("bytes 0 to 7 announce a header of ", length,
+                           " bytes, expected at most ", kMaxSafetensorsHeaderBytes,
+                           "; is this a safetensors file?");
   }
   if (length > static_cast<uint64_t>(size - 8)) {
-    return absl::InvalidArgumentError(absl::StrCat("bytes 0 to 7 announce a header of ", length,
-                                                   " bytes, but only ", size - 8,
-                                                   " follow; is the file truncated?"));
+    return InvalidArgument("bytes 0 to 7 announce a header of ", length, " bytes, but only ",
+                           size - 8, " follow; is the file truncated?");
   }
   if (length == 0 || head[8] != '{') {
     return absl::InvalidArgumentError("the header does not begin with \"{\" at byte 8");
@@ -183,10 +162,7 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> head, in
       continue;
     }
     const std::string place = absl::StrCat("tensor \"", name, "\"");
-    ZEROTH_ASSIGN_OR_RETURN(const RawEntry raw, ReadEntry(value, place));
-    auto entry = CheckEntry(raw, data_bytes);
-    if (!entry.ok()) return Annotate(entry.status(), place);
-    header.tensors.emplace(name, *std::move(entry));
+    ZEROTH_ASSIGN_OR_RETURN(header.tensors[name], ReadEntry(value, place, data_bytes));
   }
   ZEROTH_RETURN_IF_ERROR(CheckTiling(header, data_bytes));
   return header;
@@ -204,11 +180,11 @@ absl::StatusOr<SafetensorsDType> ParseSafetensorsDType(absl::string_view name) {
   for (size_t i = 0; i < kDTypes.size(); ++i) {
     if (kDTypes[i].name == name) return static_cast<SafetensorsDType>(i);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown dtype \"", name, "\", expected one of ",
-                   absl::StrJoin(kDTypes, ", ", [](std::string* out, const DTypeFacts& facts) {
-                     absl::StrAppend(out, facts.name);
-                   })));
+  return InvalidArgument(
+      "unknown dtype \"", name, "\", expected one of ",
+      absl::StrJoin(kDTypes, ", ", [](std::string* out, const DTypeFacts& facts) {
+        absl::StrAppend(out, facts.name);
+      }));
 }
 
 SafetensorsDType ToSafetensorsDType(DType dtype) {
@@ -267,14 +243,13 @@ absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<cons
   int64_t bits = BitsOf(dtype);
   for (const int64_t dim : dims) {
     if (__builtin_mul_overflow(bits, dim, &bits)) {
-      return absl::InvalidArgumentError(absl::StrCat("the size of ", SafetensorsDTypeName(dtype),
-                                                     " ", DimsText(dims), " overflows 63 bits"));
+      return InvalidArgument("the size of ", SafetensorsDTypeName(dtype), " ", DimsText(dims),
+                             " overflows 63 bits");
     }
   }
   if (bits % 8 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(SafetensorsDTypeName(dtype), " ", DimsText(dims),
-                                                   " has ", bits,
-                                                   " bits, which are no whole bytes"));
+    return InvalidArgument(SafetensorsDTypeName(dtype), " ", DimsText(dims), " has ", bits,
+                           " bits, which are no whole bytes");
   }
   return bits / 8;
 }

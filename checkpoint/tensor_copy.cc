@@ -25,9 +25,8 @@ bool MovesHalves(Relayout relayout) {
 
 absl::Status WrongShape(const WeightsSource& source, const TensorCopy& copy, const Shape& shape,
                         absl::string_view expected) {
-  return absl::InvalidArgumentError(absl::StrCat(source.description(), ": tensor \"", copy.from,
-                                                 "\" has shape ", shape.ToString(), ", expected ",
-                                                 expected));
+  return InvalidArgument(source.description(), ": tensor \"", copy.from, "\" has shape ",
+                         shape.ToString(), ", expected ", expected);
 }
 
 // Returns the shape of the copied part of the source, and checks that it allows the copy.
@@ -63,10 +62,9 @@ Shape DestinationShape(const TensorCopy& copy, const Shape& copied) {
 }
 
 absl::Status MissingPlace(const WeightsSource& source, const TensorCopy& copy, int64_t place) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(source.description(), ": \"", copy.to, "\" is made of ", copy.places,
-                   " tensors such as \"", copy.from, "\", expected each of 0 to ", copy.places - 1,
-                   " once, found no number ", place, " in its place"));
+  return InvalidArgument(source.description(), ": \"", copy.to, "\" is made of ", copy.places,
+                         " tensors such as \"", copy.from, "\", expected each of 0 to ",
+                         copy.places - 1, " once, found no number ", place, " in its place");
 }
 
 // Returns the row of the source that becomes row `row` of the destination.
@@ -189,9 +187,9 @@ absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_vie
     case SafetensorsDType::kBF16:
       return DType::kBFloat16;
     default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          source.description(), ": tensor \"", name, "\" is ",
-          SafetensorsDTypeName(source.Find(name)->dtype), ", expected F32, F16, BF16 or F64"));
+      return InvalidArgument(source.description(), ": tensor \"", name, "\" is ",
+                             SafetensorsDTypeName(source.Find(name)->dtype),
+                             ", expected F32, F16, BF16 or F64");
   }
 }
 
@@ -216,17 +214,14 @@ absl::StatusOr<std::vector<TensorDeclaration>> DeclareCopies(const WeightsSource
     const int64_t place = goes_on ? unfinished->place + 1 : 0;
     if (into && copy.place != place) return MissingPlace(source, copy, place);
     unfinished = into && copy.place + 1 < copy.places ? &copy : nullptr;
-    TensorDeclaration declaration;
-    declaration.name = copy.to;
-    declaration.dtype = copy.dtype;
-    declaration.shape = DestinationShape(copy, shape);
+    TensorDeclaration declaration = {copy.to, copy.dtype, DestinationShape(copy, shape)};
     if (!goes_on) {
       declarations.push_back(std::move(declaration));
     } else if (declarations.back().shape != declaration.shape ||
                declarations.back().dtype != declaration.dtype) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(source.description(), ": tensor \"", copy.from,
-                       "\" has another shape or type than those before it in \"", copy.to, "\""));
+      return InvalidArgument(source.description(), ": tensor \"", copy.from,
+                             "\" has another shape or type than those before it in \"", copy.to,
+                             "\"");
     }
   }
   if (unfinished != nullptr) return MissingPlace(source, *unfinished, unfinished->place + 1);

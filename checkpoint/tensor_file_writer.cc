@@ -37,8 +37,7 @@ void RoundElements(absl::Span<const float> values, uint8_t* out, Convert convert
 }
 
 absl::Status TooLarge(const std::string& path) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": the sizes of the tensors overflow 63 bits"));
+  return InvalidArgument(path, ": the sizes of the tensors overflow 63 bits");
 }
 
 constexpr int64_t kDataAlignment = 64;
@@ -57,8 +56,7 @@ absl::Status CheckName(absl::string_view name) {
   }
   // The library replaces what is not UTF-8, so a name that changes was not UTF-8.
   if (Json::parse(JsonString(name), nullptr, false) != Json(std::string(name))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the tensor name \"", JsonString(name), "\" is not UTF-8"));
+    return InvalidArgument("the tensor name \"", JsonString(name), "\" is not UTF-8");
   }
   return absl::OkStatus();
 }
@@ -85,9 +83,8 @@ absl::StatusOr<std::string> HeaderText(const std::string& path, const TensorEntr
   const auto unpadded = static_cast<int64_t>(text.size()) + 8;
   const int64_t length = (unpadded + kDataAlignment - 1) / kDataAlignment * kDataAlignment - 8;
   if (length > kMaxSafetensorsHeaderBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", entries.size(), " tensors need a header of ", length,
-                     " bytes, readers accept ", kMaxSafetensorsHeaderBytes));
+    return InvalidArgument(path, ": ", entries.size(), " tensors need a header of ", length,
+                           " bytes, readers accept ", kMaxSafetensorsHeaderBytes);
   }
   text.resize(static_cast<size_t>(length), ' ');
   std::string header(8, '\0');
@@ -133,7 +130,7 @@ absl::StatusOr<TensorLayout> LayOutTensors(const std::string& path,
   for (const TensorDeclaration& tensor : tensors) {
     const std::string where = absl::StrCat(path, ": tensor \"", tensor.name, "\"");
     const auto [place, fresh] = layout.entries.try_emplace(tensor.name);
-    if (!fresh) return absl::InvalidArgumentError(absl::StrCat(where, " is declared twice"));
+    if (!fresh) return InvalidArgument(where, " is declared twice");
     SafetensorsEntry& entry = place->second;
     entry.dtype = ToSafetensorsDType(tensor.dtype);
     entry.shape = tensor.shape;
@@ -181,8 +178,7 @@ absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::
 }
 
 absl::StatusOr<TensorFileWriter::Slot*> TensorFileWriter::FindSlot(absl::string_view name) {
-  if (fd_ < 0)
-    return absl::FailedPreconditionError(absl::StrCat(path_, ": written to after Finish"));
+  if (fd_ < 0) return FailedPrecondition(path_, ": written to after Finish");
   const auto found = slots_.find(name);
   if (found == slots_.end()) {
     return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
@@ -222,8 +218,8 @@ absl::Status TensorFileWriter::Write(absl::string_view name, int64_t begin,
   ZEROTH_ASSIGN_OR_RETURN(const Slot* const slot, FindSlot(name));
   const SafetensorsDType dtype = slot->entry.dtype;
   if (!ConvertsToFloat32(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": float values for tensor \"", name,
-                                                   "\", which is ", SafetensorsDTypeName(dtype)));
+    return InvalidArgument(path_, ": float values for tensor \"", name, "\", which is ",
+                           SafetensorsDTypeName(dtype));
   }
   const int64_t numel = slot->entry.shape.numel();
   const auto count = static_cast<int64_t>(values.size());
@@ -258,16 +254,16 @@ absl::Status TensorFileWriter::CheckComplete() const {
   ZEROTH_RETURN_IF_ERROR(first_error_);
   for (const auto& [name, slot] : slots_) {
     if (const auto gap = slot.written.FirstGap(slot.entry.end - slot.entry.begin)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          path_, ": the bytes [", gap->first, ", ", gap->second, ") of tensor \"", name, "\" (",
-          slot.entry.end - slot.entry.begin, " bytes) were never written"));
+      return FailedPrecondition(path_, ": the bytes [", gap->first, ", ", gap->second,
+                                ") of tensor \"", name, "\" (", slot.entry.end - slot.entry.begin,
+                                " bytes) were never written");
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status TensorFileWriter::Finish() {
-  if (fd_ < 0) return absl::FailedPreconditionError(absl::StrCat(path_, ": finished twice"));
+  if (fd_ < 0) return FailedPrecondition(path_, ": finished twice");
   ZEROTH_RETURN_IF_ERROR(CheckComplete());
   return PublishFile(&fd_, temporary_, path_);
 }

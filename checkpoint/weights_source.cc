@@ -67,9 +67,8 @@ absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name
                                                           const Shape& expected) const {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(name));
   if (shape != expected) {
-    return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name,
-                                                   "\" has shape ", shape.ToString(), ", expected ",
-                                                   expected.ToString()));
+    return InvalidArgument(description(), ": tensor \"", name, "\" has shape ", shape.ToString(),
+                           ", expected ", expected.ToString());
   }
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   ZEROTH_RETURN_IF_ERROR(ReadElements(name, 0, absl::MakeSpan(values)));
@@ -82,9 +81,8 @@ absl::Status TensorFile::ReadElements(absl::string_view name, int64_t begin,
   if (found == nullptr) return MissingTensor(name);
   const SafetensorsEntry& entry = *found;
   if (!ConvertsToFloat32(entry.dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name, "\" is ",
-                                                   SafetensorsDTypeName(entry.dtype),
-                                                   ", expected F32, F16, BF16 or F64"));
+    return InvalidArgument(description(), ": tensor \"", name, "\" is ",
+                           SafetensorsDTypeName(entry.dtype), ", expected F32, F16, BF16 or F64");
   }
   const int64_t numel = entry.shape.numel();
   const auto count = static_cast<int64_t>(out.size());

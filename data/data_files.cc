@@ -42,19 +42,17 @@ absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
   if (absl::StartsWith(probe, kNpyMagic)) return DataFileKind::kNpy;
   if (HasLlmcMagic(head)) return DataFileKind::kLlmcBin;
   if (absl::StartsWith(probe, "PAR1")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     ": is a parquet file; make token files of it first: "
-                     "./bazelw run //tools/tokenize -- --tokenizer=DIRECTORY --in=",
-                     path, " --out=NAME.bin"));
+    return InvalidArgument(path,
+                           ": is a parquet file; make token files of it first: "
+                           "./bazelw run //tools/tokenize -- --tokenizer=DIRECTORY --in=",
+                           path, " --out=NAME.bin");
   }
   if (absl::EndsWith(path, ".npy")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"));
+    return InvalidArgument(path, ": is named .npy, but does not begin as a NumPy file does");
   }
   if (absl::EndsWith(path, ".bin")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": is named .bin, but does not begin with the magic number of an llm.c token shard"));
+    return InvalidArgument(
+        path, ": is named .bin, but does not begin with the magic number of an llm.c token shard");
   }
   if (probe.empty() || absl::StrContains(probe, absl::string_view("\0", 1))) return std::nullopt;
   const bool is_lines = absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".ndjson");
@@ -64,8 +62,8 @@ absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
 absl::Status AddNamedFile(const std::string& path, std::vector<DataFile>* files) {
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<DataFileKind> kind, ProbeFile(path));
   if (!kind) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": is empty or binary, expected text, a NumPy .npy file or an llm.c .bin shard"));
+    return InvalidArgument(
+        path, ": is empty or binary, expected text, a NumPy .npy file or an llm.c .bin shard");
   }
   files->push_back({path, *kind});
   return absl::OkStatus();
@@ -170,19 +168,18 @@ absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec) 
                             !fs::exists(std::string(item), ignored) &&
                             absl::SimpleAtod(item.substr(colon + 1), &weight);
     if (has_weight && !(weight > 0 && std::isfinite(weight))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", item, "\": a weight of ", item.substr(colon + 1),
-                       ", expected a number above 0; leave out what is not to be trained on"));
+      return InvalidArgument("\"", item, "\": a weight of ", item.substr(colon + 1),
+                             ", expected a number above 0; leave out what is not to be trained on");
     }
     weighted += has_weight ? 1 : 0;
     parts.push_back({std::string(has_weight ? item.substr(0, colon) : item), weight});
   }
   if (weighted == 0) return std::vector<WeightedSpec>{{spec, 1}};
   if (weighted == parts.size()) return parts;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "\"", spec,
       "\": some parts have a weight and others have none; expected NAME:WEIGHT for each, "
-      "or for none"));
+      "or for none");
 }
 
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
@@ -194,17 +191,17 @@ absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
   std::vector<std::string> not_read;
   for (const std::string& item : items) {
     if (item.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", spec, "\": expected paths separated by commas, found an empty one"));
+      return InvalidArgument("\"", spec,
+                             "\": expected paths separated by commas, found an empty one");
     }
     ZEROTH_RETURN_IF_ERROR(AddItem(item, &files, not_read));
   }
   const bool text = IsText(files[0].kind);
   for (const DataFile& file : files) {
     if (IsText(file.kind) == text) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("text and token files cannot be mixed: ", text ? files[0].path : file.path,
-                     " is text, ", text ? file.path : files[0].path, " holds tokens"));
+    return InvalidArgument(
+        "text and token files cannot be mixed: ", text ? files[0].path : file.path, " is text, ",
+        text ? file.path : files[0].path, " holds tokens");
   }
   std::sort(not_read.begin(), not_read.end());
   if (left_out != nullptr) *left_out = std::move(not_read);

@@ -45,83 +45,47 @@ constexpr size_t kCopyBelow = size_t{64} << 10;
 // Bytes of a document that are read at a time.
 constexpr size_t kPiece = 4096;
 
-// The bytes of a file, which is kept open or copied to memory.
-class ByteDocument {
+// The bytes of a file as ids, and an end-of-text token. The file is kept open or copied to memory.
+class ByteDocument final : public TokenSource {
  public:
-  static absl::StatusOr<ByteDocument> Open(const std::string& path) {
-    ByteDocument document;
-    ZEROTH_ASSIGN_OR_RETURN(document.file_, RandomAccessFile::Open(path));
-    if (document.file_.size() < kCopyBelow) {
-      ZEROTH_ASSIGN_OR_RETURN(document.copy_, document.file_.ReadHead(kCopyBelow));
-      document.file_ = RandomAccessFile();
+  static absl::StatusOr<std::shared_ptr<const TokenSource>> Open(const std::string& path) {
+    ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
+    const auto size = static_cast<int64_t>(file.size()) + 1;
+    std::vector<uint8_t> copy;
+    if (file.size() < kCopyBelow) {
+      ZEROTH_ASSIGN_OR_RETURN(copy, file.ReadHead(kCopyBelow));
+      file = RandomAccessFile();
     }
-    return document;
+    return std::shared_ptr<const TokenSource>(
+        new ByteDocument({size, 0, false, path, {}}, std::move(file), std::move(copy)));
   }
 
-  size_t size() const { return file_.size() > 0 ? file_.size() : copy_.size(); }
+ private:
+  ByteDocument(Facts facts, RandomAccessFile file, std::vector<uint8_t> copy)
+      : TokenSource(std::move(facts)), file_(std::move(file)), copy_(std::move(copy)) {}
 
-  // Reads the bytes from `begin` on as ids.
-  absl::Status Read(size_t begin, absl::Span<int32_t> out) const {
-    if (file_.size() == 0) {
-      std::copy_n(copy_.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
+    if (!out.empty() && begin + static_cast<int64_t>(out.size()) == size()) {
+      out.back() = ByteTokenizer::kEndOfText;
+      out.remove_suffix(1);
+    }
+    if (!copy_.empty()) {
+      std::copy_n(copy_.begin() + begin, out.size(), out.begin());
       return absl::OkStatus();
     }
     std::array<uint8_t, kPiece> piece;
-    while (!out.empty()) {
+    for (auto place = static_cast<size_t>(begin); !out.empty();) {
       const size_t count = std::min(out.size(), piece.size());
-      ZEROTH_RETURN_IF_ERROR(file_.Read(begin, absl::MakeSpan(piece.data(), count)));
+      ZEROTH_RETURN_IF_ERROR(file_.Read(place, absl::MakeSpan(piece.data(), count)));
       std::copy_n(piece.begin(), count, out.begin());
       out.remove_prefix(count);
-      begin += count;
+      place += count;
     }
     return absl::OkStatus();
   }
 
- private:
-  RandomAccessFile file_;
-  std::vector<uint8_t> copy_;
-};
-
-class ByteText final : public TokenSource {
- public:
-  static std::shared_ptr<const TokenSource> Make(std::vector<ByteDocument> documents,
-                                                 std::string description) {
-    Facts facts;
-    facts.description = std::move(description);
-    std::vector<int64_t> begins;
-    for (const ByteDocument& document : documents) {
-      begins.push_back(facts.size);
-      facts.size += static_cast<int64_t>(document.size()) + 1;
-    }
-    return std::shared_ptr<const TokenSource>(
-        new ByteText(std::move(documents), std::move(begins), std::move(facts)));
-  }
-
- private:
-  ByteText(std::vector<ByteDocument> documents, std::vector<int64_t> begins, Facts facts)
-      : TokenSource(std::move(facts)),
-        documents_(std::move(documents)),
-        begins_(std::move(begins)) {}
-
-  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
-    auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) -
-                                     begins_.begin() - 1);
-    auto place = static_cast<size_t>(begin - begins_[index]);
-    while (!out.empty()) {
-      const size_t count = std::min(out.size(), documents_[index].size() - place);
-      ZEROTH_RETURN_IF_ERROR(documents_[index].Read(place, out.subspan(0, count)));
-      out.remove_prefix(count);
-      if (out.empty()) break;
-      out[0] = ByteTokenizer::kEndOfText;
-      out.remove_prefix(1);
-      ++index;
-      place = 0;
-    }
-    return absl::OkStatus();
-  }
-
-  const std::vector<ByteDocument> documents_;
-  const std::vector<int64_t> begins_;
+  const RandomAccessFile file_;
+  const std::vector<uint8_t> copy_;
 };
 
 template <typename T>
@@ -181,10 +145,6 @@ absl::Status DocumentReader::ReadMore() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
-  return is_lines_ ? NextLine(part) : NextText(part);
-}
-
 absl::StatusOr<bool> DocumentReader::NextText(TextPart* part) {
   if (done_) return false;
   size_t end = 0;
@@ -230,15 +190,15 @@ absl::StatusOr<bool> DocumentReader::NextRecord(JsonRecord* record) {
   }
 }
 
-absl::StatusOr<bool> DocumentReader::NextLine(TextPart* part) {
+absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
+  if (!is_lines_) return NextText(part);
   JsonRecord record;
   ZEROTH_ASSIGN_OR_RETURN(const bool more, NextRecord(&record));
   if (!more) return false;
   const nlohmann::json& json = record.json;
   const auto text = json.is_object() ? json.find("text") : json.end();
   if (text == json.end() || !text->is_string()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(record.where, ": expected an object with \"text\", a string"));
+    return InvalidArgument(record.where, ": expected an object with \"text\", a string");
   }
   *part = {text->get<std::string>(), true, true};
   return true;
@@ -258,12 +218,11 @@ absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokeni
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
     const std::vector<DataFile>& files) {
   ZEROTH_CHECK(!files.empty());
-  std::vector<ByteDocument> documents;
+  std::vector<std::shared_ptr<const TokenSource>> documents;
   for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(ByteDocument document, ByteDocument::Open(file.path));
-    documents.push_back(std::move(document));
+    ZEROTH_ASSIGN_OR_RETURN(documents.emplace_back(), ByteDocument::Open(file.path));
   }
-  return ByteText::Make(std::move(documents), DescribeFiles(files));
+  return Concatenate(std::move(documents));
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,

@@ -63,7 +63,6 @@ class DocumentReader {
 
  private:
   absl::StatusOr<bool> NextText(TextPart* part);
-  absl::StatusOr<bool> NextLine(TextPart* part);
   // Reads more into held_; nothing at the file's end.
   absl::Status ReadMore();
 

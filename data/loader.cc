@@ -24,8 +24,7 @@ constexpr int64_t kMaxOption = int64_t{1} << 30;
 
 absl::Status CheckOption(const char* name, int64_t value) {
   if (value >= 1 && value <= kMaxOption) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", value, ", expected 1 to ", kMaxOption));
+  return InvalidArgument(name, " is ", value, ", expected 1 to ", kMaxOption);
 }
 
 absl::Status CheckOptions(const LoaderOptions& options) {
@@ -33,8 +32,7 @@ absl::Status CheckOptions(const LoaderOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckOption("seq_len", options.seq_len));
   ZEROTH_RETURN_IF_ERROR(CheckOption("world_size", options.world_size));
   if (options.rank < 0 || options.rank >= options.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", options.rank, ", expected 0 to ", options.world_size - 1));
+    return InvalidArgument("rank is ", options.rank, ", expected 0 to ", options.world_size - 1);
   }
   int64_t tokens = 0;
   if (__builtin_mul_overflow(options.batch_size * options.world_size, options.seq_len, &tokens)) {
@@ -68,18 +66,17 @@ absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const Mixture> dat
     own.seed = i == 0 ? options.seed : CounterRng(options.seed, "loader source").Bits64(i);
     if (row > 0) {
       if (row != options.seq_len + 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(source.description(), ": rows of ", row, " tokens need seq_len ", row - 1,
-                         " (the last token is only a target), but seq_len is ", options.seq_len));
+        return InvalidArgument(source.description(), ": rows of ", row, " tokens need seq_len ",
+                               row - 1, " (the last token is only a target), but seq_len is ",
+                               options.seq_len);
       }
       own.count = size / row;
       own.stride = row;
     } else {
       if (size < options.seq_len + 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(source.description(), ": ", size, " tokens, but one sequence of seq_len ",
-                         options.seq_len, " needs ", options.seq_len + 1,
-                         "; give more data or a smaller seq_len"));
+        return InvalidArgument(source.description(), ": ", size,
+                               " tokens, but one sequence of seq_len ", options.seq_len, " needs ",
+                               options.seq_len + 1, "; give more data or a smaller seq_len");
       }
       own.count = (size - 1) / options.seq_len;
       own.stride = options.seq_len;

@@ -64,9 +64,8 @@ absl::StatusOr<std::shared_ptr<const Mixture>> Mixture::Create(
   double sum = 0;
   for (const WeightedSource& entry : sources) {
     if (!(entry.weight > 0) || !std::isfinite(entry.weight)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(entry.source->description(), ": a weight of ", entry.weight,
-                       ", expected a number above 0; leave out what is not to be trained on"));
+      return InvalidArgument(entry.source->description(), ": a weight of ", entry.weight,
+                             ", expected a number above 0; leave out what is not to be trained on");
     }
     sum += entry.weight;
   }
@@ -75,9 +74,9 @@ absl::StatusOr<std::shared_ptr<const Mixture>> Mixture::Create(
   for (WeightedSource& entry : sources) {
     const double exact = entry.weight / sum * static_cast<double>(kBlock);
     if (!(exact >= 0.5)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          entry.source->description(), ": a weight of ", entry.weight, " is less than 1 in ",
-          2 * kBlock, " of all, ", sum, "; expected more, or no such source"));
+      return InvalidArgument(entry.source->description(), ": a weight of ", entry.weight,
+                             " is less than 1 in ", 2 * kBlock, " of all, ", sum,
+                             "; expected more, or no such source");
     }
     // Every source has at least one window in a block.
     const auto share = std::max<int64_t>(1, static_cast<int64_t>(std::floor(exact)));

@@ -61,22 +61,19 @@ TokenCacheOptions CacheFor(const DataOptions& options, const std::string& kind) 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
                                                             const DataOptions& options) {
   if (options.tokenizer == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(files[0].path, " is text, which needs a tokenizer, and there is none"));
+    return InvalidArgument(files[0].path, " is text, which needs a tokenizer, and there is none");
   }
   if (options.tokenizer->vocab_size() > options.vocab_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
-                     options.tokenizer->vocab_size() - 1, ", but the model's vocabulary has only ",
-                     options.vocab_size));
+    return InvalidArgument("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
+                           options.tokenizer->vocab_size() - 1,
+                           ", but the model's vocabulary has only ", options.vocab_size);
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
   for (size_t i = 1; i < files.size(); ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(files[i]));
     if (also == conversations) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("conversations and text cannot be mixed: ", files[also ? i : 0].path,
-                     " holds conversations, ", files[also ? 0 : i].path, " text"));
+    return InvalidArgument("conversations and text cannot be mixed: ", files[also ? i : 0].path,
+                           " holds conversations, ", files[also ? 0 : i].path, " text");
   }
   if (conversations) {
     ZEROTH_ASSIGN_OR_RETURN(
@@ -134,9 +131,8 @@ absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> sour
   const int64_t row = std::max<int64_t>(source->row_length(), 1);
   const int64_t units = source->size() / row;
   if (units < 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source->description(), ": has ", units, row > 1 ? " row" : " token",
-                     ", of which no part can be held out; expected 2 at least"));
+    return InvalidArgument(source->description(), ": has ", units, row > 1 ? " row" : " token",
+                           ", of which no part can be held out; expected 2 at least");
   }
   const auto wanted = static_cast<int64_t>(std::llround(fraction * static_cast<double>(units)));
   int64_t begin = (units - std::clamp<int64_t>(wanted, 1, units - 1)) * row;
@@ -160,8 +156,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
     return absl::InvalidArgumentError(
         "no data: name a text file, a directory, a pattern or token files");
   if (options.vocab_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("vocabulary of ", options.vocab_size, ", expected at least 1"));
+    return InvalidArgument("vocabulary of ", options.vocab_size, ", expected at least 1");
   }
   std::vector<std::string> left_out;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec, &left_out));

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -109,20 +110,6 @@ absl::StatusOr<nlohmann::json> ManifestOf(const TokenSource& source, const std::
   return manifest;
 }
 
-// Closes a file descriptor, and drops its lock, at the end of its scope.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-
- private:
-  const int fd_;
-};
-
 class Cache {
  public:
   Cache(const TokenCacheOptions& options, std::string directory, std::string key,
@@ -145,19 +132,10 @@ class Cache {
     return opened;
   }
 
-  // Waits until no other process or thread makes this entry. Returns at once on a file system
-  // without locks.
-  Descriptor Lock() const {
-    const int fd =
-        TEMP_FAILURE_RETRY(open((entry_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (fd >= 0) (void)TEMP_FAILURE_RETRY(flock(fd, LOCK_EX));
-    return Descriptor(fd);
-  }
-
   absl::Status Write(const TokenSource& source) const {
     RemoveDeadTemporaries(entry_);
     ZEROTH_ASSIGN_OR_RETURN(const TemporaryPath temporary, CreateTemporaryDirectory(entry_));
-    const Descriptor locked(temporary.fd);
+    const absl::Cleanup unlock = [&temporary] { close(temporary.fd); };
     absl::Status status = Fill(source, temporary.path);
     // An entry that exists by now is another process's, with the same tokens, or damaged.
     if (status.ok() && Open({}).ok()) status = absl::AlreadyExistsError(entry_);
@@ -166,13 +144,6 @@ class Cache {
     if (status.ok()) return SyncDirectory(directory_);
     (void)RemoveAll(temporary.path);
     return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
-  }
-
-  SourcePtr FromMemory(const SourcePtr& source, const std::vector<std::string>& notes) const {
-    TokenSource::Facts facts = source->facts();
-    facts.description = description_;
-    facts.notes.insert(facts.notes.end(), notes.begin(), notes.end());
-    return ViewTokens(source, 0, std::move(facts));
   }
 
  private:
@@ -256,7 +227,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
   std::vector<std::string> notes;
   std::error_code error;
   fs::create_directories(directory, error);
-  const Descriptor lock = cache.Lock();
+  // Waits until no other process or thread makes this entry, except on a file system without locks.
+  const int lock = TEMP_FAILURE_RETRY(
+      open((cache.entry() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (lock >= 0) (void)TEMP_FAILURE_RETRY(flock(lock, LOCK_EX));
+  const absl::Cleanup unlock = [lock] {
+    if (lock >= 0) close(lock);
+  };
   // Another process may have made the entry while this one waited.
   opened = cache.Open({found});
   if (opened.ok()) return opened;
@@ -270,7 +247,10 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
   const auto in_memory = [&](absl::string_view why) {
     notes.push_back(absl::StrCat("data      ", what, ": encoded text is held in memory, since ",
                                  why, "; --cache_dir names another directory, or none"));
-    return cache.FromMemory(source, notes);
+    TokenSource::Facts facts = source->facts();
+    facts.description = what;
+    facts.notes.insert(facts.notes.end(), notes.begin(), notes.end());
+    return ViewTokens(source, 0, std::move(facts));
   };
   ZEROTH_ASSIGN_OR_RETURN(const std::string now, KeyOf(files, options));
   if (now != key) return in_memory("the files changed while they were read");

@@ -64,9 +64,9 @@ class TokenFile final : public TokenSource {
   }
 
   absl::Status NoSuchToken(int64_t index, T id) const {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file_.path(), ": token ", index, " is ", id, ", expected 0 to ", vocab_size_ - 1,
-        " for a vocabulary of ", vocab_size_, "; were these tokens made for another model?"));
+    return InvalidArgument(file_.path(), ": token ", index, " is ", id, ", expected 0 to ",
+                           vocab_size_ - 1, " for a vocabulary of ", vocab_size_,
+                           "; were these tokens made for another model?");
   }
 
   const RandomAccessFile file_;
@@ -99,8 +99,8 @@ absl::StatusOr<ElementType> FindNpyType(const std::string& descr) {
     if (descr == type.descr) return type;
     absl::StrAppend(&known, known.empty() ? "" : ", ", type.descr);
   }
-  return absl::InvalidArgumentError(absl::StrCat("elements are '", descr, "', expected one of ",
-                                                 known, "; convert with numpy.ndarray.astype"));
+  return InvalidArgument("elements are '", descr, "', expected one of ", known,
+                         "; convert with numpy.ndarray.astype");
 }
 
 // Checks the shape, and that exactly its elements follow the header.
@@ -108,8 +108,7 @@ absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_by
                                       size_t file_bytes) {
   const std::string shape = absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
   if (header.shape.size() != 1 && header.shape.size() != 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape ", shape, ", expected one dimension (a stream) or two (rows)"));
+    return InvalidArgument("shape ", shape, ", expected one dimension (a stream) or two (rows)");
   }
   if (header.fortran_order && header.shape.size() == 2) {
     return absl::InvalidArgumentError(
@@ -121,17 +120,16 @@ absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_by
   if (header.shape.size() == 2) {
     layout.row_length = header.shape[1];
     if (__builtin_mul_overflow(layout.count, layout.row_length, &layout.count)) {
-      return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " overflows 63 bits"));
+      return InvalidArgument("shape ", shape, " overflows 63 bits");
     }
   }
-  if (layout.count == 0)
-    return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " holds no tokens"));
+  if (layout.count == 0) return InvalidArgument("shape ", shape, " holds no tokens");
   int64_t expected = 0;
   if (__builtin_mul_overflow(layout.count, static_cast<int64_t>(element_bytes), &expected) ||
       expected != static_cast<int64_t>(file_bytes - header.data_begin)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shape ", shape, " of ", element_bytes, "-byte elements does not match the ",
-        file_bytes - header.data_begin, " bytes after the header; is the file truncated?"));
+    return InvalidArgument("shape ", shape, " of ", element_bytes,
+                           "-byte elements does not match the ", file_bytes - header.data_begin,
+                           " bytes after the header; is the file truncated?");
   }
   return layout;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -29,22 +30,18 @@ class DictReader {
 
   absl::StatusOr<NpyHeader> Read() {
     NpyHeader header;
-    bool has_descr = false;
-    bool has_order = false;
-    bool has_shape = false;
+    std::set<std::string> seen;
     ZEROTH_RETURN_IF_ERROR(Expect("{"));
     while (!Take("}")) {
       ZEROTH_ASSIGN_OR_RETURN(const std::string key, ReadString());
       ZEROTH_RETURN_IF_ERROR(Expect(":"));
-      if (key == "descr" && !has_descr) {
-        has_descr = true;
+      const bool is_new = seen.insert(key).second;
+      if (is_new && key == "descr") {
         ZEROTH_ASSIGN_OR_RETURN(header.descr, ReadString());
-      } else if (key == "fortran_order" && !has_order) {
-        has_order = true;
+      } else if (is_new && key == "fortran_order") {
         header.fortran_order = Take("True");
         if (!header.fortran_order) ZEROTH_RETURN_IF_ERROR(Expect("False"));
-      } else if (key == "shape" && !has_shape) {
-        has_shape = true;
+      } else if (is_new && key == "shape") {
         ZEROTH_ASSIGN_OR_RETURN(header.shape, ReadShape());
       } else {
         return Error(
@@ -55,8 +52,7 @@ class DictReader {
         break;
       }
     }
-    if (!has_descr || !has_order || !has_shape)
-      return Error("'descr', 'fortran_order' and 'shape'");
+    if (seen.size() < 3) return Error("'descr', 'fortran_order' and 'shape'");
     SkipSpace();
     if (position_ != text_.size()) return Error("the end of the header");
     return header;
@@ -64,8 +60,8 @@ class DictReader {
 
  private:
   absl::Status Error(absl::string_view expected) const {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "bad NumPy header at byte ", file_offset_ + position_, ": expected ", expected));
+    return InvalidArgument("bad NumPy header at byte ", file_offset_ + position_, ": expected ",
+                           expected);
   }
 
   void SkipSpace() {
@@ -156,19 +152,16 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file) {
   const size_t length_bytes = version == 1 ? 2 : 4;
   const size_t text_begin = kMagicBytes + 2 + length_bytes;
   if (version < 1 || version > 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("NumPy format version ", version, " at byte 6, expected 1, 2 or 3"));
+    return InvalidArgument("NumPy format version ", version, " at byte 6, expected 1, 2 or 3");
   }
   if (file.size() < text_begin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("truncated: ", file.size(), " bytes, expected a NumPy header"));
+    return InvalidArgument("truncated: ", file.size(), " bytes, expected a NumPy header");
   }
   size_t length = 0;
   for (size_t i = 0; i < length_bytes; ++i) length |= size_t{file[kMagicBytes + 2 + i]} << (8 * i);
   if (length > kMaxHeaderBytes || length > file.size() - text_begin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the NumPy header claims ", length, " bytes, expected at most ",
-                     std::min(kMaxHeaderBytes, file.size() - text_begin)));
+    return InvalidArgument("the NumPy header claims ", length, " bytes, expected at most ",
+                           std::min(kMaxHeaderBytes, file.size() - text_begin));
   }
   const absl::string_view text(reinterpret_cast<const char*>(file.data()) + text_begin, length);
   ZEROTH_ASSIGN_OR_RETURN(NpyHeader header, DictReader(text, text_begin).Read());
@@ -191,32 +184,26 @@ bool HasLlmcMagic(absl::Span<const uint8_t> file) {
 
 absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> head, size_t file_bytes) {
   if (!HasLlmcMagic(head)) {
-    return absl::InvalidArgumentError(absl::StrCat("does not begin with the magic ",
-                                                   kFormats[0].magic, " or ", kFormats[1].magic,
-                                                   " of llm.c shards"));
+    return InvalidArgument("does not begin with the magic ", kFormats[0].magic, " or ",
+                           kFormats[1].magic, " of llm.c shards");
   }
   if (file_bytes < kLlmcHeaderBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("truncated: ", file_bytes, " bytes, expected a header of ", kLlmcHeaderBytes));
+    return InvalidArgument("truncated: ", file_bytes, " bytes, expected a header of ",
+                           kLlmcHeaderBytes);
   }
   const LlmcFormat& format = *FindFormat(HeaderWord(head, 0));
   if (HeaderWord(head, 1) != format.version) {
-    return absl::InvalidArgumentError(absl::StrCat("version ", HeaderWord(head, 1),
-                                                   " at byte 4, expected ", format.version,
-                                                   " with magic ", format.magic));
+    return InvalidArgument("version ", HeaderWord(head, 1), " at byte 4, expected ", format.version,
+                           " with magic ", format.magic);
   }
-  LlmcHeader header;
-  header.count = HeaderWord(head, 2);
-  header.token_bytes = format.token_bytes;
+  const LlmcHeader header = {HeaderWord(head, 2), format.token_bytes};
   if (header.count <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("token count ", header.count, " at byte 8, expected at least 1"));
+    return InvalidArgument("token count ", header.count, " at byte 8, expected at least 1");
   }
   const size_t expected = kLlmcHeaderBytes + static_cast<size_t>(header.count) * header.token_bytes;
   if (file_bytes != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file_bytes, " bytes, expected ", expected, " for ", header.count,
-                     " tokens of ", header.token_bytes, " bytes; is the file truncated?"));
+    return InvalidArgument(file_bytes, " bytes, expected ", expected, " for ", header.count,
+                           " tokens of ", header.token_bytes, " bytes; is the file truncated?");
   }
   return header;
 }

@@ -35,13 +35,11 @@ std::string TokenShardPath(const std::string& path, int64_t shard) {
 absl::StatusOr<TokenShardWriter> TokenShardWriter::Create(const Options& options) {
   TokenShardWriter writer(options);
   if (!writer.is_npy() && !absl::EndsWith(options.path, ".bin")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.path, ": expected a name that ends in .bin (llm.c) or .npy"));
+    return InvalidArgument(options.path, ": expected a name that ends in .bin (llm.c) or .npy");
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (options.shard_tokens < 1 || options.shard_tokens > kMost) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shards of ", options.shard_tokens, " tokens, expected 1 to ", kMost));
+    return InvalidArgument("shards of ", options.shard_tokens, " tokens, expected 1 to ", kMost);
   }
   return writer;
 }
@@ -144,8 +142,7 @@ absl::Status TokenShardWriter::Finish() {
     position_.tokens_in_shard = 0;
   }
   if (position_.shard == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(options_.path, ": there is no token to write"));
+    return FailedPrecondition(options_.path, ": there is no token to write");
   }
   const bool is_one = position_.shard == 1;
   if (is_one && rename(PathOf(0).c_str(), options_.path.c_str()) != 0)

@@ -129,8 +129,8 @@ absl::StatusOr<SourcePtr> Concatenate(std::vector<SourcePtr> sources) {
   ZEROTH_CHECK(!sources.empty());
   for (const SourcePtr& source : sources) {
     if (source->row_length() != sources[0]->row_length()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "these cannot be used together: ", KindOf(*sources[0]), ", ", KindOf(*source)));
+      return InvalidArgument("these cannot be used together: ", KindOf(*sources[0]), ", ",
+                             KindOf(*source));
     }
   }
   if (sources.size() == 1) return std::move(sources[0]);

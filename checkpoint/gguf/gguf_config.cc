@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/gguf/gguf_names.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -31,8 +30,8 @@ class MetadataBuilder {
   void Count(absl::string_view key, const absl::StatusOr<int64_t>& value) {
     if (!Keep(value.status())) return;
     if (*value < 1 || *value > std::numeric_limits<uint32_t>::max()) {
-      Keep(absl::InvalidArgumentError(absl::StrCat(
-          config_.where(), ": ", prefix_, key, " would be ", *value, ", expected 1 to 2^32 - 1")));
+      Keep(InvalidArgument(config_.where(), ": ", prefix_, key, " would be ", *value,
+                           ", expected 1 to 2^32 - 1"));
       return;
     }
     metadata_.SetUint32(absl::StrCat(prefix_, key), static_cast<uint32_t>(*value));
@@ -51,9 +50,8 @@ class MetadataBuilder {
   template <typename T>
   void Require(absl::string_view key, const absl::StatusOr<T>& value, const T& expected) {
     if (!Keep(value.status()) || *value == expected) return;
-    Keep(absl::UnimplementedError(
-        absl::StrCat(config_.where(), ": key \"", key, "\" is ", Json(*value).dump(), ", expected ",
-                     Json(expected).dump(), ", which is what llama.cpp computes")));
+    Keep(Unimplemented(config_.where(), ": key \"", key, "\" is ", Json(*value).dump(),
+                       ", expected ", Json(expected).dump(), ", which is what llama.cpp computes"));
   }
 
   // True if `status` is OK.
@@ -115,16 +113,15 @@ absl::StatusOr<const LlamaLike*> FindLlamaLike(absl::string_view architecture) {
   for (const LlamaLike& family : kLlamaLikes) {
     if (family.architecture == architecture) return &family;
   }
-  return absl::UnimplementedError(
-      absl::StrCat("GGUF architecture \"", architecture, "\": its configuration is not read"));
+  return Unimplemented("GGUF architecture \"", architecture, "\": its configuration is not read");
 }
 
 absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t heads, config.GetInt("num_attention_heads"));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t width, config.GetInt("hidden_size"));
   if (heads < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        config.where(), ": key \"num_attention_heads\" is ", heads, ", expected at least 1"));
+    return InvalidArgument(config.where(), ": key \"num_attention_heads\" is ", heads,
+                           ", expected at least 1");
   }
   return config.GetIntOr("head_dim", width / heads);
 }
@@ -179,9 +176,8 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
     out.Text("rope.scaling.type", "linear");
     out.Float("rope.scaling.factor", config.GetDouble(absl::StrCat(rope->where, ".factor")));
   } else if (rope->type != "default" && (rope->type != "llama3" || architecture != "llama")) {
-    out.Keep(absl::UnimplementedError(
-        absl::StrCat(config.where(), ": key \"", rope->where, "\" has rope_type \"", rope->type,
-                     "\", expected default, linear or, in a Llama, llama3")));
+    out.Keep(Unimplemented(config.where(), ": key \"", rope->where, "\" has rope_type \"",
+                           rope->type, "\", expected default, linear or, in a Llama, llama3"));
   }
   return std::move(out).Build();
 }
@@ -218,8 +214,8 @@ class ConfigBuilder {
   }
   void Refuse(absl::string_view gguf, const std::string& found, absl::string_view expected) {
     if (!status_.ok()) return;
-    status_ = absl::UnimplementedError(absl::StrCat(metadata_.where(), ": key \"", Key(gguf),
-                                                    "\" is ", found, ", expected ", expected));
+    status_ = Unimplemented(metadata_.where(), ": key \"", Key(gguf), "\" is ", found,
+                            ", expected ", expected);
   }
   Json& operator[](const char* key) { return json_[key]; }
 

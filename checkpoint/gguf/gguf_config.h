@@ -1,17 +1,21 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Translates config.json into llama.cpp's metadata and back: "n_layer" is "gpt2.block_count", and
-// so on. gguf_tokenizer.h has the tokenizer's part of the metadata.
+// Translates Hugging Face models to llama.cpp's terms and back: the names of tensors, config.json
+// ("n_layer" is "gpt2.block_count", and so on), and the vocabulary.
 
 #ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_
 #define ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
@@ -19,6 +23,54 @@
 #include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
+
+// How a tensor's layout in GGUF differs from Hugging Face's.
+enum class GgufLayout {
+  kSame,
+  // GPT-2's linear layers are [in, out] in Hugging Face and [out, in] in GGUF.
+  kTransposed,
+  // Llama's query and key projections: the rows of each query head, or each key-value head, are in
+  // another order (Relayout::kInterleaveHalves converts to GGUF).
+  kQueryRows,
+  kKeyRows,
+};
+
+struct GgufTensorName {
+  std::string name;
+  GgufLayout layout = GgufLayout::kSame;
+  // llama.cpp wants this tensor in F32, whatever the dtype of the others.
+  bool always_float32 = false;
+  // Hugging Face has a tensor for each expert; GGUF stacks those of a block. This is the expert of
+  // Hugging Face's tensor.
+  std::optional<int64_t> expert;
+};
+
+// OK if the names of this general.architecture are known: "gpt2", "llama", "qwen2", "qwen3",
+// "qwen3moe", "olmo2". Otherwise Unimplemented, with this list.
+absl::Status CheckGgufArchitecture(absl::string_view architecture);
+// Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
+// a Mistral is a Llama, and "qwen3_moe" is "qwen3moe".
+absl::string_view GgufArchitectureOf(absl::string_view model_type);
+
+// Returns the GGUF name of a Hugging Face tensor. Empty for tensors that hold no parameters (masks
+// and frequencies in old files). GPT-2's leading "transformer." may be absent, as in OpenAI's own
+// files. InvalidArgument for a name that the architecture does not have.
+absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view architecture,
+                                                         absl::string_view hf_name);
+
+// The inverse: `name` of the result is Hugging Face's. Empty for "rope_freqs.weight", which
+// config.json expresses otherwise. `expert` selects a tensor where GGUF stacks those of all
+// experts.
+absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view architecture,
+                                                       absl::string_view gguf_name,
+                                                       int64_t expert = 0);
+
+// Returns the GGUF name of the first weight that a model of `blocks` blocks needs and `present`
+// lacks; empty if the model is complete. A head that is `tied` to the embedding needs no weight.
+absl::StatusOr<std::string> MissingGgufTensor(absl::string_view architecture, int64_t blocks,
+                                              bool tied, const std::set<std::string>& present);
+
+inline constexpr char kGgufRopeFactors[] = "rope_freqs.weight";
 
 // Llama 3.1 stretches rotary embeddings to longer contexts (a RopeSpec of type kLlama3). Hugging
 // Face stores its four numbers, and GGUF the divisor of each frequency.
@@ -76,6 +128,54 @@ struct GgufDivision {
   int64_t experts = 0;
 };
 absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata);
+
+// Converts vocabularies of byte-pair encoders over GPT-2's byte alphabet between Hugging Face's
+// files and the tokenizer.ggml.* keys of GGUF.
+
+// llama.cpp's numbers for kinds of token.
+enum class GgufTokenType : int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
+
+struct GgufVocabulary {
+  // By id, spelled in the byte alphabet; control tokens are spelled as they are.
+  std::vector<std::string> tokens;
+  std::vector<GgufTokenType> types;
+  // "left right", in the order of application.
+  std::vector<std::string> merges;
+  // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's) or
+  // "qwen2".
+  std::string pre = "gpt-2";
+  std::optional<int64_t> bos;
+  std::optional<int64_t> eos;
+  // The template of conversations, in Jinja; empty if there is none.
+  std::string chat_template;
+};
+
+// The trainer's byte tokenizer: a token for every byte, and "<|endoftext|>", which is 256.
+GgufVocabulary ByteVocabulary();
+
+// Reads tokenizer.json, or vocab.json and merges.txt, of a Hugging Face directory; empty if it has
+// neither. InvalidArgument, naming the file, for ids that repeat or leave gaps and for malformed
+// merges. Unimplemented for other encoders (SentencePiece, WordPiece), other splitting rules, and
+// normalizers other than NFC.
+absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
+
+// Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows
+// (`vocab_size`). Padding rows get tokens that are marked unused. InvalidArgument if there are
+// fewer rows than tokens, or if `bos` or `eos` is not below `vocab_size`.
+absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata);
+
+// Marks the model as one without vocabulary: programs take and give ids.
+void SetNoVocabulary(GgufMetadata* metadata);
+
+// Reads the vocabulary of metadata; empty if they declare none. Unimplemented for other encoders;
+// InvalidArgument for lists of different lengths and ids outside the vocabulary.
+absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& metadata);
+
+// Returns vocab.json, merges.txt and tokenizer_config.json: contents by name. Unimplemented if
+// `pre` is not "gpt-2": these files cannot express another rule, and a reader would silently split
+// words in the wrong places.
+absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
+    const GgufVocabulary& vocabulary);
 
 }  // namespace zeroth
 

@@ -16,8 +16,6 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/gguf/gguf_names.h"
-#include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -56,9 +54,9 @@ absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> exp
                          int64_t experts, bool to_gguf, TensorCopy* copy) {
   if (!expert) return absl::OkStatus();
   if (*expert >= experts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source.description(), ": tensor \"", copy->from, "\" is of expert ", *expert,
-                     ", expected one of the ", experts, " that the configuration has, from 0"));
+    return InvalidArgument(source.description(), ": tensor \"", copy->from, "\" is of expert ",
+                           *expert, ", expected one of the ", experts,
+                           " that the configuration has, from 0");
   }
   copy->stacking = to_gguf ? Stacking::kInto : Stacking::kOutOf;
   copy->place = *expert;
@@ -136,9 +134,8 @@ absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
     ZEROTH_ASSIGN_OR_RETURN(const auto renamed, HfNameOf(architecture, missing));
     name = renamed->name;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, ": has no tensor \"", name, "\", which a model of ", blocks, " blocks",
-                   tied ? "" : " whose head is not the embedding", " needs"));
+  return InvalidArgument(where, ": has no tensor \"", name, "\", which a model of ", blocks,
+                         " blocks", tied ? "" : " whose head is not the embedding", " needs");
 }
 
 // The dtype that most elements have.
@@ -172,10 +169,10 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
   if (source == GgufVocabularySource::kFiles) {
     ZEROTH_ASSIGN_OR_RETURN(vocabulary, ReadHfVocabulary(model.path()));
     if (!vocabulary) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(model.path(),
-                       ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
-                       "byte vocabulary or none"));
+      return InvalidArgument(
+          model.path(),
+          ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
+          "byte vocabulary or none");
     }
     ZEROTH_ASSIGN_OR_RETURN(vocabulary->chat_template, model.ReadChatTemplate());
   }
@@ -225,9 +222,9 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
   ZEROTH_ASSIGN_OR_RETURN(const GgufDivision division, GgufDivisionOf(metadata));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t parts, metadata.GetIntOr("split.count", 1));
   if (parts > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat(model.description(), ": one of ", parts,
-                     " parts of a model, expected the whole; llama-gguf-split --merge joins them"));
+    return Unimplemented(
+        model.description(), ": one of ", parts,
+        " parts of a model, expected the whole; llama-gguf-split --merge joins them");
   }
   ImportPlan plan;
   plan.tied = model.Find(kHead) == nullptr;
@@ -307,10 +304,8 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
   metadata.SetUint32("general.file_type", FileType(CommonDType(tensors)));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> factors, RopeFactors(model.config(), metadata));
   if (!factors.empty()) {
-    TensorDeclaration declaration;
-    declaration.name = kGgufRopeFactors;
-    declaration.shape = Shape({static_cast<int64_t>(factors.size())});
-    tensors.push_back(std::move(declaration));
+    tensors.push_back(
+        {.name = kGgufRopeFactors, .shape = Shape({static_cast<int64_t>(factors.size())})});
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFileWriter> writer,
                           GgufWriter::Create(path, metadata, tensors));

@@ -51,8 +51,8 @@ class Reader {
     uint8_t byte = 0;
     ZEROTH_RETURN_IF_ERROR(Read(&byte));
     if (byte > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the boolean at byte ", position_ - 1, " is ", byte, ", expected 0 or 1"));
+      return InvalidArgument("the boolean at byte ", position_ - 1, " is ", byte,
+                             ", expected 0 or 1");
     }
     *value = byte != 0;
     return absl::OkStatus();
@@ -80,9 +80,8 @@ class Reader {
   absl::Status Need(uint64_t wanted) const {
     if (wanted <= head_.size() - position_) return absl::OkStatus();
     if (wanted <= left()) return absl::OutOfRangeError("the header is longer than what was read");
-    return absl::InvalidArgumentError(absl::StrCat("needs ", wanted, " bytes at byte ", position_,
-                                                   ", where ", left(),
-                                                   " are left; is the file truncated?"));
+    return InvalidArgument("needs ", wanted, " bytes at byte ", position_, ", where ", left(),
+                           " are left; is the file truncated?");
   }
 
   absl::Span<const uint8_t> head_;
@@ -95,9 +94,8 @@ absl::Status ReadArray(Reader& reader, int depth, GgufArray* array);
 template <typename T>
 absl::Status ReadItems(Reader& reader, uint64_t count, int depth, std::vector<T>* items) {
   if (count > reader.left() / MinBytes<T>()) {
-    return absl::InvalidArgumentError(absl::StrCat("an array of ", count, " elements before byte ",
-                                                   reader.position(), ", where ", reader.left(),
-                                                   " bytes are left; is the file truncated?"));
+    return InvalidArgument("an array of ", count, " elements before byte ", reader.position(),
+                           ", where ", reader.left(), " bytes are left; is the file truncated?");
   }
   items->reserve(static_cast<size_t>(count));
   for (uint64_t i = 0; i < count; ++i) {
@@ -126,14 +124,13 @@ bool Emplace(uint32_t type, Variant* variant) {
 }
 
 absl::Status UnknownType(uint32_t type) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("value type ", type, ", expected 0 to ", std::variant_size_v<GgufValue> - 1));
+  return InvalidArgument("value type ", type, ", expected 0 to ",
+                         std::variant_size_v<GgufValue> - 1);
 }
 
 absl::Status ReadArray(Reader& reader, int depth, GgufArray* array) {
   if (depth > kMaxGgufDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("arrays are nested deeper than ", kMaxGgufDepth, " levels"));
+    return InvalidArgument("arrays are nested deeper than ", kMaxGgufDepth, " levels");
   }
   uint32_t type = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
@@ -168,21 +165,19 @@ constexpr size_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
 absl::Status CheckCount(const Reader& reader, uint64_t count, size_t min_bytes,
                         absl::string_view what) {
   if (count <= reader.left() / min_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("declares ", count, " ", what, ", more than its ",
-                                                 reader.left(),
-                                                 " bytes can hold; is it truncated?"));
+  return InvalidArgument("declares ", count, " ", what, ", more than its ", reader.left(),
+                         " bytes can hold; is it truncated?");
 }
 
 absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   std::string key;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&key));
   if (key.empty() || key.size() > kMaxGgufKey) {
-    return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes before byte ",
-                                                   reader.position(), ", expected 1 to ",
-                                                   kMaxGgufKey));
+    return InvalidArgument("a key of ", key.size(), " bytes before byte ", reader.position(),
+                           ", expected 1 to ", kMaxGgufKey);
   }
   if (metadata->Has(key)) {
-    return absl::InvalidArgumentError(absl::StrCat("key ", ShownInGguf(key), " appears twice"));
+    return InvalidArgument("key ", ShownInGguf(key), " appears twice");
   }
   auto value = ReadValue(reader);
   if (!value.ok()) return Annotate(value.status(), absl::StrCat("key ", ShownInGguf(key)));
@@ -195,16 +190,14 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
   uint32_t rank = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&rank));
   if (rank > kMaxGgufRank) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(rank, " dimensions, expected at most ", kMaxGgufRank));
+    return InvalidArgument(rank, " dimensions, expected at most ", kMaxGgufRank);
   }
   std::vector<int64_t> dims;
   for (uint32_t i = 0; i < rank; ++i) {
     uint64_t dim = 0;
     ZEROTH_RETURN_IF_ERROR(reader.Read(&dim));
     if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("dimension ", i, " is ", dim, ", which does not fit 63 bits"));
+      return InvalidArgument("dimension ", i, " is ", dim, ", which does not fit 63 bits");
     }
     dims.push_back(static_cast<int64_t>(dim));
   }
@@ -217,8 +210,7 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
   ZEROTH_ASSIGN_OR_RETURN(entry.dtype, DTypeOfGgml(type));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(entry.dtype, dims));
   if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("offset ", offset, " plus ", bytes, " bytes does not fit 63 bits"));
+    return InvalidArgument("offset ", offset, " plus ", bytes, " bytes does not fit 63 bits");
   }
   entry.shape = Shape(dims);
   entry.begin = static_cast<int64_t>(offset);
@@ -230,14 +222,13 @@ absl::Status ReadTensor(Reader& reader, GgufHeader* header) {
   std::string name;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&name));
   if (name.empty() || name.size() > kMaxGgufKey) {
-    return absl::InvalidArgumentError(absl::StrCat("a tensor name of ", name.size(),
-                                                   " bytes before byte ", reader.position(),
-                                                   ", expected 1 to ", kMaxGgufKey));
+    return InvalidArgument("a tensor name of ", name.size(), " bytes before byte ",
+                           reader.position(), ", expected 1 to ", kMaxGgufKey);
   }
   auto entry = ReadEntry(reader);
   if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", ShownInGguf(name)));
   if (!header->tensors.emplace(name, *std::move(entry)).second) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", ShownInGguf(name), " appears twice"));
+    return InvalidArgument("tensor ", ShownInGguf(name), " appears twice");
   }
   return absl::OkStatus();
 }
@@ -247,21 +238,19 @@ absl::Status CheckRanges(const GgufHeader& header, int64_t alignment, int64_t fi
   for (const TensorEntries::value_type* item : ByRange(header.tensors)) {
     const auto& [name, entry] = *item;
     if (entry.begin % alignment != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", ShownInGguf(name),
-                                                     " begins at offset ", entry.begin,
-                                                     ", expected a multiple of ", alignment));
+      return InvalidArgument("tensor ", ShownInGguf(name), " begins at offset ", entry.begin,
+                             ", expected a multiple of ", alignment);
     }
     if (previous != nullptr && entry.begin < previous->second.end) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensors ", ShownInGguf(previous->first), " and ", ShownInGguf(name),
-                       " overlap in the data bytes [", entry.begin, ", ",
-                       std::min(entry.end, previous->second.end), ")"));
+      return InvalidArgument("tensors ", ShownInGguf(previous->first), " and ", ShownInGguf(name),
+                             " overlap in the data bytes [", entry.begin, ", ",
+                             std::min(entry.end, previous->second.end), ")");
     }
     if (entry.end > file_bytes - header.data_begin) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           "tensor ", ShownInGguf(name), " ", entry.shape.ToString(), " takes the data bytes [",
           entry.begin, ", ", entry.end, "), of which the file holds ",
-          std::max<int64_t>(0, file_bytes - header.data_begin), "; is it truncated?"));
+          std::max<int64_t>(0, file_bytes - header.data_begin), "; is it truncated?");
     }
     // An empty tensor overlaps nothing.
     if (entry.end > entry.begin) previous = item;
@@ -276,9 +265,8 @@ absl::Status CheckVersion(uint32_t version) {
         "written on a big-endian machine, expected little-endian; convert it with gguf-py's "
         "gguf-convert-endian");
   }
-  return absl::UnimplementedError(
-      absl::StrCat("GGUF version ", version, ", expected 2 or ", kGgufVersion,
-                   version == 1 ? "; llama.cpp rewrites files of the first version" : ""));
+  return Unimplemented("GGUF version ", version, ", expected 2 or ", kGgufVersion,
+                       version == 1 ? "; llama.cpp rewrites files of the first version" : "");
 }
 
 absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_bytes,
@@ -312,10 +300,9 @@ absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata) {
   if (value == nullptr) return kGgufDefaultAlignment;
   const auto* alignment = std::get_if<uint32_t>(value);
   if (alignment == nullptr || !std::has_single_bit(*alignment)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key \"", kGgufAlignmentKey, "\" is of type ", GgufTypeName(*value),
-                     alignment == nullptr ? "" : absl::StrCat(" and value ", *alignment),
-                     ", expected a power of two as u32"));
+    return InvalidArgument("key \"", kGgufAlignmentKey, "\" is of type ", GgufTypeName(*value),
+                           alignment == nullptr ? "" : absl::StrCat(" and value ", *alignment),
+                           ", expected a power of two as u32");
   }
   return *alignment;
 }
@@ -332,18 +319,15 @@ absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_
   return header;
 }
 
-absl::StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file) {
-  for (size_t bytes = kFirstHeadBytes;; bytes *= 2) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(bytes));
-    absl::StatusOr<GgufHeader> header = ParseGgufHeader(head, file.size(), file.path());
-    if (!absl::IsOutOfRange(header.status())) return header;
-  }
-}
-
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
-  ZEROTH_ASSIGN_OR_RETURN(GgufHeader header, ReadGgufHeader(file));
-  return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), std::move(header)));
+  for (size_t bytes = kFirstHeadBytes;; bytes *= 2) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(bytes));
+    absl::StatusOr<GgufHeader> header = ParseGgufHeader(head, file.size(), path);
+    if (absl::IsOutOfRange(header.status())) continue;
+    ZEROTH_RETURN_IF_ERROR(header.status());
+    return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), *std::move(header)));
+  }
 }
 
 }  // namespace zeroth

@@ -83,7 +83,6 @@ class GgufMetadata {
   absl::StatusOr<int64_t> GetInt(absl::string_view key) const;
   // F32 and F64.
   absl::StatusOr<double> GetDouble(absl::string_view key) const;
-  absl::StatusOr<bool> GetBool(absl::string_view key) const;
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
   // Owned by this object.
   absl::StatusOr<const std::vector<std::string>*> GetStrings(absl::string_view key) const;
@@ -151,14 +150,11 @@ bool HasGgufMagic(absl::Span<const uint8_t> head);
 // Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
                                            const std::string& path);
-// Reads the head of `file` and parses it. Errors as above, and those of the file.
-absl::StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file);
-
 // The value of general.alignment, or its default. InvalidArgument if it is no power of two as u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 
 // A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's own;
-// gguf_names.h maps the names to Hugging Face's. Immutable and thread-safe.
+// gguf_config.h maps the names to Hugging Face's. Immutable and thread-safe.
 class GgufFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.

@@ -237,7 +237,7 @@ TEST(GgufFormatTest, LookUpsSayWhatTheyFound) {
   EXPECT_EQ(*metadata.GetInt("k.u8"), 200);
   EXPECT_EQ(*metadata.GetInt("k.i64"), std::numeric_limits<int64_t>::min());
   EXPECT_EQ(*metadata.GetDouble("k.f32"), static_cast<double>(0.1f));
-  EXPECT_EQ(*metadata.GetBool("k.bool"), true);
+  EXPECT_EQ(std::get<bool>(*metadata.Find("k.bool")), true);
   EXPECT_EQ(*metadata.GetIntOr("k.none", 5), 5);
   EXPECT_THAT(std::string(metadata.GetInt("k.none").status().message()),
               HasSubstr("no key \"k.none\""));

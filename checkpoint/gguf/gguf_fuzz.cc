@@ -8,7 +8,6 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/fuzz/fuzz_target.h"
 

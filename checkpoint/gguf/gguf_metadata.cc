@@ -79,11 +79,10 @@ const GgufValue* GgufMetadata::Find(absl::string_view key) const {
 absl::Status GgufMetadata::WrongType(absl::string_view key, absl::string_view expected) const {
   const GgufValue* found = Find(key);
   if (found == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": no key \"", key, "\", expected ", expected));
+    return InvalidArgument(where_, ": no key \"", key, "\", expected ", expected);
   }
-  return absl::InvalidArgumentError(absl::StrCat(where_, ": key \"", key, "\" is of type ",
-                                                 GgufTypeName(*found), ", expected ", expected));
+  return InvalidArgument(where_, ": key \"", key, "\" is of type ", GgufTypeName(*found),
+                         ", expected ", expected);
 }
 
 absl::StatusOr<int64_t> GgufMetadata::GetInt(absl::string_view key) const {
@@ -100,13 +99,6 @@ absl::StatusOr<double> GgufMetadata::GetDouble(absl::string_view key) const {
     if (const auto* twice = std::get_if<double>(value)) return *twice;
   }
   return WrongType(key, "f32 or f64");
-}
-
-absl::StatusOr<bool> GgufMetadata::GetBool(absl::string_view key) const {
-  if (const GgufValue* value = Find(key)) {
-    if (const auto* flag = std::get_if<bool>(value)) return *flag;
-  }
-  return WrongType(key, "bool");
 }
 
 absl::StatusOr<std::string> GgufMetadata::GetString(absl::string_view key) const {
@@ -159,21 +151,18 @@ absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number) {
   }
   for (const QuantisedType& quantised : kQuantised) {
     if (quantised.number != number) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("quantised as ", quantised.name,
-                     ", expected F32, F16 or BF16; use the file that it was quantised from"));
+    return Unimplemented("quantised as ", quantised.name,
+                         ", expected F32, F16 or BF16; use the file that it was quantised from");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown type ", number, ", expected F32 (0), F16 (1) or BF16 (30)"));
+  return InvalidArgument("unknown type ", number, ", expected F32 (0), F16 (1) or BF16 (30)");
 }
 
 absl::StatusOr<uint32_t> GgmlNumberOf(SafetensorsDType dtype) {
   for (const PlainType& plain : kPlain) {
     if (plain.dtype == dtype) return plain.number;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("GGUF has no type ", SafetensorsDTypeName(dtype),
-                   ", expected F32, F16, BF16, F64, I8, I16, I32 or I64"));
+  return InvalidArgument("GGUF has no type ", SafetensorsDTypeName(dtype),
+                         ", expected F32, F16, BF16, F64, I8, I16, I32 or I64");
 }
 
 }  // namespace zeroth

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_names.h"
-
 #include <utility>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -107,9 +106,8 @@ absl::StatusOr<const Family*> FindFamily(absl::string_view architecture) {
     if (family.name == architecture) return &family;
     absl::StrAppend(&known, known.empty() ? "" : ", ", family.name);
   }
-  return absl::UnimplementedError(
-      absl::StrCat("no mapping between the tensor names of Hugging Face and GGUF for \"",
-                   architecture, "\"; there are mappings for ", known));
+  return Unimplemented("no mapping between the tensor names of Hugging Face and GGUF for \"",
+                       architecture, "\"; there are mappings for ", known);
 }
 
 // Takes "12" off the front of "12.rest", leaving "rest". Empty if there is no number.
@@ -156,20 +154,16 @@ const Row* FindRow(const std::vector<Row>& rows, absl::string_view Row::*side,
 
 GgufTensorName Renamed(const Row& row, absl::string_view prefix, absl::string_view base,
                        absl::string_view kind) {
-  GgufTensorName renamed;
-  renamed.name = absl::StrCat(prefix, base, ".", kind);
-  renamed.always_float32 = row.always_float32;
   // A bias cannot be transposed, but its rows can be reordered.
   const bool same = row.layout == GgufLayout::kTransposed && kind == "bias";
-  renamed.layout = same ? GgufLayout::kSame : row.layout;
-  return renamed;
+  return {absl::StrCat(prefix, base, ".", kind), same ? GgufLayout::kSame : row.layout,
+          row.always_float32, std::nullopt};
 }
 
 absl::Status Unknown(absl::string_view architecture, absl::string_view name,
                      absl::string_view side) {
-  return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\" is none that a ", side,
-                                                 " model of the family \"", architecture,
-                                                 "\" is known to have"));
+  return InvalidArgument("tensor \"", name, "\" is none that a ", side, " model of the family \"",
+                         architecture, "\" is known to have");
 }
 
 }  // namespace

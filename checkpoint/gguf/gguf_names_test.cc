@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_names.h"
-
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 
 namespace zeroth {
 namespace {

@@ -19,11 +19,7 @@ namespace {
 
 // As in every published Llama 3 model.
 RopeSpec Llama3Rope(double theta) {
-  RopeSpec rope;
-  rope.theta = theta;
-  rope.type = RopeSpec::Type::kLlama3;
-  rope.original_context = 8192;
-  return rope;
+  return {.theta = theta, .type = RopeSpec::Type::kLlama3, .original_context = 8192};
 }
 
 // Whether two objects of rotary positions agree, but for a theta that only one of them has.
@@ -88,9 +84,9 @@ absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config) {
   rope.original_context = static_cast<double>(context);
   if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&
         rope.high_freq_factor > rope.low_freq_factor && rope.original_context > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         config.where(), ": key \"", config_rope.where,
-        "\": expected factor > 0 and 0 < low_freq_factor < high_freq_factor, and a context"));
+        "\": expected factor > 0 and 0 < low_freq_factor < high_freq_factor, and a context");
   }
   return rope;
 }
@@ -116,10 +112,9 @@ absl::StatusOr<RopeSpec> RecoverLlama3Rope(absl::Span<const float> factors, doub
       Llama3RopeFactors(rope, 2 * static_cast<int64_t>(factors.size()));
   for (size_t i = 0; i < factors.size(); ++i) {
     if (!(std::abs(factors[i] / expected[i] - 1.0f) <= kTolerance)) {
-      return absl::UnimplementedError(
-          absl::StrCat("rotary factor ", i, " is ", factors[i], ", expected ", expected[i],
-                       " as in the published Llama 3 models with factor ", rope.factor,
-                       "; other scalings cannot be told from their factors"));
+      return Unimplemented("rotary factor ", i, " is ", factors[i], ", expected ", expected[i],
+                           " as in the published Llama 3 models with factor ", rope.factor,
+                           "; other scalings cannot be told from their factors");
     }
   }
   return rope;

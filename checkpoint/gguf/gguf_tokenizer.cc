@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
@@ -50,7 +49,7 @@ constexpr CuttingExpression kCuttingExpressions[] = {
      "qwen2"}};
 
 absl::Status Bad(absl::string_view path, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+  return InvalidArgument(path, ": ", what);
 }
 
 bool Says(const Json& json, const char* key, const Json& value) {
@@ -181,26 +180,25 @@ absl::StatusOr<GgufVocabulary> ReadTokenizerJson(const std::string& path) {
   if (model == json.end() || !model->is_object()) return Bad(path, "expected an object \"model\"");
   const Json type = model->value("type", Json("BPE"));
   if (type != Json("BPE") || Says(*model, "byte_fallback", true)) {
-    return absl::UnimplementedError(
-        absl::StrCat(path, ": a tokenizer of type ", type.dump(),
-                     type == Json("BPE") ? " after SentencePiece" : "",
-                     ", expected byte-level byte-pair encoding; convert without a vocabulary"));
+    return Unimplemented(path, ": a tokenizer of type ", type.dump(),
+                         type == Json("BPE") ? " after SentencePiece" : "",
+                         ", expected byte-level byte-pair encoding; convert without a vocabulary");
   }
   const auto rule = CuttingRule(json.value("pre_tokenizer", Json()));
   if (!rule) {
-    return absl::UnimplementedError(absl::StrCat(
+    return Unimplemented(
         path,
         ": its pre_tokenizer is neither GPT-2's nor Llama 3's nor Qwen 2's; convert without a "
-        "vocabulary"));
+        "vocabulary");
   }
   // llama.cpp normalises nothing. Nearly all text is in the normal form NFC already.
   const Json normalizer = json.value("normalizer", Json());
   if (!normalizer.is_null() && !Says(normalizer, "type", "NFC")) {
     const Json form = normalizer.is_object() ? normalizer.value("type", normalizer) : normalizer;
-    return absl::UnimplementedError(
-        absl::StrCat(path, ": its normalizer is ", form.dump(),
-                     ", expected null or NFC, since llama.cpp does not change text before it cuts "
-                     "it; convert without a vocabulary"));
+    return Unimplemented(
+        path, ": its normalizer is ", form.dump(),
+        ", expected null or NFC, since llama.cpp does not change text before it cuts "
+        "it; convert without a vocabulary");
   }
   VocabularyBuilder builder(path);
   builder.result().pre = *rule;
@@ -261,10 +259,10 @@ absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string
     return ReadVocabAndMerges((base / "vocab.json").string(), (base / "merges.txt").string());
   }
   if (IsFile(base / "tokenizer.model")) {
-    return absl::UnimplementedError(absl::StrCat(
+    return Unimplemented(
         (base / "tokenizer.model").string(),
         ": a SentencePiece vocabulary, expected byte-level byte-pair encoding; convert "
-        "without a vocabulary"));
+        "without a vocabulary");
   }
   return std::nullopt;
 }
@@ -272,15 +270,13 @@ absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata) {
   const auto tokens = static_cast<int64_t>(vocabulary.tokens.size());
   if (tokens > vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat("the tokenizer has ", tokens,
-                                                   " tokens, the model embeds ", vocab_size,
-                                                   "; are they of the same model?"));
+    return InvalidArgument("the tokenizer has ", tokens, " tokens, the model embeds ", vocab_size,
+                           "; are they of the same model?");
   }
   for (const auto& id : {vocabulary.bos, vocabulary.eos}) {
     if (id && (*id < 0 || *id >= vocab_size)) {
-      return absl::InvalidArgumentError(absl::StrCat("the token that begins or ends a text is ",
-                                                     *id, ", expected one of the ", vocab_size,
-                                                     " that the model embeds"));
+      return InvalidArgument("the token that begins or ends a text is ", *id,
+                             ", expected one of the ", vocab_size, " that the model embeds");
     }
   }
   for (int64_t id = tokens; id < vocab_size; ++id) {
@@ -308,9 +304,8 @@ absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& m
   ZEROTH_ASSIGN_OR_RETURN(const std::string model, metadata.GetStringOr(kModelKey, "none"));
   if (model == "none" || model == "no_vocab") return std::nullopt;
   if (model != "gpt2") {
-    return absl::UnimplementedError(
-        absl::StrCat(metadata.where(), ": a tokenizer of type \"", model,
-                     "\", expected \"gpt2\" (byte-level byte-pair encoding)"));
+    return Unimplemented(metadata.where(), ": a tokenizer of type \"", model,
+                         "\", expected \"gpt2\" (byte-level byte-pair encoding)");
   }
   GgufVocabulary vocabulary;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string>* tokens, metadata.GetStrings(kTokensKey));
@@ -337,17 +332,16 @@ absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& m
 absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
     const GgufVocabulary& vocabulary) {
   if (vocabulary.pre != "gpt-2") {
-    return absl::UnimplementedError(absl::StrCat(
-        "vocab.json and merges.txt cannot say that text is cut by the rule \"", vocabulary.pre,
-        "\"; take tokenizer.json from the model that this file was made of"));
+    return Unimplemented("vocab.json and merges.txt cannot say that text is cut by the rule \"",
+                         vocabulary.pre,
+                         "\"; take tokenizer.json from the model that this file was made of");
   }
   Json vocab = Json::object();
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.types[id] == GgufTokenType::kUnused) continue;
     const auto [place, inserted] = vocab.emplace(vocabulary.tokens[id], id);
     if (!inserted) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokens ", place->dump(), " and ", id, " are spelled alike"));
+      return InvalidArgument("tokens ", place->dump(), " and ", id, " are spelled alike");
     }
   }
   std::string merges = "#version: 0.2\n";

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
-
 #include <string>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

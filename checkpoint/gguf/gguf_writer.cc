@@ -59,27 +59,25 @@ int Depth(const GgufArray& array) {
 
 absl::Status CheckPair(const std::string& key, const GgufValue& value) {
   if (key.empty() || key.size() > kMaxGgufKey) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a metadata key has ", key.size(), " bytes, expected 1 to ", kMaxGgufKey));
+    return InvalidArgument("a metadata key has ", key.size(), " bytes, expected 1 to ",
+                           kMaxGgufKey);
   }
   const auto* array = std::get_if<GgufArray>(&value);
   if (array != nullptr && Depth(*array) > kMaxGgufDepth) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "key ", ShownInGguf(key), ": arrays are nested deeper than ", kMaxGgufDepth, " levels"));
+    return InvalidArgument("key ", ShownInGguf(key), ": arrays are nested deeper than ",
+                           kMaxGgufDepth, " levels");
   }
   return absl::OkStatus();
 }
 
 absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, HeaderBytes* out) {
   if (name.empty() || name.size() > kMaxGgufTensorName) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", ShownInGguf(name), " has a name of ",
-                                                   name.size(), " bytes, expected 1 to ",
-                                                   kMaxGgufTensorName));
+    return InvalidArgument("tensor ", ShownInGguf(name), " has a name of ", name.size(),
+                           " bytes, expected 1 to ", kMaxGgufTensorName);
   }
   if (entry.shape.rank() > kMaxGgufRank) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", ShownInGguf(name), " has the shape ",
-                                                   entry.shape.ToString(), ", expected at most ",
-                                                   kMaxGgufRank, " dimensions"));
+    return InvalidArgument("tensor ", ShownInGguf(name), " has the shape ", entry.shape.ToString(),
+                           ", expected at most ", kMaxGgufRank, " dimensions");
   }
   const absl::StatusOr<uint32_t> type = GgmlNumberOf(entry.dtype);
   if (!type.ok()) return Annotate(type.status(), absl::StrCat("tensor ", ShownInGguf(name)));

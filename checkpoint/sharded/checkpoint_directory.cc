@@ -86,9 +86,8 @@ absl::StatusOr<std::vector<int64_t>> ListCheckpoints(const std::string& director
 
 absl::Status ValidateRetention(const RetentionOptions& options) {
   if (options.keep_last >= 0 && options.keep_every >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("retention of checkpoints: keep_last = ", options.keep_last,
-                   ", keep_every = ", options.keep_every, "; expected at least 0"));
+  return InvalidArgument("retention of checkpoints: keep_last = ", options.keep_last,
+                         ", keep_every = ", options.keep_every, "; expected at least 0");
 }
 
 std::vector<int64_t> SuperfluousCheckpoints(const std::vector<int64_t>& steps,

@@ -140,9 +140,9 @@ absl::Status CheckUnchanged(const Json& json, JsonMembers& members) {
   Json rest = json;
   rest.erase("checksum");
   if (const uint64_t found = ChecksumOf(Dump(rest, -1)); found != stated) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        members.place(), ": its content has the checksum ", ChecksumText(found),
-        ", but was written with ", ChecksumText(stated), "; it is damaged or was edited"));
+    return InvalidArgument(members.place(), ": its content has the checksum ", ChecksumText(found),
+                           ", but was written with ", ChecksumText(stated),
+                           "; it is damaged or was edited");
   }
   return absl::OkStatus();
 }
@@ -222,15 +222,14 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Parse(absl::string_view text,
   if (format != kFormat) {
     // An intact index of another format is no damage.
     ZEROTH_RETURN_IF_ERROR(CheckUnchanged(json, members));
-    return absl::UnimplementedError(
-        absl::StrCat(where, ": \"format\": ", BriefJson(format), ", expected \"", kFormat, "\""));
+    return Unimplemented(where, ": \"format\": ", BriefJson(format), ", expected \"", kFormat,
+                         "\"");
   }
   const int64_t version = members.Integer("version", 1);
   ZEROTH_RETURN_IF_ERROR(status);
   if (version > kCheckpointVersion) {
-    return absl::UnimplementedError(absl::StrCat(where, ": version ", version,
-                                                 " of the format, but this program knows ",
-                                                 kCheckpointVersion, "; use a newer one"));
+    return Unimplemented(where, ": version ", version, " of the format, but this program knows ",
+                         kCheckpointVersion, "; use a newer one");
   }
   ZEROTH_RETURN_IF_ERROR(CheckUnchanged(json, members));
   CheckpointIndex index;
@@ -243,8 +242,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Parse(absl::string_view text,
     const std::string place = absl::StrCat(where, ": file ", index.files.size());
     CheckpointFile read = ReadFileEntry(JsonMembers(file, place, status));
     if (status.ok() && !names.insert(read.name).second) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat(place, ": ", BriefJson(read.name), ", expected each file once"));
+      status = InvalidArgument(place, ": ", BriefJson(read.name), ", expected each file once");
     }
     index.files.push_back(std::move(read));
   }
@@ -259,41 +257,34 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Parse(absl::string_view text,
 
 absl::Status CheckpointIndex::Merge(CheckpointIndex shard) {
   if (shard.id != id || shard.step != step || shard.block_bytes != block_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a shard of save ", shard.id, " at step ", shard.step, " in blocks of ", shard.block_bytes,
-        " bytes, expected save ", id, " at step ", step, " in blocks of ", block_bytes));
+    return InvalidArgument("a shard of save ", shard.id, " at step ", shard.step, " in blocks of ",
+                           shard.block_bytes, " bytes, expected save ", id, " at step ", step,
+                           " in blocks of ", block_bytes);
   }
   const int first_file = static_cast<int>(files.size());
   for (CheckpointFile& file : shard.files) files.push_back(std::move(file));
   for (auto& [name, part] : shard.parameters) {
-    const auto [found, fresh] = parameters.try_emplace(name);
-    CheckpointParameter& whole = found->second;
-    if (fresh) whole.shape = part.shape;
+    CheckpointParameter& whole =
+        parameters.try_emplace(name, CheckpointParameter{part.shape, {}}).first->second;
     if (whole.shape != part.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter \"", name, "\" has shape ",
-                                                     part.shape.ToString(), " in one shard and ",
-                                                     whole.shape.ToString(), " in others"));
+      return InvalidArgument("parameter \"", name, "\" has shape ", part.shape.ToString(),
+                             " in one shard and ", whole.shape.ToString(), " in others");
     }
     for (auto& [state, tensor] : part.states) {
-      const auto [target, first] = whole.states.try_emplace(state);
-      if (first) {
-        target->second.dtype = tensor.dtype;
-        target->second.block = tensor.block;
+      CheckpointTensor& target =
+          whole.states.try_emplace(state, CheckpointTensor{tensor.dtype, tensor.block, {}})
+              .first->second;
+      if (target.dtype != tensor.dtype || target.block != tensor.block) {
+        return InvalidArgument("parameter \"", name, "\" state \"", state, "\" is ",
+                               SafetensorsDTypeName(tensor.dtype), " in blocks of ", tensor.block,
+                               " in one shard and ", SafetensorsDTypeName(target.dtype),
+                               " in blocks of ", target.block, " in others");
       }
-      if (target->second.dtype != tensor.dtype || target->second.block != tensor.block) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("parameter \"", name, "\" state \"", state, "\" is ",
-                         SafetensorsDTypeName(tensor.dtype), " in blocks of ", tensor.block,
-                         " in one shard and ", SafetensorsDTypeName(target->second.dtype),
-                         " in blocks of ", target->second.block, " in others"));
-      }
-      std::vector<CheckpointPiece>& pieces = target->second.pieces;
       for (CheckpointPiece& piece : tensor.pieces) {
         piece.file += first_file;
-        const auto place = std::upper_bound(
-            pieces.begin(), pieces.end(), piece.begin,
-            [](int64_t begin, const CheckpointPiece& other) { return begin < other.begin; });
-        pieces.insert(place, std::move(piece));
+        const auto place =
+            std::ranges::upper_bound(target.pieces, piece.begin, {}, &CheckpointPiece::begin);
+        target.pieces.insert(place, std::move(piece));
       }
     }
   }
@@ -303,14 +294,12 @@ absl::Status CheckpointIndex::Merge(CheckpointIndex shard) {
 absl::Status CheckpointIndex::CheckComplete() const {
   for (const auto& [name, parameter] : parameters) {
     if (parameter.states.count(kParameterState) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter \"", name, "\" has no state \"", kParameterState, "\""));
+      return InvalidArgument("parameter \"", name, "\" has no state \"", kParameterState, "\"");
     }
     for (const auto& [state, tensor] : parameter.states) {
       if (const auto error = TilingError(tensor, parameter.NumelOf(tensor))) {
-        return absl::InvalidArgumentError(absl::StrCat("parameter \"", name, "\" state \"", state,
-                                                       "\" of shape ", parameter.shape.ToString(),
-                                                       ": ", *error));
+        return InvalidArgument("parameter \"", name, "\" state \"", state, "\" of shape ",
+                               parameter.shape.ToString(), ": ", *error);
       }
     }
   }

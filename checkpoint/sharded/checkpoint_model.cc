@@ -27,10 +27,8 @@ class CheckpointWeights final : public WeightsSource {
   explicit CheckpointWeights(std::unique_ptr<CheckpointReader> reader)
       : WeightsSource(reader->directory()), reader_(std::move(reader)) {
     for (const auto& [name, parameter] : reader_->index().parameters) {
-      SafetensorsEntry entry;
-      entry.dtype = parameter.states.at(kParameterState).dtype;
-      entry.shape = parameter.shape;
-      tensors_.emplace(name, std::move(entry));
+      tensors_.emplace(name, SafetensorsEntry{.dtype = parameter.states.at(kParameterState).dtype,
+                                              .shape = parameter.shape});
     }
   }
 
@@ -72,11 +70,11 @@ absl::StatusOr<CheckpointModel> OpenCheckpointModel(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path));
   const absl::StatusOr<std::string> text = reader->ReadCarriedFile(kConfig);
   if (absl::IsNotFound(text.status())) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         path,
         ": carries no config.json, as checkpoints of earlier versions; go on from it with the "
         "trainer (--resume=",
-        path, "), which writes one that does"));
+        path, "), which writes one that does");
   }
   ZEROTH_RETURN_IF_ERROR(text.status());
   ZEROTH_RETURN_IF_ERROR(reader->CheckCarriedFiles());

@@ -282,9 +282,9 @@ absl::Status CheckpointReader::Read(absl::string_view parameter, absl::string_vi
                      absl::MakeSpan(reinterpret_cast<uint8_t*>(out.data()), out.size() * 4));
   }
   if (!ConvertsToFloat32(tensor->dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory_, ": state \"", state, "\" of parameter \"", parameter, "\" is ",
-                     SafetensorsDTypeName(tensor->dtype), ", expected F32, F16, BF16 or F64"));
+    return InvalidArgument(directory_, ": state \"", state, "\" of parameter \"", parameter,
+                           "\" is ", SafetensorsDTypeName(tensor->dtype),
+                           ", expected F32, F16, BF16 or F64");
   }
   const auto size = static_cast<size_t>(BitsOf(tensor->dtype) / 8);
   const size_t most = static_cast<size_t>(kCheckpointBlockBytes) / size;

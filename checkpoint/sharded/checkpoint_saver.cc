@@ -43,8 +43,8 @@ absl::Status ValidateOptions(const CheckpointSaverOptions& options) {
     return absl::InvalidArgumentError("checkpoints: the directory has no name");
   }
   if (options.host_buffers < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoints: host_buffers is ",
-                                                   options.host_buffers, ", expected at least 1"));
+    return InvalidArgument("checkpoints: host_buffers is ", options.host_buffers,
+                           ", expected at least 1");
   }
   return absl::OkStatus();
 }

@@ -65,10 +65,10 @@ std::string CheckpointSaver::ManifestPath(const Job& job, int rank) const {
 }
 
 absl::Status CheckpointSaver::WriteMyShard(const Job& job) {
-  ShardWriterOptions options;
-  options.directory = UnfinishedCheckpointPath(options_.directory, job.step);
-  options.file = ShardFileName(world_.rank(), world_.size());
-  options.progress = &written_;
+  const ShardWriterOptions options = {
+      .directory = UnfinishedCheckpointPath(options_.directory, job.step),
+      .file = ShardFileName(world_.rank(), world_.size()),
+      .progress = &written_};
   const absl::StatusOr<CheckpointIndex> shard =
       options_.async ? WriteShardImage(options, job.pieces, job.plan, job.buffer.data())
                      : WriteShard(options, device_, job.pieces, job.plan);
@@ -143,10 +143,9 @@ absl::Status CheckpointSaver::Complete(const Job& job, const absl::Status& mine)
     if (RenamePath(path, unfinished).ok()) return status;
     return Annotate(status, absl::StrCat("and ", path, " cannot be renamed again"));
   }
-  CompletedSave completed;
-  completed.step = job.step;
+  CompletedSave completed = {
+      .step = job.step, .seconds = std::chrono::duration<double>(Clock::now() - job.start).count()};
   for (const CheckpointFile& file : index.files) completed.bytes += file.bytes;
-  completed.seconds = std::chrono::duration<double>(Clock::now() - job.start).count();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     completed_.push_back(completed);

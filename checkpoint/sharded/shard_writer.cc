@@ -96,12 +96,9 @@ class ShardFile {
     index.id = plan_.id;
     index.step = plan_.step;
     index.block_bytes = options_.block_bytes;
-    CheckpointFile file;
-    file.name = options_.file;
-    file.header_bytes = static_cast<int64_t>(plan_.header.size());
-    file.header_checksum = ChecksumOf(plan_.header);
-    file.bytes = plan_.file_bytes;
-    index.files.push_back(std::move(file));
+    const auto header_bytes = static_cast<int64_t>(plan_.header.size());
+    index.files.push_back(
+        {options_.file, plan_.file_bytes, header_bytes, ChecksumOf(plan_.header)});
     return index;
   }
 
@@ -131,10 +128,7 @@ class ShardFile {
 
   absl::StatusOr<CheckpointPiece> WritePiece(size_t i) {
     const StatePiece& piece = pieces_[i];
-    CheckpointPiece written;
-    written.begin = piece.begin;
-    written.end = piece.end;
-    written.file_begin = plan_.file_begins[i];
+    CheckpointPiece written = {0, plan_.file_begins[i], piece.begin, piece.end, {}};
     const int64_t bytes = piece.bytes();
     for (int64_t begin = 0; begin < bytes; begin += options_.block_bytes) {
       const int64_t count = std::min(options_.block_bytes, bytes - begin);

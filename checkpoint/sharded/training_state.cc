@@ -43,11 +43,8 @@ ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64
     const int64_t inside = std::clamp(at - offset, int64_t{0}, piece.numel());
     return inside == piece.numel() ? inside : inside / align * align;
   };
-  ShardLayout::Piece part = piece;
-  part.begin = piece.begin + place(from);
-  part.end = piece.begin + place(to);
-  part.shard_offset = piece.shard_offset + place(from);
-  return part;
+  return {piece.parameter, piece.begin + place(from), piece.begin + place(to),
+          piece.shard_offset + place(from)};
 }
 
 // Held pieces by the mesh axes that shard them. Ranks that hold one piece of a group hold all of
@@ -71,16 +68,8 @@ void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const Shard
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
   for (const ShardLayout::Piece& global : GlobalPieces(parameter, part)) {
     const ShardLayout::Piece blocks = InBlocks(global, state);
-    StatePiece piece;
-    piece.parameter = parameter.name();
-    piece.shape = parameter.global_shape();
-    piece.state = state.name;
-    piece.block = state.block;
-    piece.begin = blocks.begin;
-    piece.end = blocks.end;
-    piece.shard = state.shard;
-    piece.shard_begin = blocks.shard_offset;
-    pieces.push_back(std::move(piece));
+    pieces.push_back({parameter.name(), parameter.global_shape(), state.name, state.block,
+                      blocks.begin, blocks.end, state.shard, blocks.shard_offset});
   }
 }
 
@@ -115,11 +104,8 @@ void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
 
 ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, const ShardState& state) {
   const int64_t block = state.block;
-  ShardLayout::Piece blocks = part;
-  blocks.begin = part.begin / block;
-  blocks.end = (part.end + block - 1) / block;
-  blocks.shard_offset = (part.shard_offset - state.begin) / block;
-  return blocks;
+  return {part.parameter, part.begin / block, (part.end + block - 1) / block,
+          (part.shard_offset - state.begin) / block};
 }
 
 std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,

@@ -196,11 +196,11 @@ absl::StatusOr<Conversion> ConversionOf(const CheckpointReader& reader, const Pa
     }
     if (float_there && source->block == 1 && load.scales != nullptr) return Conversion::kEncode;
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      reader.directory(), ": state \"", state.name, "\" of parameter \"", parameter.name(),
-      "\" is ", SafetensorsDTypeName(source->dtype), " in blocks of ", source->block,
-      ", but is kept as ", DTypeName(dtype), " in blocks of ", state.block,
-      " here, which it cannot be converted to; keep it as it was"));
+  return FailedPrecondition(reader.directory(), ": state \"", state.name, "\" of parameter \"",
+                            parameter.name(), "\" is ", SafetensorsDTypeName(source->dtype),
+                            " in blocks of ", source->block, ", but is kept as ", DTypeName(dtype),
+                            " in blocks of ", state.block,
+                            " here, which it cannot be converted to; keep it as it was");
 }
 
 // True for scales that encoding computes, so that they do not come from the checkpoint.
@@ -303,40 +303,30 @@ absl::Status LoadPiece(CheckpointReader& reader, const Parameter& parameter,
   return absl::OkStatus();
 }
 
-absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateToLoad> loads,
-                         std::set<std::string>& incomplete) {
-  for (const StateToLoad& load : loads) {
-    const ShardState& state = *load.state;
-    for (const int index : ParametersOf(state)) {
-      const Parameter& parameter = ParameterOf(state, index);
-      if (ComesFromEncoding(reader, parameter, load)) continue;
-      const CheckpointTensor* const source = SourceOf(reader, parameter, state);
-      if (source == nullptr) {
-        if (parameter.numel() > 0) incomplete.insert(state.name);
-        continue;
-      }
-      ZEROTH_RETURN_IF_ERROR(ConversionOf(reader, parameter, load, source).status());
-    }
-  }
-  return absl::OkStatus();
-}
+// A parameter's part of a state, and how it is loaded.
+struct PlannedLoad {
+  const StateToLoad* load;
+  int parameter;
+  Conversion conversion;
+};
 
-absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> loads) {
+// Names in `incomplete` what the checkpoint lacks.
+absl::StatusOr<std::vector<PlannedLoad>> PlanLoads(const CheckpointReader& reader,
+                                                   absl::Span<const StateToLoad> loads,
+                                                   std::set<std::string>& incomplete) {
+  std::vector<PlannedLoad> plan;
   for (const StateToLoad& load : loads) {
-    const ShardState& state = *load.state;
-    for (const int index : ParametersOf(state)) {
-      const Parameter& parameter = ParameterOf(state, index);
+    for (const int index : ParametersOf(*load.state)) {
+      const Parameter& parameter = ParameterOf(*load.state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
-      ZEROTH_ASSIGN_OR_RETURN(
-          const Conversion conversion,
-          ConversionOf(reader, parameter, load, SourceOf(reader, parameter, state)));
-      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
-        ZEROTH_RETURN_IF_ERROR(
-            LoadPiece(reader, parameter, InBlocks(piece, state), load, conversion));
-      }
+      const CheckpointTensor* const source = SourceOf(reader, parameter, *load.state);
+      if (source == nullptr && parameter.numel() > 0) incomplete.insert(load.state->name);
+      ZEROTH_ASSIGN_OR_RETURN(const Conversion conversion,
+                              ConversionOf(reader, parameter, load, source));
+      plan.push_back({&load, index, conversion});
     }
   }
-  return absl::OkStatus();
+  return plan;
 }
 
 }  // namespace
@@ -346,24 +336,31 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
                                       const LoadStateOptions& options) {
   const Differences differences = Compare(reader.index(), sharding);
   if (!differences.empty() && options.fill_missing == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(reader.directory(), ": the checkpoint is of another model",
-                     Counted(differences.missing, "parameters are missing from it"),
-                     Counted(differences.reshaped, "have another shape"),
-                     Counted(differences.unexpected, "are not in the model"),
-                     Examples(differences.missing, "missing"),
-                     Examples(differences.reshaped, "of another shape"),
-                     Examples(differences.unexpected, "not in the model")));
+    return FailedPrecondition(reader.directory(), ": the checkpoint is of another model",
+                              Counted(differences.missing, "parameters are missing from it"),
+                              Counted(differences.reshaped, "have another shape"),
+                              Counted(differences.unexpected, "are not in the model"),
+                              Examples(differences.missing, "missing"),
+                              Examples(differences.reshaped, "of another shape"),
+                              Examples(differences.unexpected, "not in the model"));
   }
   LoadedState loaded;
   const std::vector<StateToLoad> loads = StatesToLoad(states);
-  ZEROTH_RETURN_IF_ERROR(CheckStates(reader, loads, loaded.incomplete));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedLoad> plan,
+                          PlanLoads(reader, loads, loaded.incomplete));
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
         if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
         return reader.Read(parameter.name(), kParameterState, begin, out);
       }));
-  ZEROTH_RETURN_IF_ERROR(LoadStates(reader, loads));
+  for (const auto& [load, index, conversion] : plan) {
+    const ShardState& state = *load->state;
+    const Parameter& parameter = ParameterOf(state, index);
+    for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
+      ZEROTH_RETURN_IF_ERROR(
+          LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
+    }
+  }
   loaded.notes = Notes(differences);
   return loaded;
 }

@@ -15,6 +15,8 @@
 namespace zeroth {
 namespace {
 
+// Indexed by ChatTemplate::Format.
+constexpr absl::string_view kFormats[] = {"chatml", "llama3", "mistral"};
 constexpr char kSystem[] = "system";
 constexpr char kUser[] = "user";
 constexpr char kAssistant[] = "assistant";
@@ -73,13 +75,13 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
   for (; i < messages.size(); ++i, is_user = !is_user) {
     const absl::string_view expected = is_user ? kUser : kAssistant;
     if (messages[i].role == expected) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("message ", i + 1, " is of \"", messages[i].role, "\", expected ", expected,
-                     ": after a message of the system, or none, user and assistant take turns"));
+    return InvalidArgument(
+        "message ", i + 1, " is of \"", messages[i].role, "\", expected ", expected,
+        ": after a message of the system, or none, user and assistant take turns");
   }
   if (messages.back().role == last) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the last message is of \"", messages.back().role,
-                                                 "\", expected one of \"", last, "\""));
+  return InvalidArgument("the last message is of \"", messages.back().role,
+                         "\", expected one of \"", last, "\"");
 }
 
 // Collects tokens. Text between two tokens is encoded in one piece.
@@ -126,17 +128,7 @@ class ChatTemplate::Writer {
   Conversation result_;
 };
 
-absl::string_view ChatTemplate::name() const {
-  switch (format_) {
-    case Format::kChatMl:
-      return "chatml";
-    case Format::kLlama3:
-      return "llama3";
-    case Format::kMistral:
-      return "mistral";
-  }
-  return "";
-}
+absl::string_view ChatTemplate::name() const { return kFormats[static_cast<size_t>(format_)]; }
 
 std::string ChatTemplate::Identity() const {
   return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
@@ -184,11 +176,11 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer
   const auto find = [&](absl::string_view token) {
     const std::optional<int32_t> id = tokenizer.Find(token);
     if (!id.has_value() && status.ok()) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("the chat template ", result.name(), " needs a token ", token,
-                       ", which the tokenizer (", tokenizer.name(),
-                       ") does not have; expected the tokenizer of a model that chats in this "
-                       "format, or another --chat_template"));
+      status =
+          InvalidArgument("the chat template ", result.name(), " needs a token ", token,
+                          ", which the tokenizer (", tokenizer.name(),
+                          ") does not have; expected the tokenizer of a model that chats in this "
+                          "format, or another --chat_template");
     }
     return id.value_or(-1);
   };
@@ -217,21 +209,20 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
                                                  const Tokenizer& tokenizer) {
-  if (name == "chatml") return Create(Format::kChatMl, tokenizer);
-  if (name == "llama3") return Create(Format::kLlama3, tokenizer);
-  if (name == "mistral") return Create(Format::kMistral, tokenizer);
-  return absl::InvalidArgumentError(
-      absl::StrCat("chat template \"", name, "\", expected chatml, llama3 or mistral"));
+  for (size_t i = 0; i < std::size(kFormats); ++i) {
+    if (name == kFormats[i]) return Create(static_cast<Format>(i), tokenizer);
+  }
+  return InvalidArgument("chat template \"", name, "\", expected chatml, llama3 or mistral");
 }
 
 absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
                                                      const Tokenizer& tokenizer) {
   for (const OtherFormat& other : kOtherFormats) {
     if (!absl::StrContains(jinja, other.marker)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "the chat template is ", other.name,
         ", which is not known here; expected ChatML, Llama 3's or Mistral's. If the tokenizer has "
-        "the tokens of one of these, --chat_template=chatml, llama3 or mistral names it"));
+        "the tokens of one of these, --chat_template=chatml, llama3 or mistral names it");
   }
   if (absl::StrContains(jinja, "<|im_start|>")) {
     ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kChatMl, tokenizer));
@@ -249,19 +240,26 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
   }
   if (absl::StrContains(jinja, "[INST]")) return Create(Format::kMistral, tokenizer);
   constexpr size_t kShown = 80;
-  return absl::InvalidArgumentError(
-      absl::StrCat("the chat template is none that is known here: it has neither <|im_start|> "
-                   "(ChatML), nor <|start_header_id|> (Llama 3), nor [INST] (Mistral), and begins "
-                   "with \"",
-                   absl::Utf8SafeCEscape(jinja.substr(0, kShown)),
-                   "\". If the tokenizer has the tokens of one of these, --chat_template=chatml, "
-                   "llama3 or mistral names it"));
+  return InvalidArgument(
+      "the chat template is none that is known here: it has neither <|im_start|> "
+      "(ChatML), nor <|start_header_id|> (Llama 3), nor [INST] (Mistral), and begins "
+      "with \"",
+      absl::Utf8SafeCEscape(jinja.substr(0, kShown)),
+      "\". If the tokenizer has the tokens of one of these, --chat_template=chatml, "
+      "llama3 or mistral names it");
+}
+
+absl::Status ChatTemplate::OpenTurn(absl::string_view role, Writer& writer) const {
+  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+  writer.Text(role);
+  if (format_ == Format::kLlama3) ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_header_));
+  writer.Text(format_ == Format::kLlama3 ? "\n\n" : "\n");
+  return absl::OkStatus();
 }
 
 absl::Status ChatTemplate::WriteChatMl(const ChatMessage& message, bool last,
                                        Writer& writer) const {
-  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
-  writer.Text(absl::StrCat(message.role, "\n"));
+  ZEROTH_RETURN_IF_ERROR(OpenTurn(message.role, writer));
   if (message.role != kAssistant) {
     writer.Text(message.content);
     ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_turn_));
@@ -292,10 +290,7 @@ absl::Status ChatTemplate::WriteChatMl(const ChatMessage& message, bool last,
 }
 
 absl::Status ChatTemplate::WriteLlama3(const ChatMessage& message, Writer& writer) const {
-  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
-  writer.Text(message.role);
-  ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_header_));
-  writer.Text("\n\n");
+  ZEROTH_RETURN_IF_ERROR(OpenTurn(message.role, writer));
   if (says_dates_ && message.role == kSystem) writer.Text(kLlama3Dates);
   const absl::string_view text = absl::StripAsciiWhitespace(message.content);
   if (message.role == kAssistant) return writer.Reply(text, end_of_turn_);
@@ -327,24 +322,17 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer&
   messages.remove_prefix(has_system ? 1 : 0);
   if (begin_of_text_ >= 0) ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_text_));
   const bool says_system = has_system || !system.empty() || says_dates_;
+  const auto write = [&](const ChatMessage& message, bool last) {
+    return format_ == Format::kChatMl ? WriteChatMl(message, last, writer)
+                                      : WriteLlama3(message, writer);
+  };
+  if (format_ != Format::kMistral && says_system) {
+    ZEROTH_RETURN_IF_ERROR(write({kSystem, system}, false));
+  }
   for (size_t i = 0; i < messages.size(); ++i) {
-    switch (format_) {
-      case Format::kChatMl:
-        if (i == 0 && says_system) {
-          ZEROTH_RETURN_IF_ERROR(WriteChatMl({kSystem, system}, false, writer));
-        }
-        ZEROTH_RETURN_IF_ERROR(WriteChatMl(messages[i], i + 1 == messages.size(), writer));
-        break;
-      case Format::kLlama3:
-        if (i == 0 && says_system) {
-          ZEROTH_RETURN_IF_ERROR(WriteLlama3({kSystem, system}, writer));
-        }
-        ZEROTH_RETURN_IF_ERROR(WriteLlama3(messages[i], writer));
-        break;
-      case Format::kMistral:
-        ZEROTH_RETURN_IF_ERROR(WriteMistral(messages[i], i == 0 ? system : "", writer));
-        break;
-    }
+    ZEROTH_RETURN_IF_ERROR(format_ == Format::kMistral
+                               ? WriteMistral(messages[i], i == 0 ? system : "", writer)
+                               : write(messages[i], i + 1 == messages.size()));
   }
   return absl::OkStatus();
 }
@@ -363,16 +351,7 @@ absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kUser));
   Writer writer(*tokenizer_);
   ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
-  if (format_ == Format::kChatMl) {
-    ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
-    writer.Text("assistant\n");
-  }
-  if (format_ == Format::kLlama3) {
-    ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
-    writer.Text(kAssistant);
-    ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_header_));
-    writer.Text("\n\n");
-  }
+  if (format_ != Format::kMistral) ZEROTH_RETURN_IF_ERROR(OpenTurn(kAssistant, writer));
   ZEROTH_RETURN_IF_ERROR(writer.Flush());
   return std::move(writer.result().ids);
 }

@@ -68,6 +68,7 @@ class ChatTemplate {
   explicit ChatTemplate(Format format) : format_(format) {}
   static absl::StatusOr<ChatTemplate> Create(Format format, const Tokenizer& tokenizer);
   absl::Status Write(absl::Span<const ChatMessage> messages, Writer& writer) const;
+  absl::Status OpenTurn(absl::string_view role, Writer& writer) const;
   absl::Status WriteChatMl(const ChatMessage& message, bool last, Writer& writer) const;
   absl::Status WriteLlama3(const ChatMessage& message, Writer& writer) const;
   absl::Status WriteMistral(const ChatMessage& message, absl::string_view system,

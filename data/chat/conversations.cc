@@ -133,7 +133,7 @@ absl::StatusOr<bool> HoldsConversations(const DataFile& file) {
 
 absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& record) {
   const auto wrong = [&record](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat(record.where, ": ", what...));
+    return InvalidArgument(record.where, ": ", what...);
   };
   const nlohmann::json& json = record.json;
   const auto list = json.is_object() ? json.find("messages") : json.end();
@@ -185,11 +185,10 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, options, rows, cuts));
   }
   if (rows.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(description, ": in none of ", cuts.conversations,
-                     " conversations does the assistant say anything in its first ",
-                     options.seq_len + 1, " tokens, all that --seq_len=", options.seq_len,
-                     " holds; --seq_len=", cuts.longest - 1, " would hold the longest"));
+    return InvalidArgument(description, ": in none of ", cuts.conversations,
+                           " conversations does the assistant say anything in its first ",
+                           options.seq_len + 1, " tokens, all that --seq_len=", options.seq_len,
+                           " holds; --seq_len=", cuts.longest - 1, " would hold the longest");
   }
   TokenSource::Facts facts;
   facts.description = description;

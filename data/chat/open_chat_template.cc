@@ -35,8 +35,8 @@ absl::StatusOr<std::string> TemplateOf(const nlohmann::json& config, const std::
       if (text != entry.end() && text->is_string()) return text->get<std::string>();
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": \"chat_template\" is neither a string nor a list with one named default"));
+  return InvalidArgument(
+      where, ": \"chat_template\" is neither a string nor a list with one named default");
 }
 
 }  // namespace

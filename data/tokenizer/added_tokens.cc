@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer/json_fields.h"
@@ -74,8 +73,8 @@ absl::StatusOr<AddedToken> AddedToken::FromJson(const nlohmann::json& json) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t id, IntField(json, "id"));
   ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
   if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", token.content, "\" has id ", id, ", expected 0 or more, of 31 bits"));
+    return InvalidArgument("\"", token.content, "\" has id ", id,
+                           ", expected 0 or more, of 31 bits");
   }
   token.id = static_cast<int32_t>(id);
   ZEROTH_ASSIGN_OR_RETURN(token.single_word, BoolField(json, "single_word", false));

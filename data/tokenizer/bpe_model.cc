@@ -59,7 +59,7 @@ absl::Status BpeModel::AddVocab(const BpeParts& parts) {
   std::vector<bool> taken;
   for (const auto& [token, id] : parts.vocab) {
     const auto wrong = [&token = token, id = id](absl::string_view what) {
-      return absl::InvalidArgumentError(absl::StrCat("token \"", token, "\" has id ", id, what));
+      return InvalidArgument("token \"", token, "\" has id ", id, what);
     };
     if (id < 0 || id >= limit) {
       return wrong(
@@ -83,8 +83,8 @@ absl::Status BpeModel::AddVocab(const BpeParts& parts) {
     if (parts.byte_level) {
       const auto found = words_.find(std::string(1, static_cast<char>(byte)));
       if (found == words_.end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("no token for byte ", byte, ", expected one for each of the 256 bytes"));
+        return InvalidArgument("no token for byte ", byte,
+                               ", expected one for each of the 256 bytes");
       }
       id = found->second;
     } else if (parts.byte_fallback) {
@@ -95,8 +95,7 @@ absl::Status BpeModel::AddVocab(const BpeParts& parts) {
   if (parts.unk_token) {
     const std::optional<int32_t> unk = Find(*parts.unk_token);
     if (!unk) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the unk_token \"", *parts.unk_token, "\" is not in the vocabulary"));
+      return InvalidArgument("the unk_token \"", *parts.unk_token, "\" is not in the vocabulary");
     }
     unk_ = *unk;
   }
@@ -113,9 +112,8 @@ absl::Status BpeModel::AddMerges(const BpeParts& parts) {
     for (size_t k = 0; k < 3; ++k) {
       const std::optional<int32_t> id = Find(*tokens[k]);
       if (!id || tokens[k]->empty()) {
-        return absl::InvalidArgumentError(absl::StrCat("merge ", i + 1, " (\"", left, "\", \"",
-                                                       right, "\"): \"", *tokens[k],
-                                                       "\" is not in the vocabulary"));
+        return InvalidArgument("merge ", i + 1, " (\"", left, "\", \"", right, "\"): \"",
+                               *tokens[k], "\" is not in the vocabulary");
       }
       ids[k] = *id;
     }
@@ -138,9 +136,8 @@ absl::Status BpeModel::AddMerges(const BpeParts& parts) {
     // Tokens of bytes that merge could join any two characters; no known vocabulary has such.
     for (const int32_t id : {ids[0], ids[1]}) {
       if (!parts.byte_level && std::count(id_of_byte_.begin(), id_of_byte_.end(), id) > 0) {
-        return absl::UnimplementedError(
-            absl::StrCat("merge ", i + 1, " is of a token that stands for a byte, \"", left,
-                         "\" or \"", right, "\", which Zeroth does not know"));
+        return Unimplemented("merge ", i + 1, " is of a token that stands for a byte, \"", left,
+                             "\" or \"", right, "\", which Zeroth does not know");
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -92,33 +93,6 @@ struct BpeTokenizer::Scratch {
   std::vector<int32_t> ids;  // not yet in the sink
 };
 
-class BpeTokenizer::Borrowed {
- public:
-  explicit Borrowed(const BpeTokenizer& owner) : owner_(owner) {
-    const std::lock_guard<std::mutex> lock(owner.mutex_);
-    if (!owner.idle_.empty()) {
-      scratch_ = std::move(owner.idle_.back());
-      owner.idle_.pop_back();
-    } else {
-      scratch_ = std::make_unique<Scratch>();
-    }
-  }
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  ~Borrowed() {
-    scratch_->ids.clear();
-    // The copy of a long text is freed.
-    scratch_->normalized = std::string();
-    const std::lock_guard<std::mutex> lock(owner_.mutex_);
-    owner_.idle_.push_back(std::move(scratch_));
-  }
-  Scratch& operator*() const { return *scratch_; }
-
- private:
-  const BpeTokenizer& owner_;
-  std::unique_ptr<Scratch> scratch_;
-};
-
 BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts, BpeModel model)
     : parts_(std::move(parts)), model_(std::move(model)) {}
 BpeTokenizer::~BpeTokenizer() = default;
@@ -141,8 +115,8 @@ absl::Status BpeTokenizer::AddTokens() {
   Regex::Scratch scratch;
   for (const AddedToken& token : parts_.added_tokens) {
     const auto wrong = [&token](absl::string_view what) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the added token \"", token.content, "\" has id ", token.id, ", ", what));
+      return InvalidArgument("the added token \"", token.content, "\" has id ", token.id, ", ",
+                             what);
     };
     const auto id = static_cast<size_t>(token.id);
     if (const auto known = model_.Find(token.content); known && *known != token.id)
@@ -166,8 +140,8 @@ absl::Status BpeTokenizer::AddTokens() {
   used.insert(used.end(), parts_.suffix.begin(), parts_.suffix.end());
   for (const int32_t id : used) {
     if (id < 0 || static_cast<size_t>(id) >= spelling_of_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the special token ", id, " is outside the vocabulary of ", spelling_of_.size()));
+      return InvalidArgument("the special token ", id, " is outside the vocabulary of ",
+                             spelling_of_.size());
     }
   }
   return absl::OkStatus();
@@ -196,8 +170,23 @@ std::optional<int32_t> BpeTokenizer::Find(absl::string_view token) const {
 }
 
 absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool continues, Sink sink) const {
-  const Borrowed borrowed(*this);
+  std::unique_ptr<Scratch> borrowed;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_.empty()) {
+      borrowed = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (borrowed == nullptr) borrowed = std::make_unique<Scratch>();
   Scratch& scratch = *borrowed;
+  const absl::Cleanup give_back = [&] {
+    scratch.ids.clear();
+    // The copy of a long text is freed.
+    scratch.normalized = std::string();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(borrowed));
+  };
   ZEROTH_RETURN_IF_ERROR(
       raw_.Split(text, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
         if (token == nullptr)

@@ -62,7 +62,6 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   struct Scratch;
-  class Borrowed;
 
   BpeTokenizer(BpeTokenizerParts parts, BpeModel model);
   absl::Status AddTokens();

@@ -2,17 +2,15 @@
 
 #include "zeroth/data/tokenizer/json_fields.h"
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
 absl::Status Wrong(const char* name, const nlohmann::json& found, absl::string_view expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", name, "\" is ", found.is_null() ? "missing or null" : found.type_name(),
-                   ", expected ", expected));
+  return InvalidArgument("\"", name, "\" is ",
+                         found.is_null() ? "missing or null" : found.type_name(), ", expected ",
+                         expected);
 }
 
 }  // namespace
@@ -52,13 +50,12 @@ absl::StatusOr<const nlohmann::json*> ArrayField(const nlohmann::json& json, con
 absl::StatusOr<std::string> TypeOf(const nlohmann::json& json) { return StringField(json, "type"); }
 
 absl::Status UnknownKind(absl::string_view what, absl::string_view type, absl::string_view known) {
-  return absl::UnimplementedError(
-      absl::StrCat("the ", what, " \"", type, "\" is not known to Zeroth, which knows ", known));
+  return Unimplemented("the ", what, " \"", type, "\" is not known to Zeroth, which knows ", known);
 }
 
 absl::Status TooDeep(absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("a ", what, " holds more than ", kMaxSequenceDepth, " Sequences in each other"));
+  return InvalidArgument("a ", what, " holds more than ", kMaxSequenceDepth,
+                         " Sequences in each other");
 }
 
 }  // namespace zeroth

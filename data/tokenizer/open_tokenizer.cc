@@ -35,9 +35,8 @@ absl::Status ReadVocab(const nlohmann::json& vocab, BpeParts* parts) {
   for (const auto& [token, id] : vocab.items()) {
     constexpr auto kMost = std::numeric_limits<int32_t>::max();
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMost) {
-      return absl::InvalidArgumentError(absl::StrCat("token \"", token, "\" has id ",
-                                                     id.dump(-1, ' ', true),
-                                                     ", expected a whole number of 31 bits"));
+      return InvalidArgument("token \"", token, "\" has id ", id.dump(-1, ' ', true),
+                             ", expected a whole number of 31 bits");
     }
     parts->vocab.emplace_back(token, id.get<int32_t>());
   }
@@ -62,9 +61,8 @@ absl::Status ReadMerges(const nlohmann::json& merges, BpeParts* parts) {
       pair = std::make_pair(merge[0].get<std::string>(), merge[1].get<std::string>());
     }
     if (!pair) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("merge ", parts->merges.size() + 1,
-                       " is no \"left right\" and no [\"left\", \"right\"]"));
+      return InvalidArgument("merge ", parts->merges.size() + 1,
+                             " is no \"left right\" and no [\"left\", \"right\"]");
     }
     parts->merges.push_back(*std::move(pair));
   }
@@ -74,8 +72,7 @@ absl::Status ReadMerges(const nlohmann::json& merges, BpeParts* parts) {
 // Refuses a field that is set to another value than its default.
 absl::Status RefuseUnless(bool is_absent, const char* name) {
   if (is_absent) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("\"", name, "\" is set, which Zeroth does not know"));
+  return Unimplemented("\"", name, "\" is set, which Zeroth does not know");
 }
 
 absl::Status ReadModel(const nlohmann::json& model, BpeParts* parts) {
@@ -108,8 +105,8 @@ absl::Status AppendTemplateIds(const nlohmann::json& special, const std::string&
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* list, ArrayField(token, "ids"));
   for (const nlohmann::json& id : *list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= (uint64_t{1} << 31)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the special token \"", name, "\" has an id that is no number of 31 bits"));
+      return InvalidArgument("the special token \"", name,
+                             "\" has an id that is no number of 31 bits");
     }
     ids->push_back(id.get<int32_t>());
   }
@@ -169,16 +166,16 @@ absl::StatusOr<int32_t> EndOfText(const BpeTokenizerParts& parts, const nlohmann
   if (eos.is_string()) {
     const auto& spelling = eos.get_ref<const std::string&>();
     if (const auto id = IdOf(parts, spelling)) return *id;
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer_config.json has eos_token \"",
-                                                   spelling, "\", which is not in the vocabulary"));
+    return InvalidArgument("tokenizer_config.json has eos_token \"", spelling,
+                           "\", which is not in the vocabulary");
   }
   for (const char* spelling : kEndSpellings) {
     if (const auto id = IdOf(parts, spelling)) return *id;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("no token that ends a text: there is no tokenizer_config.json with an "
-                   "\"eos_token\", and none of ",
-                   absl::StrJoin(kEndSpellings, ", "), " is in the vocabulary"));
+  return InvalidArgument(
+      "no token that ends a text: there is no tokenizer_config.json with an "
+      "\"eos_token\", and none of ",
+      absl::StrJoin(kEndSpellings, ", "), " is in the vocabulary");
 }
 
 namespace fs = std::filesystem;
@@ -234,21 +231,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromGpt2Files(const nlohmann
     if (line.empty() || (line_number == 1 && absl::StartsWith(line, "#version"))) continue;
     auto pair = SplitMerge(line);
     if (!pair) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("merges.txt line ", line_number, ": \"", line,
-                       "\": expected two tokens separated by one space"));
+      return InvalidArgument("merges.txt line ", line_number, ": \"", line,
+                             "\": expected two tokens separated by one space");
     }
     parts.bpe.merges.push_back(*std::move(pair));
   }
-  AddedToken end;
-  end.content = kEndOfTextSpelling;
-  end.special = true;
-  const auto id = IdOf(parts, end.content);
-  if (!id)
-    return absl::InvalidArgumentError(
-        absl::StrCat("vocab.json: no token \"", kEndOfTextSpelling, "\""));
-  end.id = parts.end_of_text = *id;
-  parts.added_tokens.push_back(std::move(end));
+  const auto id = IdOf(parts, kEndOfTextSpelling);
+  if (!id) return InvalidArgument("vocab.json: no token \"", kEndOfTextSpelling, "\"");
+  parts.end_of_text = *id;
+  parts.added_tokens.push_back({.id = *id, .content = kEndOfTextSpelling, .special = true});
   ZEROTH_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Gpt2());
   parts.decoder = TokenDecoder::ByteLevel();
   return BpeTokenizer::Create(std::move(parts));
@@ -262,8 +253,8 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
     if (absl::EndsWith(path, ".json")) return WithConfig(base);
     if (!fs::exists(base, ignored))
       return absl::NotFoundError(absl::StrCat(path, ": there is no such file or directory"));
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": expected a directory, a tokenizer.json or a SentencePiece .model"));
+    return InvalidArgument(path,
+                           ": expected a directory, a tokenizer.json or a SentencePiece .model");
   }
   if (IsFile(base / "tokenizer.json")) return WithConfig(base / "tokenizer.json");
   if (IsFile(base / "tokenizer.model"))

@@ -82,8 +82,8 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Gpt2() {
 absl::Status PreTokenizer::Add(const nlohmann::json& json, int depth) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
   if (byte_level_) {
-    return absl::UnimplementedError(
-        absl::StrCat("\"", type, "\" after ByteLevel, which Zeroth knows only as the last part"));
+    return Unimplemented("\"", type,
+                         "\" after ByteLevel, which Zeroth knows only as the last part");
   }
   if (type == "Sequence") {
     if (depth == kMaxSequenceDepth) return TooDeep("pre_tokenizer");
@@ -107,18 +107,12 @@ absl::Status PreTokenizer::Add(const nlohmann::json& json, int depth) {
 
 absl::Status PreTokenizer::AddExpression(absl::string_view pattern) {
   ZEROTH_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(pattern));
-  Stage stage;
-  stage.pattern = TextPattern(std::move(regex));
-  stages_.push_back(std::move(stage));
+  stages_.push_back({.pattern = TextPattern(std::move(regex))});
   return absl::OkStatus();
 }
 
 absl::Status PreTokenizer::AddByteLevel(bool add_prefix_space, bool use_regex) {
-  if (add_prefix_space) {
-    Stage stage;
-    stage.kind = Kind::kPrefixSpace;
-    stages_.push_back(std::move(stage));
-  }
+  if (add_prefix_space) stages_.push_back({.kind = Kind::kPrefixSpace});
   byte_level_ = true;
   return use_regex ? AddExpression(kGpt2Pattern) : absl::OkStatus();
 }
@@ -162,11 +156,11 @@ absl::Status PreTokenizer::AddMetaspace(const nlohmann::json& json) {
                   : scheme == "first" ? Prepend::kFirst
                                       : Prepend::kNever;
   ZEROTH_ASSIGN_OR_RETURN(const bool split, BoolField(json, "split", true));
-  Stage cut;
-  cut.pattern = TextPattern(stage.replacement);
-  cut.behavior = Behavior::kMergedWithNext;
-  stages_.push_back(std::move(stage));
-  if (split) stages_.push_back(std::move(cut));
+  stages_.push_back(stage);
+  if (split) {
+    stages_.push_back(
+        {.pattern = TextPattern(stage.replacement), .behavior = Behavior::kMergedWithNext});
+  }
   return absl::OkStatus();
 }
 
@@ -185,11 +179,6 @@ bool PreTokenizer::CutsAtSpaces() const {
     tiles = tiles || absl::EndsWith(pattern, R"(|\s+)");
   }
   return tiles;
-}
-
-absl::Status PreTokenizer::ForEachWord(absl::string_view piece, bool at_start,
-                                       Regex::Scratch& scratch, Sink sink) const {
-  return Run(0, piece, at_start, scratch, sink);
 }
 
 absl::Status PreTokenizer::Run(size_t stage, absl::string_view piece, bool at_start,
@@ -235,13 +224,10 @@ absl::Status PreTokenizer::Split(size_t stage, absl::string_view piece, bool at_
     if (match.begin > done) ZEROTH_RETURN_IF_ERROR(add(done, match.begin, now.invert));
     if (match.end > match.begin) {
       ZEROTH_RETURN_IF_ERROR(add(match.begin, match.end, !now.invert));
-      from = match.end;
-    } else {
-      // An empty match is a place to split; the search continues after the next character.
-      from = match.end;
-      from += match.end < piece.size() ? DecodeUtf8(piece.substr(match.end)).length : 1;
     }
+    // An empty match is a place to split.
     done = match.end;
+    from = TextPattern::PlaceAfter(match, piece);
   }
   if (done < piece.size()) ZEROTH_RETURN_IF_ERROR(add(done, piece.size(), now.invert));
   if (at_once) return absl::OkStatus();

@@ -40,7 +40,9 @@ class PreTokenizer {
 
   // Splits `piece`, which is valid UTF-8. `at_start`: the piece begins the whole text.
   absl::Status ForEachWord(absl::string_view piece, bool at_start, Regex::Scratch& scratch,
-                           Sink sink) const;
+                           Sink sink) const {
+    return Run(0, piece, at_start, scratch, sink);
+  }
 
  private:
   enum class Kind { kSplit, kPrefixSpace, kMetaspace };
@@ -48,10 +50,10 @@ class PreTokenizer {
   enum class Prepend { kAlways, kFirst, kNever };
   struct Stage {
     Kind kind = Kind::kSplit;
-    TextPattern pattern;                      // kSplit
+    TextPattern pattern{};                    // kSplit
     Behavior behavior = Behavior::kIsolated;  // kSplit
     bool invert = false;                      // kSplit
-    std::string replacement;                  // kMetaspace
+    std::string replacement{};                // kMetaspace
     Prepend prepend = Prepend::kAlways;       // kMetaspace
   };
   struct Part {

@@ -69,7 +69,7 @@ class Translator {
   }
 
   absl::Status Refuse(absl::string_view what) const {
-    return absl::UnimplementedError(absl::StrCat("has ", what, ", which Zeroth does not know"));
+    return Unimplemented("has ", what, ", which Zeroth does not know");
   }
 
   // At a brace: {n,m}+ repeats the interval to Oniguruma, and is possessive to PCRE2.
@@ -94,48 +94,34 @@ class Translator {
   absl::Status Escape() {
     if (rest_.size() < 2) return Refuse("a backslash at its end");
     const char kind = rest_[1];
+    const char* const characters = kind == 's' || kind == 'S' ? kSpaces : kWordCharacters;
     switch (kind) {
       case 's':
-      case 'w': {
-        const char* const characters = kind == 's' ? kSpaces : kWordCharacters;
+      case 'w':
         absl::StrAppend(&out_, in_class_ ? "" : "[", characters, in_class_ ? "" : "]");
-        rest_.remove_prefix(2);
-        return absl::OkStatus();
-      }
+        break;
       case 'S':
-      case 'W': {
+      case 'W':
         if (in_class_) return Refuse(absl::StrCat("\\", rest_.substr(1, 1), " in a class"));
-        absl::StrAppend(&out_, "[^", kind == 'S' ? kSpaces : kWordCharacters, "]");
-        rest_.remove_prefix(2);
-        return absl::OkStatus();
-      }
+        absl::StrAppend(&out_, "[^", characters, "]");
+        break;
+      case 'v':
+        // One vertical tab to Oniguruma, and a class to PCRE2.
+        absl::StrAppend(&out_, "\\x0B");
+        break;
       case 'p':
       case 'P':
         return Property();
-      case 'd':
-      case 'D':
-      case 'A':
-      case 'z':
-      case 'x':
-      case 'n':
-      case 'r':
-      case 't':
-      case 'f':
-      case 'v':
-        // \v is one vertical tab to Oniguruma and a class to PCRE2.
-        if (kind == 'v') {
-          absl::StrAppend(&out_, "\\x0B");
-          rest_.remove_prefix(2);
-          return absl::OkStatus();
+      default:
+        if (absl::ascii_isalnum(static_cast<unsigned char>(kind)) &&
+            !absl::StrContains("dDAzxnrtf", kind)) {
+          return Refuse(absl::StrCat("the escape \\", rest_.substr(1, 1)));
         }
         Copy(2);
         return absl::OkStatus();
-      default:
-        if (absl::ascii_isalnum(static_cast<unsigned char>(kind)))
-          return Refuse(absl::StrCat("the escape \\", rest_.substr(1, 1)));
-        Copy(2);
-        return absl::OkStatus();
     }
+    rest_.remove_prefix(2);
+    return absl::OkStatus();
   }
 
   // \p{L}, \p{Lu}, \p{^L}. Longer names are scripts, which PCRE2 would extend without "sc:".
@@ -162,32 +148,20 @@ class Translator {
 
 }  // namespace
 
-struct Regex::Scratch::Memory {
-  Memory()
-      : match(pcre2_match_data_create(1, nullptr)),
-        context(pcre2_match_context_create(nullptr)),
-        // Grows on demand; repeated groups take some of it for each repetition.
-        stack(pcre2_jit_stack_create(size_t{32} << 10, size_t{16} << 20, nullptr)) {
-    ZEROTH_CHECK(match != nullptr && context != nullptr && stack != nullptr);
-    pcre2_set_match_limit(context, kMatchLimit);
-    pcre2_jit_stack_assign(context, nullptr, stack);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() {
-    pcre2_match_data_free(match);
-    pcre2_match_context_free(context);
-    pcre2_jit_stack_free(stack);
-  }
-
-  pcre2_match_data* const match;
-  pcre2_match_context* const context;
-  pcre2_jit_stack* const stack;
-};
-
-Regex::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {}
-Regex::Scratch::~Scratch() = default;
-Regex::Scratch::Scratch(Scratch&&) noexcept = default;
+Regex::Scratch::Scratch()
+    : match_(pcre2_match_data_create(1, nullptr),
+             [](void* owned) { pcre2_match_data_free(static_cast<pcre2_match_data*>(owned)); }),
+      context_(
+          pcre2_match_context_create(nullptr),
+          [](void* owned) { pcre2_match_context_free(static_cast<pcre2_match_context*>(owned)); }),
+      // Grows on demand; repeated groups take some of it for each repetition.
+      stack_(pcre2_jit_stack_create(size_t{32} << 10, size_t{16} << 20, nullptr),
+             [](void* owned) { pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(owned)); }) {
+  ZEROTH_CHECK(match_ != nullptr && context_ != nullptr && stack_ != nullptr);
+  auto* const context = static_cast<pcre2_match_context*>(context_.get());
+  pcre2_set_match_limit(context, kMatchLimit);
+  pcre2_jit_stack_assign(context, nullptr, stack_.get());
+}
 
 absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
   const std::string where = absl::StrCat("the regular expression \"", pattern, "\"");
@@ -201,7 +175,7 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
       reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
   if (code == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": ", MessageOf(error)));
+    return InvalidArgument(where, ": ", MessageOf(error));
   }
   Regex regex(pattern);
   regex.code_ = std::shared_ptr<void>(
@@ -213,19 +187,20 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
 
 absl::StatusOr<Regex::Match> Regex::Find(absl::string_view text, size_t from,
                                          Scratch& scratch) const {
-  Scratch::Memory& memory = *scratch.memory_;
+  auto* const found = static_cast<pcre2_match_data*>(scratch.match_.get());
   // pcre2_jit_match omits the argument checks of pcre2_match, which cost as much as a short match.
   const auto match = is_compiled_ ? pcre2_jit_match : pcre2_match;
   const int result =
       match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(text.data()),
-            text.size(), from, is_compiled_ ? 0 : PCRE2_NO_UTF_CHECK, memory.match, memory.context);
+            text.size(), from, is_compiled_ ? 0 : PCRE2_NO_UTF_CHECK, found,
+            static_cast<pcre2_match_context*>(scratch.context_.get()));
   if (result == PCRE2_ERROR_NOMATCH) return Match();
   if (result < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("the regular expression \"", pattern_,
                                                      "\" gave up at byte ", from, " of a text of ",
                                                      text.size(), ": ", MessageOf(result)));
   }
-  const size_t* const ends = pcre2_get_ovector_pointer(memory.match);
+  const size_t* const ends = pcre2_get_ovector_pointer(found);
   // Only \K and lookbehind could violate this, and the translation refuses both.
   ZEROTH_CHECK(ends[0] >= from && ends[0] <= ends[1]);
   return Match{ends[0], ends[1], true};
@@ -252,6 +227,11 @@ absl::StatusOr<Regex::Match> TextPattern::Find(absl::string_view text, size_t fr
   return Regex::Match{begin, begin + literal_.size(), true};
 }
 
+size_t TextPattern::PlaceAfter(const Regex::Match& match, absl::string_view text) {
+  if (match.end > match.begin) return match.end;
+  return match.end + (match.end < text.size() ? DecodeUtf8(text.substr(match.end)).length : 1);
+}
+
 absl::StatusOr<Replacement> Replacement::FromJson(const nlohmann::json& json) {
   Replacement replacement;
   ZEROTH_ASSIGN_OR_RETURN(replacement.pattern_, TextPattern::FromJson(FieldOf(json, "pattern")));
@@ -268,11 +248,7 @@ absl::Status Replacement::AppendReplaced(absl::string_view text, Regex::Scratch&
     out->append(text.data() + done, match.begin - done);
     out->append(content_);
     done = match.end;
-    from = match.end;
-    // After an empty match the search continues after the next character.
-    if (match.begin == match.end) {
-      from += match.end < text.size() ? DecodeUtf8(text.substr(match.end)).length : 1;
-    }
+    from = TextPattern::PlaceAfter(match, text);
   }
   out->append(text.data() + done, text.size() - done);
   return absl::OkStatus();

@@ -38,13 +38,13 @@ class Regex {
   class Scratch {
    public:
     Scratch();
-    ~Scratch();
-    Scratch(Scratch&&) noexcept;
 
    private:
     friend class Regex;
-    struct Memory;
-    std::unique_ptr<Memory> memory_;
+    using Owned = std::unique_ptr<void, void (*)(void*)>;  // by PCRE2
+    Owned match_;
+    Owned context_;
+    Owned stack_;
   };
 
   struct Match {
@@ -80,6 +80,8 @@ class TextPattern {
   // As Regex::Find.
   absl::StatusOr<Regex::Match> Find(absl::string_view text, size_t from,
                                     Regex::Scratch& scratch) const;
+  // Where the search goes on after a match; after an empty one that is behind the next character.
+  static size_t PlaceAfter(const Regex::Match& match, absl::string_view text);
 
  private:
   std::string literal_;
@@ -93,7 +95,6 @@ class Replacement {
   static absl::StatusOr<Replacement> FromJson(const nlohmann::json& json);
 
   const TextPattern& pattern() const { return pattern_; }
-  const std::string& content() const { return content_; }
 
   // Replaces every match in `text`. Expressions apply to valid UTF-8 only.
   absl::Status Apply(std::string* text, Regex::Scratch& scratch) const;

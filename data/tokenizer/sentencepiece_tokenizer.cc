@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
@@ -24,7 +23,7 @@ constexpr char kMetaspace[] = "\xE2\x96\x81";
 
 absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
   if (error.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
+  return InvalidArgument(what, ": ", error);
 }
 
 // Takes a variable-length number of protocol buffers off the front; false if there is none.

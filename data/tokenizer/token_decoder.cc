@@ -30,7 +30,7 @@ std::optional<char> ByteOf(absl::string_view token) {
   return fits ? std::optional<char>(static_cast<char>(byte)) : std::nullopt;
 }
 
-std::vector<std::string> FuseBytes(const std::vector<std::string>& tokens, bool replace_invalid) {
+absl::Status FuseBytes(bool replace_invalid, std::vector<std::string>& tokens) {
   std::vector<std::string> out;
   std::string bytes;
   const auto flush = [&] {
@@ -51,7 +51,17 @@ std::vector<std::string> FuseBytes(const std::vector<std::string>& tokens, bool 
     }
   }
   flush();
-  return out;
+  tokens = std::move(out);
+  return absl::OkStatus();
+}
+
+absl::Status DecodeAlphabet(bool replace_invalid, std::vector<std::string>& tokens) {
+  std::string bytes;
+  // A token with a character outside the alphabet is one that was added, and is text.
+  for (const std::string& token : tokens) bytes += AlphabetToBytes(token).value_or(token);
+  if (replace_invalid) bytes = ReplaceInvalidUtf8(bytes);
+  tokens = {std::move(bytes)};
+  return absl::OkStatus();
 }
 
 void Strip(const std::string& what, int64_t start, int64_t stop, std::string* token) {
@@ -65,9 +75,7 @@ void Strip(const std::string& what, int64_t start, int64_t stop, std::string* to
 
 TokenDecoder TokenDecoder::ByteLevel() {
   TokenDecoder decoder;
-  Step step;
-  step.kind = Kind::kByteLevel;
-  decoder.steps_.push_back(std::move(step));
+  decoder.steps_.push_back(&DecodeAlphabet);
   return decoder;
 }
 
@@ -79,7 +87,6 @@ absl::StatusOr<TokenDecoder> TokenDecoder::FromJson(const nlohmann::json& json) 
 
 absl::Status TokenDecoder::Add(const nlohmann::json& json, int depth) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
-  Step step;
   if (type == "Sequence") {
     if (depth == kMaxSequenceDepth) return TooDeep("decoder");
     ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* steps, ArrayField(json, "decoders"));
@@ -87,76 +94,58 @@ absl::Status TokenDecoder::Add(const nlohmann::json& json, int depth) {
     return absl::OkStatus();
   }
   if (type == "ByteLevel") {
-    step.kind = Kind::kByteLevel;
+    steps_.push_back(&DecodeAlphabet);
   } else if (type == "ByteFallback") {
-    step.kind = Kind::kByteFallback;
+    steps_.push_back(&FuseBytes);
   } else if (type == "Fuse") {
-    step.kind = Kind::kFuse;
+    steps_.push_back([](bool, std::vector<std::string>& tokens) {
+      tokens = {absl::StrJoin(tokens, "")};
+      return absl::OkStatus();
+    });
   } else if (type == "Replace") {
-    step.kind = Kind::kReplace;
-    ZEROTH_ASSIGN_OR_RETURN(step.replace, Replacement::FromJson(json));
+    ZEROTH_ASSIGN_OR_RETURN(Replacement replacement, Replacement::FromJson(json));
+    steps_.push_back([replacement = std::move(replacement)](
+                         bool, std::vector<std::string>& tokens) -> absl::Status {
+      Regex::Scratch scratch;
+      for (std::string& token : tokens) {
+        ZEROTH_RETURN_IF_ERROR(replacement.Apply(&token, scratch));
+      }
+      return absl::OkStatus();
+    });
   } else if (type == "Strip") {
-    step.kind = Kind::kStrip;
-    ZEROTH_ASSIGN_OR_RETURN(step.text, StringField(json, "content"));
-    ZEROTH_ASSIGN_OR_RETURN(step.start, IntField(json, "start"));
-    ZEROTH_ASSIGN_OR_RETURN(step.stop, IntField(json, "stop"));
-    if (step.text.empty()) return absl::InvalidArgumentError("\"content\" of Strip is empty");
+    ZEROTH_ASSIGN_OR_RETURN(const std::string what, StringField(json, "content"));
+    ZEROTH_ASSIGN_OR_RETURN(const int64_t start, IntField(json, "start"));
+    ZEROTH_ASSIGN_OR_RETURN(const int64_t stop, IntField(json, "stop"));
+    if (what.empty()) return absl::InvalidArgumentError("\"content\" of Strip is empty");
+    steps_.push_back([what, start, stop](bool, std::vector<std::string>& tokens) {
+      for (std::string& token : tokens) Strip(what, start, stop, &token);
+      return absl::OkStatus();
+    });
   } else if (type == "Metaspace") {
-    step.kind = Kind::kMetaspace;
-    ZEROTH_ASSIGN_OR_RETURN(step.text, StringField(json, "replacement"));
-    if (step.text.empty()) return absl::InvalidArgumentError("\"replacement\" is empty");
-    ZEROTH_ASSIGN_OR_RETURN(step.drops_first, BoolField(json, "add_prefix_space", true));
+    ZEROTH_ASSIGN_OR_RETURN(const std::string space, StringField(json, "replacement"));
+    if (space.empty()) return absl::InvalidArgumentError("\"replacement\" is empty");
+    ZEROTH_ASSIGN_OR_RETURN(bool drops_first, BoolField(json, "add_prefix_space", true));
     if (!FieldOf(json, "prepend_scheme").is_null()) {
       ZEROTH_ASSIGN_OR_RETURN(const std::string scheme, StringField(json, "prepend_scheme"));
-      step.drops_first = scheme != "never";
+      drops_first = scheme != "never";
     }
+    steps_.push_back([space, drops_first](bool, std::vector<std::string>& tokens) {
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        const bool dropped = i == 0 && drops_first;
+        tokens[i] = absl::StrReplaceAll(tokens[i], {{space, dropped ? "" : " "}});
+      }
+      return absl::OkStatus();
+    });
   } else {
     return UnknownKind("decoder", type,
                        "ByteLevel, ByteFallback, Metaspace, Replace, Fuse, Strip, Sequence");
   }
-  steps_.push_back(std::move(step));
   return absl::OkStatus();
-}
-
-absl::Status TokenDecoder::Apply(const Step& step, bool replace_invalid,
-                                 std::vector<std::string>* tokens) {
-  switch (step.kind) {
-    case Kind::kByteLevel: {
-      std::string bytes;
-      // A token with a character outside the alphabet is one that was added, and is text.
-      for (const std::string& token : *tokens) bytes += AlphabetToBytes(token).value_or(token);
-      if (replace_invalid) bytes = ReplaceInvalidUtf8(bytes);
-      *tokens = {std::move(bytes)};
-      return absl::OkStatus();
-    }
-    case Kind::kByteFallback:
-      *tokens = FuseBytes(*tokens, replace_invalid);
-      return absl::OkStatus();
-    case Kind::kMetaspace:
-      for (size_t i = 0; i < tokens->size(); ++i) {
-        const bool dropped = i == 0 && step.drops_first;
-        (*tokens)[i] = absl::StrReplaceAll((*tokens)[i], {{step.text, dropped ? "" : " "}});
-      }
-      return absl::OkStatus();
-    case Kind::kReplace: {
-      Regex::Scratch scratch;
-      for (std::string& token : *tokens)
-        ZEROTH_RETURN_IF_ERROR(step.replace.Apply(&token, scratch));
-      return absl::OkStatus();
-    }
-    case Kind::kFuse:
-      *tokens = {absl::StrJoin(*tokens, "")};
-      return absl::OkStatus();
-    case Kind::kStrip:
-      for (std::string& token : *tokens) Strip(step.text, step.start, step.stop, &token);
-      return absl::OkStatus();
-  }
-  return absl::InternalError("a decoder of no kind");
 }
 
 absl::StatusOr<std::string> TokenDecoder::Decode(std::vector<std::string> tokens,
                                                  bool replace_invalid) const {
-  for (const Step& step : steps_) ZEROTH_RETURN_IF_ERROR(Apply(step, replace_invalid, &tokens));
+  for (const Step& step : steps_) ZEROTH_RETURN_IF_ERROR(step(replace_invalid, tokens));
   return absl::StrJoin(tokens, steps_.empty() ? " " : "");
 }
 

@@ -4,6 +4,7 @@
 #define ZEROTH_DATA_TOKENIZER_TOKEN_DECODER_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,19 +32,9 @@ class TokenDecoder {
   absl::StatusOr<std::string> Decode(std::vector<std::string> tokens, bool replace_invalid) const;
 
  private:
-  enum class Kind { kByteLevel, kByteFallback, kMetaspace, kReplace, kFuse, kStrip };
-  struct Step {
-    Kind kind = Kind::kFuse;
-    std::string text;          // kMetaspace: the spelling of a space; kStrip: what is removed
-    int64_t start = 0;         // kStrip: most removals at the front
-    int64_t stop = 0;          // kStrip: most removals at the end
-    bool drops_first = false;  // kMetaspace: drop the first token's spaces
-    Replacement replace;       // kReplace
-  };
-
+  // Changes the tokens; `replace_invalid` as in Decode.
+  using Step = std::function<absl::Status(bool replace_invalid, std::vector<std::string>& tokens)>;
   absl::Status Add(const nlohmann::json& json, int depth);
-  static absl::Status Apply(const Step& step, bool replace_invalid,
-                            std::vector<std::string>* tokens);
 
   std::vector<Step> steps_;
 };

@@ -19,9 +19,9 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/tests/interop/python.h"
