@@ -303,8 +303,15 @@ absl::StatusOr<Op> PrepareAddSquares(KernelBench& bench, const Activations& on) 
   return Op([&bench, x, sum] { return kernels::AddSquares(bench.kernels(), x, sum); });
 }
 
-void SkipOnError(benchmark::State& state, const absl::Status& status) {
-  if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
+benchmark::internal::Benchmark* Register(const std::string& name,
+                                         std::function<absl::Status(benchmark::State&)> run) {
+  const auto body = [run](benchmark::State& state) {
+    const absl::Status status = run(state);
+    if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
+  };
+  return benchmark::RegisterBenchmark(name.c_str(), body)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
 }
 
 }  // namespace zeroth

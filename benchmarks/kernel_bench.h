@@ -142,8 +142,9 @@ struct Loss {
 };
 absl::StatusOr<Op> PrepareLoss(KernelBench& bench, const Loss& loss, DType dtype);
 
-// The body of a benchmark whose work may fail.
-void SkipOnError(benchmark::State& state, const absl::Status& status);
+// Registers a benchmark whose work may fail, and which sets the time of each iteration.
+benchmark::internal::Benchmark* Register(const std::string& name,
+                                         std::function<absl::Status(benchmark::State&)> run);
 
 }  // namespace zeroth
 

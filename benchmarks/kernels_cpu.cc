@@ -236,14 +236,6 @@ constexpr struct {
     {{"", "linear_out_in_dw", 1024, 768, 3072, false}, Pass::kWeightGradient},
 };
 
-benchmark::internal::Benchmark* Register(const std::string& name,
-                                         std::function<absl::Status(benchmark::State&)> run) {
-  return benchmark::RegisterBenchmark(
-             name.c_str(), [run](benchmark::State& state) { SkipOnError(state, run(state)); })
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
-}
-
 void RegisterProducts(DType dtype) {
   for (const auto& [layer, pass] : kProducts) {
     Register(absl::StrCat("BM_Gemm/", layer.name, "_", DTypeName(dtype)),

@@ -176,12 +176,8 @@ absl::Status RunLoss(benchmark::State& state, const Loss& loss) {
   return bench->Run(state, {loss.flops(), Bytes(4 + 2, loss.rows, loss.vocab)}, op);
 }
 
-void Register(const std::string& name, std::function<absl::Status(benchmark::State&)> run) {
-  benchmark::RegisterBenchmark(name.c_str(),
-                               [run](benchmark::State& state) { SkipOnError(state, run(state)); })
-      ->UseManualTime()
-      ->Iterations(20)
-      ->Unit(benchmark::kMillisecond);
+void RegisterOnGpu(const std::string& name, std::function<absl::Status(benchmark::State&)> run) {
+  Register(name, std::move(run))->Iterations(20);
 }
 
 void RegisterLayers() {
@@ -189,8 +185,8 @@ void RegisterLayers() {
     const std::string name = absl::StrCat(layer.model, "/", layer.name);
     const auto product = [&](const char* precision_name, const char* pass_name, Pass pass,
                              Precision precision) {
-      Register(absl::StrCat("BM_Gemm", precision_name, "/", name, pass_name),
-               [=](auto& state) { return RunLayer(state, layer, pass, precision); });
+      RegisterOnGpu(absl::StrCat("BM_Gemm", precision_name, "/", name, pass_name),
+                    [=](auto& state) { return RunLayer(state, layer, pass, precision); });
     };
     for (const auto& [pass_name, pass] :
          {std::pair("_forward", Pass::kForward), std::pair("_dx", Pass::kInputGradient),
@@ -200,8 +196,8 @@ void RegisterLayers() {
     }
     product("Tf32", "_forward", Pass::kForward, Precision::kTf32);
     for (const bool with_casts : {false, true}) {
-      Register(absl::StrCat(with_casts ? "BM_LinearFp8/" : "BM_GemmFp8/", name, "_forward"),
-               [=](auto& state) { return RunLayerFp8(state, layer, with_casts); });
+      RegisterOnGpu(absl::StrCat(with_casts ? "BM_LinearFp8/" : "BM_GemmFp8/", name, "_forward"),
+                    [=](auto& state) { return RunLayerFp8(state, layer, with_casts); });
     }
   }
 }
@@ -209,19 +205,20 @@ void RegisterLayers() {
 [[maybe_unused]] const bool registered = [] {
   for (const Case& test : kCases) {
     for (const Activations& on : kModels) {
-      Register(absl::StrCat("BM_", test.name, "/", on.model),
-               [&](auto& state) { return RunCase(state, test, on); });
+      RegisterOnGpu(absl::StrCat("BM_", test.name, "/", on.model),
+                    [&](auto& state) { return RunCase(state, test, on); });
     }
   }
   constexpr Layer kSquare = {"", "", 8192, 8192, 8192, /*gpt2=*/false};
   for (const auto& [name, precision] :
        {std::pair("bf16", Precision::kBFloat16), std::pair("tf32", Precision::kTf32),
         std::pair("fp32", Precision::kFloat32)}) {
-    Register(absl::StrCat("BM_SquareGemm/", name), [=, precision = precision](auto& state) {
+    RegisterOnGpu(absl::StrCat("BM_SquareGemm/", name), [=, precision = precision](auto& state) {
       return RunLayer(state, kSquare, Pass::kForward, precision);
     });
   }
-  Register("BM_SquareGemm/fp8", [=](auto& state) { return RunLayerFp8(state, kSquare, false); });
+  RegisterOnGpu("BM_SquareGemm/fp8",
+                [=](auto& state) { return RunLayerFp8(state, kSquare, false); });
   RegisterLayers();
   for (const auto& [model, shape] : {std::pair("gpt2_124m", AttentionShape{64, 1024, 12, 12, 64}),
                                      std::pair("gpt2_1558m", AttentionShape{16, 1024, 25, 25, 64}),
@@ -229,19 +226,19 @@ void RegisterLayers() {
                                      std::pair("llama3_8b", AttentionShape{1, 8192, 32, 8, 128})}) {
     for (const bool by_cudnn : {false, true}) {
       for (const bool backward : {false, true}) {
-        Register(absl::StrCat(backward ? "BM_AttentionBackward/" : "BM_Attention/",
-                              by_cudnn ? "cudnn/" : "flash/", model),
-                 [=, shape = shape](auto& state) {
-                   return RunAttention(state, shape, by_cudnn, backward);
-                 });
+        RegisterOnGpu(absl::StrCat(backward ? "BM_AttentionBackward/" : "BM_Attention/",
+                                   by_cudnn ? "cudnn/" : "flash/", model),
+                      [=, shape = shape](auto& state) {
+                        return RunAttention(state, shape, by_cudnn, backward);
+                      });
       }
     }
   }
   // The gates of a layer of Qwen3-30B-A3B with 8192 tokens, 8 of 128 experts each.
   constexpr ExpertLayer kExperts = {8192 * 8, 128, 2048, 768};
   for (const bool grouped : {true, false}) {
-    Register(grouped ? "BM_Experts/grouped" : "BM_Experts/one_by_one",
-             [=](auto& state) { return RunExperts(state, kExperts, grouped); });
+    RegisterOnGpu(grouped ? "BM_Experts/grouped" : "BM_Experts/one_by_one",
+                  [=](auto& state) { return RunExperts(state, kExperts, grouped); });
   }
   for (const auto& [model, loss] :
        {std::pair("gpt2_124m", Loss{65536, 768, 50304}),
@@ -249,8 +246,8 @@ void RegisterLayers() {
         std::pair("gpt2_1558m", Loss{16384, 1600, 50304}),
         std::pair("llama_1b", Loss{32768, 2048, 32000}),
         std::pair("llama3_8b", Loss{8192, 4096, 128256})}) {
-    Register(absl::StrCat("BM_LinearCrossEntropy/", model),
-             [loss = loss](auto& state) { return RunLoss(state, loss); });
+    RegisterOnGpu(absl::StrCat("BM_LinearCrossEntropy/", model),
+                  [loss = loss](auto& state) { return RunLoss(state, loss); });
   }
   return true;
 }();

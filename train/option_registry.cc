@@ -186,6 +186,43 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--trace", "profile"},
 };
 
+constexpr size_t kMostBytes = size_t{1} << 20;
+
+// Returns the value in the spelling of a flag, or nullopt if its type is not the option's.
+std::optional<std::string> FlagText(const Option& option, const toml::node& node) {
+  const auto is = [&](auto field) { return std::holds_alternative<decltype(field)>(option.field); };
+  const bool is_text = is(&TrainOptions::data);
+  const bool is_bool = is(&TrainOptions::shuffle);
+  // A seed may be too large for an integer of TOML, and is text then.
+  if (node.is_string() && (is_text || is(&TrainOptions::seed))) return node.ref<std::string>();
+  if (node.is_boolean() && is_bool) return absl::UnparseFlag(node.ref<bool>());
+  if (node.is_integer() && !is_text && !is_bool) return absl::UnparseFlag(node.ref<int64_t>());
+  if (node.is_floating_point() && is(&TrainOptions::lr)) {
+    return absl::UnparseFlag(node.ref<double>());
+  }
+  return std::nullopt;
+}
+
+absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOptions& options) {
+  const Option* const option = FindOption(key);
+  if (option == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no option ", key, DidYouMean(key),
+                     node.is_table() ? "; keys are names of flags, without sections" : ""));
+  }
+  if (const std::optional<std::string> text = FlagText(*option, node)) {
+    return Annotate(SetOption(*option, *text, options), absl::StrCat(key, " = ", *text));
+  }
+  std::ostringstream type;
+  type << node.type();
+  std::string expected = Expected(*option);
+  if (std::holds_alternative<std::string TrainOptions::*>(option->field)) {
+    absl::StrAppend(&expected, expected.empty() ? "text in quotes" : ", in quotes");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " is of type ", type.str(), ", expected ", expected));
+}
+
 }  // namespace
 
 const std::vector<Option>& AllOptions() {
@@ -232,47 +269,6 @@ std::string DidYouMean(absl::string_view unknown) {
   for (const Option& option : AllOptions()) options.push_back(option.name);
   return DidYouMean(unknown, kElsewhere, options, "--");
 }
-
-namespace {
-
-constexpr size_t kMostBytes = size_t{1} << 20;
-
-// Returns the value in the spelling of a flag, or nullopt if its type is not the option's.
-std::optional<std::string> FlagText(const Option& option, const toml::node& node) {
-  const auto is = [&](auto field) { return std::holds_alternative<decltype(field)>(option.field); };
-  const bool is_text = is(&TrainOptions::data);
-  const bool is_bool = is(&TrainOptions::shuffle);
-  // A seed may be too large for an integer of TOML, and is text then.
-  if (node.is_string() && (is_text || is(&TrainOptions::seed))) return node.ref<std::string>();
-  if (node.is_boolean() && is_bool) return absl::UnparseFlag(node.ref<bool>());
-  if (node.is_integer() && !is_text && !is_bool) return absl::UnparseFlag(node.ref<int64_t>());
-  if (node.is_floating_point() && is(&TrainOptions::lr)) {
-    return absl::UnparseFlag(node.ref<double>());
-  }
-  return std::nullopt;
-}
-
-absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOptions& options) {
-  const Option* const option = FindOption(key);
-  if (option == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no option ", key, DidYouMean(key),
-                     node.is_table() ? "; keys are names of flags, without sections" : ""));
-  }
-  if (const std::optional<std::string> text = FlagText(*option, node)) {
-    return Annotate(SetOption(*option, *text, options), absl::StrCat(key, " = ", *text));
-  }
-  std::ostringstream type;
-  type << node.type();
-  std::string expected = Expected(*option);
-  if (std::holds_alternative<std::string TrainOptions::*>(option->field)) {
-    absl::StrAppend(&expected, expected.empty() ? "text in quotes" : ", in quotes");
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(key, " is of type ", type.str(), ", expected ", expected));
-}
-
-}  // namespace
 
 absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));

@@ -60,12 +60,6 @@ Machine ForRanks(Machine machine, const TrainOptions& options) {
   return machine;
 }
 
-absl::StatusOr<int64_t> MemoryLimit(const TrainOptions& options, const Machine& machine) {
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t asked, ParseByteCount(options.memory_limit));
-  const auto has = static_cast<int64_t>(machine.memory_bytes - machine.reserved_bytes);
-  return asked > 0 ? std::min(asked, has) : has;
-}
-
 Batch EmptyBatch(const TrainOptions& options) {
   Batch batch;
   batch.batch = options.batch_size;
@@ -251,7 +245,9 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
       }
     }
   }
-  ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t asked, ParseByteCount(options.memory_limit));
+  plan.memory_limit_bytes = static_cast<int64_t>(on.memory_bytes - on.reserved_bytes);
+  if (asked > 0) plan.memory_limit_bytes = std::min(asked, plan.memory_limit_bytes);
   // Where micro-batches add up in the shards, the peak has them already.
   const bool beside = options.grad_accum == 1 || AddsUpInFull(options);
   plan.memory_reserved_bytes =

@@ -108,108 +108,6 @@ bool IsBetter(const PlannedRun& a, const PlannedRun& b) {
   return a.plan.tokens_per_second_per_rank > b.plan.tokens_per_second_per_rank;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
-                                                    const Machine& machine,
-                                                    const ModelBuilder& build) {
-  std::vector<PlannedRun> runs;
-  for (const Change& strategy : Strategies(options, machine)) {
-    for (const Change& checkpointing : Checkpointing()) {
-      for (const Change& micro_batch : MicroBatchSizes(options)) {
-        ZEROTH_ASSIGN_OR_RETURN(
-            std::optional<PlannedRun> run,
-            Try(options, machine, build, {strategy, checkpointing, micro_batch}));
-        if (run.has_value()) runs.push_back(*std::move(run));
-      }
-    }
-  }
-  std::stable_sort(runs.begin(), runs.end(), IsBetter);
-  return runs;
-}
-
-absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
-                                                        const Machine& machine,
-                                                        const ModelBuilder& build, size_t most,
-                                                        absl::Time deadline) {
-  const std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
-                                                  MicroBatchSizes(options), OtherState(options)};
-  std::vector<PlannedRun> fitting;
-  const auto consider = [&](const std::vector<Change>& changes) -> absl::Status {
-    if (absl::Now() >= deadline) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(std::optional<PlannedRun> run, Try(options, machine, build, changes));
-    if (run.has_value() && run->plan.fits) fitting.push_back(*std::move(run));
-    return absl::OkStatus();
-  };
-  for (const std::vector<Change>& kind : kinds) {
-    for (const Change& change : kind) ZEROTH_RETURN_IF_ERROR(consider({change}));
-  }
-  for (size_t i = 0; i < kinds.size() && fitting.empty(); ++i) {
-    for (size_t j = i + 1; j < kinds.size(); ++j) {
-      for (const Change& first : kinds[i]) {
-        for (const Change& second : kinds[j]) {
-          ZEROTH_RETURN_IF_ERROR(consider({first, second}));
-        }
-      }
-    }
-  }
-  std::stable_sort(fitting.begin(), fitting.end(), IsBetter);
-  if (fitting.size() > most)
-    fitting.erase(fitting.begin() + static_cast<int64_t>(most), fitting.end());
-  return fitting;
-}
-
-std::string SearchText(const std::vector<PlannedRun>& runs, size_t most) {
-  std::string text = absl::StrFormat("%12s %10s %12s %6s  %s\n", "tokens/s", "step s", "needs MiB",
-                                     "fits", "flags");
-  for (size_t i = 0; i < std::min(most, runs.size()); ++i) {
-    const Plan& plan = runs[i].plan;
-    absl::StrAppendFormat(&text, "%12.1f %10.4g %12.1f %6s  %s\n", plan.tokens_per_second_per_rank,
-                          plan.step_seconds, static_cast<double>(plan.memory_reserved_bytes) / kMiB,
-                          plan.fits ? "yes" : "no", runs[i].change);
-  }
-  if (runs.size() > most) absl::StrAppend(&text, runs.size() - most, " more were tried\n");
-  return text;
-}
-
-std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked) {
-  if (runs.empty()) {
-    return "to fit    no change of strategy, checkpointing, micro-batch or state is enough: take "
-           "more ranks, a larger machine or a smaller model\n";
-  }
-  std::string text = "to fit    the fastest changes:\n";
-  for (const PlannedRun& run : runs) {
-    const double saved =
-        static_cast<double>(asked.memory_reserved_bytes - run.plan.memory_reserved_bytes) / kMiB;
-    absl::StrAppendFormat(&text, "  %s: %.1f MiB less, %.4g s a step\n", run.change, saved,
-                          run.plan.step_seconds);
-  }
-  return text;
-}
-
-absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
-                                          const ModelBuilder& build, absl::Time deadline) {
-  constexpr size_t kChanges = 3;
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
-  ZEROTH_ASSIGN_OR_RETURN(const Plan asked, PlanRun(options, machine, std::move(model)));
-  if (asked.fits) {
-    return absl::StrFormat(
-        "to fit    a step of this run needs %.1f MiB, and a rank may have %.1f by its plan: others "
-        "have the rest, or something besides steps needs more\n",
-        static_cast<double>(asked.memory_reserved_bytes) / kMiB,
-        static_cast<double>(asked.memory_limit_bytes) / kMiB);
-  }
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
-                          CheapestThatFit(options, machine, build, kChanges, deadline));
-  if (absl::Now() < deadline) return CheapestText(cheapest, asked);
-  return absl::StrCat(cheapest.empty() ? "to fit    nothing has been found so far\n"
-                                       : CheapestText(cheapest, asked),
-                      "  The search ended before it had tried all: //tools/plan, with the same "
-                      "flags, tries the rest.\n");
-}
-
-namespace {
-
 // Bounds of the search, since a plan fills a micro-batch with tokens and builds each layer.
 constexpr int64_t kMostTokens = int64_t{1} << 26;
 constexpr int64_t kMostLayers = int64_t{1} << 12;
@@ -275,6 +173,103 @@ absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
+                                                    const Machine& machine,
+                                                    const ModelBuilder& build) {
+  std::vector<PlannedRun> runs;
+  for (const Change& strategy : Strategies(options, machine)) {
+    for (const Change& checkpointing : Checkpointing()) {
+      for (const Change& micro_batch : MicroBatchSizes(options)) {
+        ZEROTH_ASSIGN_OR_RETURN(
+            std::optional<PlannedRun> run,
+            Try(options, machine, build, {strategy, checkpointing, micro_batch}));
+        if (run.has_value()) runs.push_back(*std::move(run));
+      }
+    }
+  }
+  std::stable_sort(runs.begin(), runs.end(), IsBetter);
+  return runs;
+}
+
+absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
+                                                        const Machine& machine,
+                                                        const ModelBuilder& build, size_t most,
+                                                        absl::Time deadline) {
+  const std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
+                                                  MicroBatchSizes(options), OtherState(options)};
+  std::vector<PlannedRun> fitting;
+  const auto consider = [&](const std::vector<Change>& changes) -> absl::Status {
+    if (absl::Now() >= deadline) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(std::optional<PlannedRun> run, Try(options, machine, build, changes));
+    if (run.has_value() && run->plan.fits) fitting.push_back(*std::move(run));
+    return absl::OkStatus();
+  };
+  for (const std::vector<Change>& kind : kinds) {
+    for (const Change& change : kind) ZEROTH_RETURN_IF_ERROR(consider({change}));
+  }
+  for (size_t i = 0; i < kinds.size() && fitting.empty(); ++i) {
+    for (size_t j = i + 1; j < kinds.size(); ++j) {
+      for (const Change& first : kinds[i]) {
+        for (const Change& second : kinds[j]) {
+          ZEROTH_RETURN_IF_ERROR(consider({first, second}));
+        }
+      }
+    }
+  }
+  std::stable_sort(fitting.begin(), fitting.end(), IsBetter);
+  if (fitting.size() > most) fitting.resize(most);
+  return fitting;
+}
+
+std::string SearchText(const std::vector<PlannedRun>& runs, size_t most) {
+  std::string text = absl::StrFormat("%12s %10s %12s %6s  %s\n", "tokens/s", "step s", "needs MiB",
+                                     "fits", "flags");
+  for (size_t i = 0; i < std::min(most, runs.size()); ++i) {
+    const Plan& plan = runs[i].plan;
+    absl::StrAppendFormat(&text, "%12.1f %10.4g %12.1f %6s  %s\n", plan.tokens_per_second_per_rank,
+                          plan.step_seconds, static_cast<double>(plan.memory_reserved_bytes) / kMiB,
+                          plan.fits ? "yes" : "no", runs[i].change);
+  }
+  if (runs.size() > most) absl::StrAppend(&text, runs.size() - most, " more were tried\n");
+  return text;
+}
+
+std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked) {
+  if (runs.empty()) {
+    return "to fit    no change of strategy, checkpointing, micro-batch or state is enough: take "
+           "more ranks, a larger machine or a smaller model\n";
+  }
+  std::string text = "to fit    the fastest changes:\n";
+  for (const PlannedRun& run : runs) {
+    const double saved =
+        static_cast<double>(asked.memory_reserved_bytes - run.plan.memory_reserved_bytes) / kMiB;
+    absl::StrAppendFormat(&text, "  %s: %.1f MiB less, %.4g s a step\n", run.change, saved,
+                          run.plan.step_seconds);
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
+                                          const ModelBuilder& build, absl::Time deadline) {
+  constexpr size_t kChanges = 3;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  ZEROTH_ASSIGN_OR_RETURN(const Plan asked, PlanRun(options, machine, std::move(model)));
+  if (asked.fits) {
+    return absl::StrFormat(
+        "to fit    a step of this run needs %.1f MiB, and a rank may have %.1f by its plan: others "
+        "have the rest, or something besides steps needs more\n",
+        static_cast<double>(asked.memory_reserved_bytes) / kMiB,
+        static_cast<double>(asked.memory_limit_bytes) / kMiB);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
+                          CheapestThatFit(options, machine, build, kChanges, deadline));
+  if (absl::Now() < deadline) return CheapestText(cheapest, asked);
+  return absl::StrCat(cheapest.empty() ? "to fit    nothing has been found so far\n"
+                                       : CheapestText(cheapest, asked),
+                      "  The search ended before it had tried all: //tools/plan, with the same "
+                      "flags, tries the rest.\n");
+}
 
 absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
                                             const Machine& machine, const ModelSource& source) {

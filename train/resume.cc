@@ -44,6 +44,131 @@ OutlierDetector::State ReadWindow(JsonMembers members) {
   return {members.Integer("taken", 0, kMostCount), members.Numbers("window")};
 }
 
+namespace fs = std::filesystem;
+
+constexpr char kAuto[] = "auto";
+
+// An error of the file system (EIO, ESTALE) is not "no": the path may be the newest checkpoint.
+absl::StatusOr<bool> Exists(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::status_known(status)) return fs::exists(status);
+  return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
+}
+
+// Returns the checkpoints to try, in this order. --resume names one of them, or their directory.
+absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
+  const bool is_auto = options.resume == kAuto;
+  const std::string named = CanonicalPath(is_auto ? options.out : options.resume).value_or("");
+  if (!is_auto && ParseCheckpointName(fs::path(named).filename().string()).has_value()) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, Exists(named));
+    if (is_there) return std::vector<std::string>{named};
+    return absl::NotFoundError(
+        absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
+  }
+  // A checkpoint that the user has renamed.
+  ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
+                          Exists(absl::StrCat(named, "/", kCheckpointIndexName)));
+  if (is_checkpoint) return std::vector<std::string>{named};
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(named));
+  std::vector<std::string> paths;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    paths.push_back(CheckpointPath(named, *step));
+  }
+  if (paths.empty() && !is_auto) {
+    return absl::NotFoundError(absl::StrCat("--resume=", options.resume,
+                                            ": no checkpoint there; expected a directory step-N, "
+                                            "or one that holds such"));
+  }
+  return paths;
+}
+
+// Loads this rank's part, without communication.
+absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
+                                           Trainer& trainer, const ParameterReader& fill_missing,
+                                           std::vector<std::string>& notes) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                          CheckpointReader::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(RunProgress progress,
+                          RunProgress::FromJson(reader->index().training,
+                                                absl::StrCat(path, "/", kCheckpointIndexName)));
+  LoadStateOptions load;
+  if (options.allow_partial) load.fill_missing = fill_missing;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
+  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded, LoadState(*reader, trainer.sharding(), states, load));
+  notes = std::move(loaded.notes);
+  // An average of which parts are missing is useless.
+  if (loaded.incomplete.count("ema") > 0) {
+    progress.trainer.ema_updates = 0;
+    notes.push_back("the average of the weights starts again");
+  }
+  loaded.incomplete.erase("ema");
+  if (!loaded.incomplete.empty()) {
+    notes.push_back(absl::StrCat("resume    the optimizer's ",
+                                 absl::StrJoin(loaded.incomplete, ", "),
+                                 " of some parameters begin at zero: the checkpoint has none"));
+  }
+  // If --loss_scale has changed, the checkpoint's scale does not apply.
+  const auto scale_flag = progress.flags.find("loss_scale");
+  if (scale_flag == progress.flags.end() || *scale_flag != options.loss_scale) {
+    progress.trainer.loss_scaler.reset();
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(trainer.Restore(progress.trainer), path);
+  return progress;
+}
+
+// Describes how this run differs from that of the checkpoint.
+void AddDifferences(const TrainOptions& options, const LanguageModel& model,
+                    const RunProgress& progress, std::vector<std::string>& notes) {
+  const nlohmann::json now = ResultFlags(options);
+  const std::vector<std::string> changed = ChangedFlags(progress.flags, now);
+  if (!changed.empty()) {
+    notes.push_back(absl::StrCat("resume    with other flags: ", absl::StrJoin(changed, "; ")));
+  }
+  const auto before = progress.flags.find(kGlobalBatchSize);
+  if (before != progress.flags.end() && *before != now[kGlobalBatchSize]) {
+    notes.push_back(absl::StrCat("resume    the global batch is ", now[kGlobalBatchSize].dump(),
+                                 " sequences a step, was ", before->dump(), "; --",
+                                 kGlobalBatchSize, "=", before->dump(), " keeps it"));
+  }
+  const std::vector<std::string> config = Changed(progress.model, model.HfConfig());
+  if (!config.empty()) {
+    notes.push_back(
+        absl::StrCat("resume    with another config of the model: ", absl::StrJoin(config, "; ")));
+  }
+}
+
+// Advice for a checkpoint that may be intact but could not be read.
+std::string Advice(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+      return "; this is no damage, so no older checkpoint was taken and none was renamed: try "
+             "again when the cause is gone, or name a checkpoint by --resume=DIRECTORY/step-N";
+    default:
+      return "";
+  }
+}
+
+// Rank 0: renames checkpoints that are newer than `step`.
+absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std::string>& notes) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(out));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListSetAside(out));
+  for (const int64_t other : steps) {
+    if (other <= step) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const std::string path, SetCheckpointAside(out, other));
+    notes.push_back(
+        absl::StrCat("resume    the checkpoint of step ", other, " is newer; it is now ", path));
+  }
+  if (!earlier.empty()) {
+    notes.push_back(absl::StrCat("resume    set aside by earlier runs in ", out, ": ",
+                                 absl::StrJoin(earlier, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<std::string> DataOrder::Differences(const DataOrder& before) const {
@@ -173,135 +298,6 @@ std::vector<std::string> ChangedFlags(Json before, const Json& now) {
   for (std::string& line : changed) line = absl::StrCat("--", line);
   return changed;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr char kAuto[] = "auto";
-
-// An error of the file system (EIO, ESTALE) is not "no": the path may be the newest checkpoint.
-absl::StatusOr<bool> Exists(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::status_known(status)) return fs::exists(status);
-  return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
-}
-
-// Returns the checkpoints to try, in this order. --resume names one of them, or their directory.
-absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
-  const bool is_auto = options.resume == kAuto;
-  const std::string named = CanonicalPath(is_auto ? options.out : options.resume).value_or("");
-  if (!is_auto && ParseCheckpointName(fs::path(named).filename().string()).has_value()) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, Exists(named));
-    if (is_there) return std::vector<std::string>{named};
-    return absl::NotFoundError(
-        absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
-  }
-  // A checkpoint that the user has renamed.
-  ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
-                          Exists(absl::StrCat(named, "/", kCheckpointIndexName)));
-  if (is_checkpoint) return std::vector<std::string>{named};
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(named));
-  std::vector<std::string> paths;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    paths.push_back(CheckpointPath(named, *step));
-  }
-  if (paths.empty() && !is_auto) {
-    return absl::NotFoundError(absl::StrCat("--resume=", options.resume,
-                                            ": no checkpoint there; expected a directory step-N, "
-                                            "or one that holds such"));
-  }
-  return paths;
-}
-
-// Loads this rank's part, without communication.
-absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
-                                           Trainer& trainer, const ParameterReader& fill_missing,
-                                           std::vector<std::string>& notes) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
-                          CheckpointReader::Open(path));
-  ZEROTH_ASSIGN_OR_RETURN(RunProgress progress,
-                          RunProgress::FromJson(reader->index().training,
-                                                absl::StrCat(path, "/", kCheckpointIndexName)));
-  LoadStateOptions load;
-  if (options.allow_partial) load.fill_missing = fill_missing;
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
-  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded, LoadState(*reader, trainer.sharding(), states, load));
-  notes = std::move(loaded.notes);
-  // An average of which parts are missing is useless.
-  if (loaded.incomplete.count("ema") > 0) {
-    progress.trainer.ema_updates = 0;
-    notes.push_back("the average of the weights starts again");
-  }
-  loaded.incomplete.erase("ema");
-  if (!loaded.incomplete.empty()) {
-    notes.push_back(absl::StrCat("resume    the optimizer's ",
-                                 absl::StrJoin(loaded.incomplete, ", "),
-                                 " of some parameters begin at zero: the checkpoint has none"));
-  }
-  // If --loss_scale has changed, the checkpoint's scale does not apply.
-  const auto scale_flag = progress.flags.find("loss_scale");
-  if (scale_flag == progress.flags.end() || *scale_flag != options.loss_scale) {
-    progress.trainer.loss_scaler.reset();
-  }
-  ZEROTH_RETURN_IF_ERROR_WITH(trainer.Restore(progress.trainer), path);
-  return progress;
-}
-
-// Describes how this run differs from that of the checkpoint.
-void AddDifferences(const TrainOptions& options, const LanguageModel& model,
-                    const RunProgress& progress, std::vector<std::string>& notes) {
-  const nlohmann::json now = ResultFlags(options);
-  const std::vector<std::string> changed = ChangedFlags(progress.flags, now);
-  if (!changed.empty()) {
-    notes.push_back(absl::StrCat("resume    with other flags: ", absl::StrJoin(changed, "; ")));
-  }
-  const auto before = progress.flags.find(kGlobalBatchSize);
-  if (before != progress.flags.end() && *before != now[kGlobalBatchSize]) {
-    notes.push_back(absl::StrCat("resume    the global batch is ", now[kGlobalBatchSize].dump(),
-                                 " sequences a step, was ", before->dump(), "; --",
-                                 kGlobalBatchSize, "=", before->dump(), " keeps it"));
-  }
-  const std::vector<std::string> config = Changed(progress.model, model.HfConfig());
-  if (!config.empty()) {
-    notes.push_back(
-        absl::StrCat("resume    with another config of the model: ", absl::StrJoin(config, "; ")));
-  }
-}
-
-// Advice for a checkpoint that may be intact but could not be read.
-std::string Advice(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kResourceExhausted:
-      return "; this is no damage, so no older checkpoint was taken and none was renamed: try "
-             "again when the cause is gone, or name a checkpoint by --resume=DIRECTORY/step-N";
-    default:
-      return "";
-  }
-}
-
-// Rank 0: renames checkpoints that are newer than `step`.
-absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std::string>& notes) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(out));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListSetAside(out));
-  for (const int64_t other : steps) {
-    if (other <= step) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const std::string path, SetCheckpointAside(out, other));
-    notes.push_back(
-        absl::StrCat("resume    the checkpoint of step ", other, " is newer; it is now ", path));
-  }
-  if (!earlier.empty()) {
-    notes.push_back(absl::StrCat("resume    set aside by earlier runs in ", out, ": ",
-                                 absl::StrJoin(earlier, ", ")));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status CheckCheckpointFlags(const TrainOptions& options) {
   return options.resume.empty() ? absl::OkStatus() : Candidates(options).status();

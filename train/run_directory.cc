@@ -132,6 +132,16 @@ absl::Status WithAdvice(int error, const std::string& action) {
                   "no directory for this run (--out=DIRECTORY names one of your own)");
 }
 
+absl::Status Lock(const std::string& directory, int& fd) {
+  fd = TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
+  if (TryLock(fd) != LockResult::kHeld) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--out=", directory,
+                   ": another run that is alive writes there; end it first, or name another "
+                   "directory"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options) {
@@ -219,20 +229,6 @@ absl::Status RemoveEarlierRun(const std::string& directory) {
   }
   return absl::OkStatus();
 }
-
-namespace {
-
-absl::Status Lock(const std::string& directory, int& fd) {
-  fd = TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
-  if (TryLock(fd) != LockResult::kHeld) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("--out=", directory,
-                   ": another run that is alive writes there; end it first, or name another "
-                   "directory"));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Take(const std::string& directory,
                                                        Communicator& world, Device& device) {

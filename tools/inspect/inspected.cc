@@ -84,12 +84,10 @@ class InspectedCheckpoint final : public Inspected {
   std::vector<std::pair<std::string, std::string>> places_;  // parameter and state of each tensor
 };
 
-std::string FileName(const std::string& path) { return fs::path(path).filename().string(); }
-
 InspectedTensor Described(const std::string& name, SafetensorsDType dtype, const Shape& shape,
                           const std::string& path) {
   return {name, dtype, std::vector<int64_t>(shape.dims().begin(), shape.dims().end()),
-          shape.numel(), FileName(path)};
+          shape.numel(), fs::path(path).filename().string()};
 }
 
 // Files with their own names and layouts. `unchecked` is the message of Verify.

@@ -156,14 +156,14 @@ class JsonLines final : public DocumentOutput {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DocumentOutput>> DocumentOutput::Create(const Tokenizer& tokenizer,
-                                                                       const Options& options) {
-  if (absl::EndsWith(options.path, ".jsonl")) {
-    return std::make_unique<JsonLines>(tokenizer, options.path,
+absl::StatusOr<std::unique_ptr<DocumentOutput>> DocumentOutput::Create(
+    const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  if (absl::EndsWith(options.out, ".jsonl")) {
+    return std::make_unique<JsonLines>(tokenizer, options.out,
                                        options.add_special_tokens.value_or(false));
   }
   auto writer =
-      TokenShardWriter::Create({options.path, tokenizer.vocab_size(), options.shard_tokens});
+      TokenShardWriter::Create({options.out, tokenizer.vocab_size(), options.shard_tokens});
   if (!writer.ok()) return Annotate(writer.status(), "--out (.bin, .npy or .jsonl)");
   return std::make_unique<Shards>(tokenizer, *std::move(writer),
                                   options.add_special_tokens.value_or(true));

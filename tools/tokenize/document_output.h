@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,17 +14,13 @@
 
 #include "zeroth/data/documents.h"
 #include "zeroth/data/tokenizer.h"
+#include "zeroth/tools/tokenize/tokenize.h"
 
 namespace zeroth {
 
 // Writes encoded documents as token shards or JSON lines.
 class DocumentOutput {
  public:
-  struct Options {
-    std::string path;
-    int64_t shard_tokens = 0;
-    std::optional<bool> add_special_tokens;
-  };
   // Encoded documents, before they are written.
   struct Piece {
     std::vector<int32_t> ids;
@@ -33,10 +28,11 @@ class DocumentOutput {
     int64_t tokens = 0;
   };
 
-  // The path's ending chooses the format: .jsonl, .bin or .npy. InvalidArgument for another ending.
+  // The ending of options.out chooses the format: .jsonl, .bin or .npy. InvalidArgument for another
+  // one.
   // `tokenizer` outlives the result.
   static absl::StatusOr<std::unique_ptr<DocumentOutput>> Create(const Tokenizer& tokenizer,
-                                                                const Options& options);
+                                                                const TokenizeOptions& options);
   virtual ~DocumentOutput() = default;
 
   // True if a document must not be divided into parts.

@@ -157,22 +157,201 @@ class Job {
  public:
   explicit Job(const TokenizeOptions& options) : options_(options) {}
 
-  absl::Status Open();
-  absl::StatusOr<TokenizeCounts> Run(absl::FunctionRef<absl::Status(const TokenizeCounts&)> report);
+  absl::Status Open() {
+    if (options_.tokenizer.empty() || options_.in.empty() || options_.out.empty())
+      return absl::InvalidArgumentError("--tokenizer, --in and --out are all needed; see --help");
+    ChecksumStream checksum;
+    if (options_.tokenizer == "byte") {
+      tokenizer_ = std::make_unique<ByteTokenizer>();
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(tokenizer_,
+                              OpenTokenizer(options_.tokenizer, {options_.parse_special}));
+      ZEROTH_ASSIGN_OR_RETURN(const auto paths, FindTokenizerFiles(options_.tokenizer));
+      for (const std::string& path : paths) {
+        ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+        checksum.Add(
+            absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
+      }
+    }
+    tokenizer_checksum_ = ChecksumText(checksum.Value());
+    ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
+    ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in, &counts_.left_out));
+    const auto canonical = [](absl::string_view path) {
+      std::error_code ignored;
+      return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
+    };
+    const std::string out = canonical(options_.out);
+    for (const absl::string_view item : absl::StrSplit(options_.in, ',')) {
+      if (canonical(item) != out) continue;
+      return InvalidArgument("--in: ", item,
+                             " is also --out, and would be replaced; name another --out");
+    }
+    // Output of this or an interrupted run in the input's directory is not input.
+    std::erase_if(files_, [&](const DataFile& file) {
+      const std::string path = canonical(file.path);
+      return path == out ||
+             (absl::StartsWith(path, out + ".") && !absl::StrContains(path, ".parquet-"));
+    });
+    if (files_.empty())
+      return absl::InvalidArgumentError(absl::StrCat("--in=", in, " holds nothing but the output"));
+    for (const DataFile& file : files_) {
+      if (!IsText(file.kind))
+        return absl::InvalidArgumentError(
+            absl::StrCat("--in: ", file.path, " holds tokens, expected text"));
+      ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile opened, RandomAccessFile::Open(file.path));
+      sizes_.push_back(static_cast<int64_t>(opened.size()));
+      counts_.all_bytes += sizes_.back();
+    }
+    ZEROTH_ASSIGN_OR_RETURN(output_, DocumentOutput::Create(*tokenizer_, options_));
+    progress_path_ = options_.out + ".progress";
+    return Resume();
+  }
+
+  absl::StatusOr<TokenizeCounts> Run(
+      absl::FunctionRef<absl::Status(const TokenizeCounts&)> report) {
+    while (true) {
+      ZEROTH_ASSIGN_OR_RETURN(std::vector<Item> items, ReadBatch());
+      if (items.empty()) break;
+      ZEROTH_RETURN_IF_ERROR(Encode(items));
+      for (const Item& item : items) {
+        ZEROTH_RETURN_IF_ERROR(output_->Append(item.output));
+        counts_.tokens += item.output.tokens;
+      }
+      ZEROTH_RETURN_IF_ERROR(SaveProgress());
+      ZEROTH_RETURN_IF_ERROR(report(counts_));
+    }
+    ZEROTH_RETURN_IF_ERROR(output_->Finish());
+    std::error_code ignored;
+    fs::remove(progress_path_, ignored);
+    RemoveParquetTexts(options_.out);
+    return counts_;
+  }
 
  private:
   int threads() const {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
     return options_.threads > 0 ? options_.threads : std::max(1, cores);
   }
-  absl::Status OpenFile();
+  absl::Status OpenFile() {
+    const bool may_cut = tokenizer_->CutsAtSpaces() && !output_->needs_whole_documents();
+    ZEROTH_ASSIGN_OR_RETURN(reader_,
+                            DocumentReader::Open(files_[file_], may_cut, options_.part_bytes));
+    return absl::OkStatus();
+  }
+
   // Describes the input and the options; a resumed run must have the same.
-  nlohmann::json Request() const;
-  absl::Status Resume();
-  absl::Status SaveProgress();
+  nlohmann::json Request() const {
+    nlohmann::json request = {{"tokenizer", tokenizer_checksum_},
+                              {"parse_special", options_.parse_special},
+                              {"shard_tokens", options_.shard_tokens}};
+    if (options_.add_special_tokens) request["add_special_tokens"] = *options_.add_special_tokens;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      std::error_code ignored;
+      const auto changed = fs::last_write_time(files_[i].path, ignored).time_since_epoch().count();
+      request["in"].push_back({files_[i].path, sizes_[i], static_cast<int64_t>(changed)});
+    }
+    return request;
+  }
+
+  absl::Status Resume() {
+    std::error_code ignored;
+    if (!fs::exists(progress_path_, ignored)) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json saved, ReadJsonFile(progress_path_));
+    const auto bad = [this](absl::string_view what) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          progress_path_, ": ", what,
+          "; remove this file to start again, or give the same flags and files to continue"));
+    };
+    if (!saved.is_object() || saved.value("request", nlohmann::json()) != Request())
+      return bad("is of an interrupted run with another tokenizer, other input or other flags");
+    std::vector<int64_t> numbers;
+    for (const char* const key : {"file", "position", "lines", "inside", "documents", "tokens"}) {
+      const auto found = saved.find(key);
+      if (found == saved.end() || !found->is_number_integer() || found->get<int64_t>() < 0)
+        return bad(absl::StrCat("has no number \"", key, "\""));
+      numbers.push_back(found->get<int64_t>());
+    }
+    if (static_cast<size_t>(numbers[0]) > files_.size())
+      return bad("names more files than there are");
+    file_ = static_cast<size_t>(numbers[0]);
+    for (size_t i = 0; i < file_; ++i) bytes_before_ += sizes_[i];
+    counts_.resumed_bytes = bytes_before_ + numbers[1];
+    counts_.documents = numbers[4];
+    counts_.tokens = numbers[5];
+    ZEROTH_RETURN_IF_ERROR_WITH(output_->Resume(saved.value("output", nlohmann::json())),
+                                progress_path_);
+    if (file_ == files_.size()) return absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(OpenFile());
+    reader_->Seek(static_cast<size_t>(numbers[1]), numbers[2], numbers[3] != 0);
+    return absl::OkStatus();
+  }
+
+  absl::Status SaveProgress() {
+    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json output, output_->Flush());
+    const nlohmann::json progress = {
+        {"request", Request()},
+        {"file", file_},
+        {"position", reader_ ? reader_->position() : 0},
+        {"lines", reader_ ? reader_->lines() : 0},
+        {"inside", reader_ && reader_->inside() ? 1 : 0},
+        {"documents", counts_.documents},
+        {"tokens", counts_.tokens},
+        {"output", output},
+    };
+    const std::string next = progress_path_ + ".next";
+    // Paths need not be UTF-8.
+    ZEROTH_RETURN_IF_ERROR(WriteFileDurably(
+        next, progress.dump(1, ' ', true, nlohmann::json::error_handler_t::replace)));
+    std::error_code error;
+    fs::rename(next, progress_path_, error);
+    if (error) return absl::InternalError(absl::StrCat("rename ", next, ": ", error.message()));
+    return absl::OkStatus();
+  }
+
   // Returns no items at the end of the input.
-  absl::StatusOr<std::vector<Item>> ReadBatch();
-  absl::Status Encode(std::vector<Item>& items) const;
+  absl::StatusOr<std::vector<Item>> ReadBatch() {
+    std::vector<Item> items;
+    size_t item_bytes = kItemBytes;  // of the last item; this value means that the item is full
+    const size_t most = options_.part_bytes * static_cast<size_t>(threads());
+    for (size_t bytes = 0; bytes < most && file_ < files_.size();) {
+      if (!reader_) ZEROTH_RETURN_IF_ERROR(OpenFile());
+      TextPart part;
+      ZEROTH_ASSIGN_OR_RETURN(const bool more, reader_->Next(&part));
+      if (!more) {
+        bytes_before_ += sizes_[file_];
+        ++file_;
+        reader_.reset();
+        continue;
+      }
+      if (item_bytes >= kItemBytes) {
+        items.emplace_back();
+        item_bytes = 0;
+      }
+      // A document needs memory beside its text.
+      const size_t size = part.text.size() + 64;
+      bytes += size;
+      item_bytes += size;
+      if (part.ends) ++counts_.documents;
+      items.back().parts.push_back(std::move(part));
+    }
+    counts_.bytes = bytes_before_ + (reader_ ? static_cast<int64_t>(reader_->position()) : 0);
+    return items;
+  }
+
+  absl::Status Encode(std::vector<Item>& items) const {
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+      for (size_t i = next++; i < items.size(); i = next++)
+        items[i].status = output_->Encode(items[i].parts, &items[i].output);
+    };
+    std::vector<std::thread> helpers;
+    const size_t wanted = std::min<size_t>(static_cast<size_t>(threads()), items.size());
+    for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    for (const Item& item : items) ZEROTH_RETURN_IF_ERROR(item.status);
+    return absl::OkStatus();
+  }
 
   const TokenizeOptions options_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -186,199 +365,6 @@ class Job {
   int64_t bytes_before_ = 0;  // of files that are done
   TokenizeCounts counts_;
 };
-
-absl::Status Job::Open() {
-  if (options_.tokenizer.empty() || options_.in.empty() || options_.out.empty())
-    return absl::InvalidArgumentError("--tokenizer, --in and --out are all needed; see --help");
-  ChecksumStream checksum;
-  if (options_.tokenizer == "byte") {
-    tokenizer_ = std::make_unique<ByteTokenizer>();
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(tokenizer_,
-                            OpenTokenizer(options_.tokenizer, {options_.parse_special}));
-    ZEROTH_ASSIGN_OR_RETURN(const auto paths, FindTokenizerFiles(options_.tokenizer));
-    for (const std::string& path : paths) {
-      ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
-      checksum.Add(
-          absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
-    }
-  }
-  tokenizer_checksum_ = ChecksumText(checksum.Value());
-  ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
-  ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in, &counts_.left_out));
-  const auto canonical = [](absl::string_view path) {
-    std::error_code ignored;
-    return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
-  };
-  const std::string out = canonical(options_.out);
-  for (const absl::string_view item : absl::StrSplit(options_.in, ',')) {
-    if (canonical(item) != out) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--in: ", item, " is also --out, and would be replaced; name another --out"));
-  }
-  // Output of this or an interrupted run in the input's directory is not input.
-  files_.erase(std::remove_if(files_.begin(), files_.end(),
-                              [&](const DataFile& file) {
-                                const std::string path = canonical(file.path);
-                                return path == out || (absl::StartsWith(path, out + ".") &&
-                                                       !absl::StrContains(path, ".parquet-"));
-                              }),
-               files_.end());
-  if (files_.empty())
-    return absl::InvalidArgumentError(absl::StrCat("--in=", in, " holds nothing but the output"));
-  for (const DataFile& file : files_) {
-    if (!IsText(file.kind))
-      return absl::InvalidArgumentError(
-          absl::StrCat("--in: ", file.path, " holds tokens, expected text"));
-    ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile opened, RandomAccessFile::Open(file.path));
-    sizes_.push_back(static_cast<int64_t>(opened.size()));
-    counts_.all_bytes += sizes_.back();
-  }
-  ZEROTH_ASSIGN_OR_RETURN(output_,
-                          DocumentOutput::Create(*tokenizer_, {options_.out, options_.shard_tokens,
-                                                               options_.add_special_tokens}));
-  progress_path_ = options_.out + ".progress";
-  return Resume();
-}
-
-nlohmann::json Job::Request() const {
-  nlohmann::json request = {{"tokenizer", tokenizer_checksum_},
-                            {"parse_special", options_.parse_special},
-                            {"shard_tokens", options_.shard_tokens}};
-  if (options_.add_special_tokens) request["add_special_tokens"] = *options_.add_special_tokens;
-  for (size_t i = 0; i < files_.size(); ++i) {
-    std::error_code ignored;
-    const auto changed = fs::last_write_time(files_[i].path, ignored).time_since_epoch().count();
-    request["in"].push_back({files_[i].path, sizes_[i], static_cast<int64_t>(changed)});
-  }
-  return request;
-}
-
-absl::Status Job::Resume() {
-  std::error_code ignored;
-  if (!fs::exists(progress_path_, ignored)) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json saved, ReadJsonFile(progress_path_));
-  const auto bad = [this](absl::string_view what) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        progress_path_, ": ", what,
-        "; remove this file to start again, or give the same flags and files to continue"));
-  };
-  if (!saved.is_object() || saved.value("request", nlohmann::json()) != Request())
-    return bad("is of an interrupted run with another tokenizer, other input or other flags");
-  std::vector<int64_t> numbers;
-  for (const char* const key : {"file", "position", "lines", "inside", "documents", "tokens"}) {
-    const auto found = saved.find(key);
-    if (found == saved.end() || !found->is_number_integer() || found->get<int64_t>() < 0)
-      return bad(absl::StrCat("has no number \"", key, "\""));
-    numbers.push_back(found->get<int64_t>());
-  }
-  if (static_cast<size_t>(numbers[0]) > files_.size())
-    return bad("names more files than there are");
-  file_ = static_cast<size_t>(numbers[0]);
-  for (size_t i = 0; i < file_; ++i) bytes_before_ += sizes_[i];
-  counts_.resumed_bytes = bytes_before_ + numbers[1];
-  counts_.documents = numbers[4];
-  counts_.tokens = numbers[5];
-  ZEROTH_RETURN_IF_ERROR_WITH(output_->Resume(saved.value("output", nlohmann::json())),
-                              progress_path_);
-  if (file_ == files_.size()) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(OpenFile());
-  reader_->Seek(static_cast<size_t>(numbers[1]), numbers[2], numbers[3] != 0);
-  return absl::OkStatus();
-}
-
-absl::Status Job::SaveProgress() {
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json output, output_->Flush());
-  const nlohmann::json progress = {
-      {"request", Request()},
-      {"file", file_},
-      {"position", reader_ ? reader_->position() : 0},
-      {"lines", reader_ ? reader_->lines() : 0},
-      {"inside", reader_ && reader_->inside() ? 1 : 0},
-      {"documents", counts_.documents},
-      {"tokens", counts_.tokens},
-      {"output", output},
-  };
-  const std::string next = progress_path_ + ".next";
-  // Paths need not be UTF-8.
-  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(
-      next, progress.dump(1, ' ', true, nlohmann::json::error_handler_t::replace)));
-  std::error_code error;
-  fs::rename(next, progress_path_, error);
-  if (error) return absl::InternalError(absl::StrCat("rename ", next, ": ", error.message()));
-  return absl::OkStatus();
-}
-
-absl::Status Job::OpenFile() {
-  const bool may_cut = tokenizer_->CutsAtSpaces() && !output_->needs_whole_documents();
-  ZEROTH_ASSIGN_OR_RETURN(reader_,
-                          DocumentReader::Open(files_[file_], may_cut, options_.part_bytes));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<Item>> Job::ReadBatch() {
-  std::vector<Item> items;
-  size_t item_bytes = kItemBytes;  // of the last item; this value means that the item is full
-  const size_t most = options_.part_bytes * static_cast<size_t>(threads());
-  for (size_t bytes = 0; bytes < most && file_ < files_.size();) {
-    if (!reader_) ZEROTH_RETURN_IF_ERROR(OpenFile());
-    TextPart part;
-    ZEROTH_ASSIGN_OR_RETURN(const bool more, reader_->Next(&part));
-    if (!more) {
-      bytes_before_ += sizes_[file_];
-      ++file_;
-      reader_.reset();
-      continue;
-    }
-    if (item_bytes >= kItemBytes) {
-      items.emplace_back();
-      item_bytes = 0;
-    }
-    // A document needs memory beside its text.
-    const size_t size = part.text.size() + 64;
-    bytes += size;
-    item_bytes += size;
-    if (part.ends) ++counts_.documents;
-    items.back().parts.push_back(std::move(part));
-  }
-  counts_.bytes = bytes_before_ + (reader_ ? static_cast<int64_t>(reader_->position()) : 0);
-  return items;
-}
-
-absl::Status Job::Encode(std::vector<Item>& items) const {
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < items.size(); i = next++)
-      items[i].status = output_->Encode(items[i].parts, &items[i].output);
-  };
-  std::vector<std::thread> helpers;
-  const size_t wanted = std::min<size_t>(static_cast<size_t>(threads()), items.size());
-  for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  for (const Item& item : items) ZEROTH_RETURN_IF_ERROR(item.status);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<TokenizeCounts> Job::Run(
-    absl::FunctionRef<absl::Status(const TokenizeCounts&)> report) {
-  while (true) {
-    ZEROTH_ASSIGN_OR_RETURN(std::vector<Item> items, ReadBatch());
-    if (items.empty()) break;
-    ZEROTH_RETURN_IF_ERROR(Encode(items));
-    for (const Item& item : items) {
-      ZEROTH_RETURN_IF_ERROR(output_->Append(item.output));
-      counts_.tokens += item.output.tokens;
-    }
-    ZEROTH_RETURN_IF_ERROR(SaveProgress());
-    ZEROTH_RETURN_IF_ERROR(report(counts_));
-  }
-  ZEROTH_RETURN_IF_ERROR(output_->Finish());
-  std::error_code ignored;
-  fs::remove(progress_path_, ignored);
-  RemoveParquetTexts(options_.out);
-  return counts_;
-}
 
 }  // namespace
 
