@@ -74,11 +74,13 @@ TEST(HfConvertTest, DividesAndJoinsFilesAndBringsTheTokenizer) {
   ASSERT_TRUE(ConvertHfToHf(Open(kModel), dir.File("many"), options).ok());
   dir.Write("many/vocab.json", "{\"a\": 0}");
   dir.Write("many/tokenizer.model", std::string("\0\xff\n", 3));
+  dir.Write("many/generation_config.json", "{\"eos_token_id\": [1, 2]}");
   const HfDirectory many = Open(dir.File("many"));
   ASSERT_TRUE(ConvertHfToHf(many, dir.File("one")).ok());
   const HfDirectory one = Open(dir.File("one"));
   EXPECT_EQ(one.config().json(), many.config().json());
   EXPECT_EQ(ReadTestFile(dir.File("one/vocab.json")), "{\"a\": 0}");
+  EXPECT_EQ(ReadTestFile(dir.File("one/generation_config.json")), "{\"eos_token_id\": [1, 2]}");
   EXPECT_EQ(ReadTestFile(dir.File("one/tokenizer.model")), std::string("\0\xff\n", 3));
   const HfDirectory model = Open(kModel);
   ASSERT_EQ(one.weights().names(), model.weights().names());

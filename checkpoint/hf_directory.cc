@@ -95,6 +95,12 @@ absl::StatusOr<std::string> HfDirectory::ReadChatTemplate() const {
       ", expected a string, or a list with a template named default; mend or remove it"));
 }
 
+absl::StatusOr<std::optional<std::string>> HfDirectory::ReadGenerationConfig() const {
+  const std::string file = (fs::path(path_) / kGenerationConfig).string();
+  if (!IsFile(file)) return std::nullopt;
+  return ReadFile(file);
+}
+
 namespace {
 
 constexpr char kSingleFile[] = "model.safetensors";

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,12 +45,17 @@ class HfDirectory {
   // tokenizer_config.json; of several, the one named "default". Empty if there is none.
   // InvalidArgument for a "chat_template" of another form.
   absl::StatusOr<std::string> ReadChatTemplate() const;
+  // The content of generation_config.json; none if there is no such file.
+  absl::StatusOr<std::optional<std::string>> ReadGenerationConfig() const;
 
  private:
   std::string path_;
   HfConfig config_;
   std::shared_ptr<const WeightsSource> weights_;
 };
+
+// How transformers generates with a model: sampling, and the tokens that end a text.
+inline constexpr char kGenerationConfig[] = "generation_config.json";
 
 // The names that transformers gives tokenizer files.
 const std::vector<std::string>& HfTokenizerFileNames();

@@ -42,7 +42,7 @@ bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
   if (kind == HfDirectoryKind::kAdapter) {
     return name == "adapter_config.json" || name == "adapter_model.safetensors";
   }
-  return name == "config.json" || name == "generation_config.json" ||
+  return name == "config.json" || name == kGenerationConfig ||
          name == "model.safetensors.index.json" ||
          (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors"));
 }
@@ -216,7 +216,8 @@ absl::Status HfDirectoryWriter::Write(absl::string_view name, int64_t begin,
 
 absl::Status HfDirectoryWriter::WriteTokenizerFile(const std::string& name,
                                                    absl::string_view content) {
-  if (!IsTokenizerFile(name)) {
+  const bool is_generation = kind_ == HfDirectoryKind::kModel && name == kGenerationConfig;
+  if (!IsTokenizerFile(name) && !is_generation) {
     return InvalidArgument(path_, ": \"", name, "\" is not the name of a tokenizer file");
   }
   return WriteFileDurably((fs::path(temporary_) / name).string(), content);
@@ -286,9 +287,12 @@ absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& director
     copy.from = name;
     copy.to = name;
   }
-  ZEROTH_ASSIGN_OR_RETURN(const auto tokenizer_files, model.ReadTokenizerFiles());
-  return WriteHfDirectory(model.weights(), model.config(), std::move(copies), tokenizer_files,
-                          directory, options);
+  ZEROTH_ASSIGN_OR_RETURN(auto files, model.ReadTokenizerFiles());
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
+                          model.ReadGenerationConfig());
+  if (generation.has_value()) files[kGenerationConfig] = *generation;
+  return WriteHfDirectory(model.weights(), model.config(), std::move(copies), files, directory,
+                          options);
 }
 
 }  // namespace zeroth

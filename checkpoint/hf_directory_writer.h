@@ -61,7 +61,8 @@ class HfDirectoryWriter {
   HfDirectoryWriter& operator=(const HfDirectoryWriter&) = delete;
   ~HfDirectoryWriter();
 
-  // Writes a tokenizer file. InvalidArgument if `name` is not in HfTokenizerFileNames().
+  // Writes a tokenizer file, or a model's generation_config.json. InvalidArgument if `name` is not
+  // that, and not in HfTokenizerFileNames().
   absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
   // As TensorFileWriter::Write.
@@ -93,14 +94,15 @@ struct HfConvertOptions {
   HfDirectoryOptions directory;
 };
 
-// Writes a copy of `model`, of any family, with its config and tokenizer files, in another type or
-// divided into other files. Holds a few MiB at a time. InvalidArgument names a tensor that is not
-// floating-point; OutOfRange names a value that fp16 cannot hold; errors of HfDirectoryWriter.
+// Writes a copy of `model`, of any family, with its config, generation config and tokenizer files,
+// in another type or divided into other files. Holds a few MiB at a time. InvalidArgument names a
+// tensor that is not floating-point; OutOfRange names a value that fp16 cannot hold; errors of
+// HfDirectoryWriter.
 absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& directory,
                            const HfConvertOptions& options = {});
 
 // Writes a model directory out of parts: `copies` of tensors of `source`, whose dtypes `options`
-// decide, a config, and tokenizer files (content by name). Errors as above.
+// decide, a config, and files for WriteTokenizerFile (content by name). Errors as above.
 absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
                               std::vector<TensorCopy> copies,
                               const std::map<std::string, std::string>& tokenizer_files,

@@ -81,6 +81,7 @@ TEST(HfDirectoryWriterTest, WritesTokenizerFiles) {
   auto writer = HfDirectoryWriter::Create(dir.File("out"), Config(1), {});
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_TRUE((*writer)->WriteTokenizerFile("vocab.json", "{\"a\": 0}").ok());
+  EXPECT_TRUE((*writer)->WriteTokenizerFile("generation_config.json", "{}").ok());
   EXPECT_EQ((*writer)->WriteTokenizerFile("notes.txt", "x").code(),
             absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE((*writer)->Finish().ok());

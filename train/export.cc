@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
@@ -163,8 +164,10 @@ absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::strin
   ZEROTH_ASSIGN_OR_RETURN(
       Writer writer,
       HfDirectoryWriter::Create(directory, config, std::move(tensors), directory_options));
-  for (const auto& [name, content] : options.tokenizer_files)
+  for (const auto& [name, content] : options.tokenizer_files) {
+    if (IsOfAdapters(options) && name == kGenerationConfig) continue;
     ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
+  }
   return writer;
 }
 

@@ -23,7 +23,8 @@ struct ExportOptions {
   DType dtype = DType::kFloat32;
   // Also says what is written: the model, or its adapters alone.
   HfDirectoryOptions directory;
-  // Contents by name. They are read when a run begins, because the files may have changed when it
+  // Contents by name, also of generation_config.json, which only models get. They are read when a
+  // run begins, because the files may have changed when it
   // ends.
   std::map<std::string, std::string> tokenizer_files;
   // Members of config.json beside the model's own: TokenIds.
@@ -33,8 +34,8 @@ struct ExportOptions {
 };
 
 // Returns the files, by name and content, that make a checkpoint of `model` self-describing:
-// config.json for weights in `dtype`, the tokenizer files, and adapter_config.json for a model with
-// adapters.
+// config.json for weights in `dtype`, the tokenizer files and generation_config.json, and
+// adapter_config.json for a model with adapters.
 absl::StatusOr<std::map<std::string, std::string>> ModelFiles(const LanguageModel& model,
                                                               DType dtype,
                                                               const ExportOptions& options);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -192,6 +193,9 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                             ChatTemplate::Named(options.chat_template, *tokenizer));
     ReplaceChatTemplate(chat, tokenizer_content.files);
   }
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
+                          source.ReadGenerationConfig(tokenizer.get()));
+  if (generation.has_value()) tokenizer_content.files[kGenerationConfig] = *generation;
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;

@@ -35,7 +35,7 @@ struct Job {
   TrainOptions options;
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;                // null: unknown, the data are token files
-  std::map<std::string, std::string> tokenizer_files;  // contents by name
+  std::map<std::string, std::string> tokenizer_files;  // as of ExportOptions
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
   bool within_documents = false;             // tokens attend only within their own document

@@ -371,9 +371,20 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
   }
   std::vector<std::string> files = FindTokenizerFiles(choice).value_or(std::vector<std::string>());
   if (files.empty()) return files;
-  // The chat template is not part of the tokenizer, but is exported with it.
-  const auto chat = std::filesystem::path(files[0]).parent_path() / "chat_template.jinja";
-  if (IsFile(chat.string())) files.push_back(chat.string());
+  // The chat template is not part of the tokenizer, but is exported with it; so is all else that a
+  // directory has for it.
+  const std::filesystem::path beside = std::filesystem::path(files[0]).parent_path();
+  std::error_code ignored;
+  const std::vector<std::string> more =
+      std::filesystem::is_directory(choice, ignored)
+          ? HfTokenizerFileNames()
+          : std::vector<std::string>{"tokenizer_config.json", "chat_template.jinja"};
+  for (const std::string& name : more) {
+    const std::string path = (beside / name).string();
+    if (IsFile(path) && std::find(files.begin(), files.end(), path) == files.end()) {
+      files.push_back(path);
+    }
+  }
   return files;
 }
 
@@ -397,6 +408,13 @@ nlohmann::json ModelSource::TokenIds(const Tokenizer* tokenizer) const {
     return zeroth::TokenIds(nlohmann::json::object(), tokenizer);
   }
   return zeroth::TokenIds(config_, tokenizer);
+}
+
+absl::StatusOr<std::optional<std::string>> ModelSource::ReadGenerationConfig(
+    const Tokenizer* tokenizer) const {
+  const bool is_bytes = dynamic_cast<const ByteTokenizer*>(tokenizer) != nullptr;
+  if (is_bytes || !directory_.has_value()) return std::nullopt;
+  return directory_->ReadGenerationConfig();
 }
 
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer) {

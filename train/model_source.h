@@ -62,10 +62,14 @@ class ModelSource {
   // (token files need none), and with text InvalidArgument, which says what is missing.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const TrainOptions& options,
                                                            bool has_text) const;
-  // Reads the files that OpenTokenizer opens; the byte tokenizer has none. Errors of ReadFile.
+  // Reads the files that OpenTokenizer opens, and what else is beside them for a tokenizer; the
+  // byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
   // TokenIds below for this model and `tokenizer`, which wins if the model is trained from scratch.
   nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
+  // The generation_config.json beside the model; none if there is none, or if the model is trained
+  // on bytes, since its ids mean other tokens then. `tokenizer` may be null.
+  absl::StatusOr<std::optional<std::string>> ReadGenerationConfig(const Tokenizer* tokenizer) const;
 
  private:
   // The files of --tokenizer=`choice`.

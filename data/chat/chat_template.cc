@@ -9,6 +9,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
 
@@ -49,21 +51,6 @@ constexpr OtherFormat kOtherFormats[] = {
 std::string StripNewlines(absl::string_view text) {
   while (absl::StartsWith(text, "\n")) text.remove_prefix(1);
   return std::string(text);
-}
-
-// Returns the default message of the system in a template of ChatML, as Qwen 2's: the text after
-// the system's header within one string.
-std::string DefaultSystem(absl::string_view jinja) {
-  constexpr absl::string_view kHeader = "<|im_start|>system\\n";
-  for (size_t at = jinja.find(kHeader); at != absl::string_view::npos;
-       at = jinja.find(kHeader, at + 1)) {
-    const absl::string_view rest = jinja.substr(at + kHeader.size());
-    const size_t end = rest.find("<|im_end|>");
-    if (end == absl::string_view::npos || end == 0) continue;
-    const absl::string_view text = rest.substr(0, end);
-    if (text.find_first_of("'\"\\{}") == absl::string_view::npos) return std::string(text);
-  }
-  return "";
 }
 
 }  // namespace
@@ -132,7 +119,10 @@ absl::string_view ChatTemplate::name() const { return kFormats[static_cast<size_
 
 std::string ChatTemplate::Identity() const {
   return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
-                      end_of_turn_, " ", thinks_, " ", says_dates_, " ", default_system_);
+                      end_of_turn_, " ", thinks_, " ", says_dates_, " ", mistral_.before_user, "|",
+                      mistral_.after_user, "|", mistral_.before_reply, "|", mistral_.after_reply,
+                      "|", mistral_.trims_replies, " ", static_cast<int>(mistral_.system), " ",
+                      default_system_.has_value(), " ", default_system_.value_or(""));
 }
 
 std::string ChatTemplate::PlainJinja() const {
@@ -150,7 +140,7 @@ std::string ChatTemplate::PlainJinja() const {
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
     case Format::kMistral: {
-      const bool in_tokens = begin_of_turn_ >= 0 && end_of_header_ >= 0;
+      const bool in_tokens = has_inst_tokens();
       return absl::StrCat(R"({{ '<s>' }}
 {%- set has_system = messages[0]['role'] == 'system' %}
 {%- set system = messages[0]['content'] if has_system else '' %}
@@ -201,6 +191,9 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer
       // Tokens since version 0.3, text before it.
       result.begin_of_turn_ = tokenizer.Find("[INST]").value_or(-1);
       result.end_of_header_ = tokenizer.Find("[/INST]").value_or(-1);
+      result.mistral_.before_user = "[INST] ";
+      result.mistral_.after_user = result.has_inst_tokens() ? "[/INST]" : " [/INST]";
+      result.mistral_.before_reply = result.has_inst_tokens() ? " " : "";
       break;
   }
   ZEROTH_RETURN_IF_ERROR(status);
@@ -228,7 +221,8 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
     ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kChatMl, tokenizer));
     const absl::Span<const int32_t> prefix = tokenizer.prefix();
     if (absl::StrContains(jinja, "bos_token") && !prefix.empty()) result.begin_of_text_ = prefix[0];
-    result.default_system_ = DefaultSystem(jinja);
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
+    ZEROTH_ASSIGN_OR_RETURN(result.default_system_, ReadDefaultSystem(parts));
     result.thinks_ =
         absl::StrContains(jinja, "reasoning_content") && absl::StrContains(jinja, kEndOfThought);
     return result;
@@ -238,7 +232,12 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
     result.says_dates_ = absl::StrContains(jinja, "Cutting Knowledge Date");
     return result;
   }
-  if (absl::StrContains(jinja, "[INST]")) return Create(Format::kMistral, tokenizer);
+  if (absl::StrContains(jinja, "[INST]")) {
+    ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kMistral, tokenizer));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
+    ZEROTH_ASSIGN_OR_RETURN(result.mistral_, ReadMistralFormat(parts, result.has_inst_tokens()));
+    return result;
+  }
   constexpr size_t kShown = 80;
   return InvalidArgument(
       "the chat template is none that is known here: it has neither <|im_start|> "
@@ -300,28 +299,59 @@ absl::Status ChatTemplate::WriteLlama3(const ChatMessage& message, Writer& write
 
 absl::Status ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view system,
                                         Writer& writer) const {
-  const bool in_tokens = begin_of_turn_ >= 0 && end_of_header_ >= 0;
+  // Of an [INST] in text, the blanks at the beginning of a turn are what the tokenizer puts before
+  // every text.
+  const bool in_tokens = has_inst_tokens();
   if (message.role == kAssistant) {
-    return writer.Reply(in_tokens ? absl::StrCat(" ", message.content) : message.content,
-                        end_of_turn_);
+    const absl::string_view text =
+        mistral_.trims_replies ? absl::StripAsciiWhitespace(message.content) : message.content;
+    return writer.Reply(
+        absl::StrCat(in_tokens ? mistral_.before_reply : "", text, mistral_.after_reply),
+        end_of_turn_);
   }
-  const std::string text = absl::StrCat(" ", system, system.empty() ? "" : "\n\n", message.content);
+  const std::string text = absl::StrCat(system, system.empty() ? "" : "\n\n", message.content);
   if (!in_tokens) {
-    writer.Text(absl::StrCat("[INST]", text, " [/INST]"));
+    writer.Text(absl::StrCat(absl::StripLeadingAsciiWhitespace(mistral_.before_user), text,
+                             mistral_.after_user));
     return absl::OkStatus();
   }
+  const std::pair<std::string, std::string> before =
+      absl::StrSplit(mistral_.before_user, absl::MaxSplits("[INST]", 1));
+  const std::pair<std::string, std::string> after =
+      absl::StrSplit(mistral_.after_user, absl::MaxSplits("[/INST]", 1));
+  writer.Text(before.first);
   ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
-  writer.Text(text);
+  writer.Text(absl::StrCat(before.second, text, after.first));
   return writer.Token(end_of_header_);
 }
 
+absl::string_view ChatTemplate::ReplyOf(absl::string_view generated) const {
+  if (format_ != Format::kMistral) return generated;
+  if (!has_inst_tokens() || !mistral_.before_reply.empty()) absl::ConsumePrefix(&generated, " ");
+  if (!mistral_.after_reply.empty()) absl::ConsumeSuffix(&generated, " ");
+  return generated;
+}
+
 absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer& writer) const {
-  std::string system = default_system_;
+  std::string system = default_system_.value_or("");
   const bool has_system = messages[0].role == kSystem;
   if (has_system) system = messages[0].content;
   messages.remove_prefix(has_system ? 1 : 0);
   if (begin_of_text_ >= 0) ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_text_));
-  const bool says_system = has_system || !system.empty() || says_dates_;
+  const bool says_system = has_system || default_system_.has_value() || says_dates_;
+  if (format_ == Format::kMistral && has_system &&
+      mistral_.system == MistralFormat::System::kNowhere) {
+    return InvalidArgument(
+        "message 1 is of \"system\", for which the model's chat template has no place; expected "
+        "user and assistant alone: begin the user's first message with that text");
+  }
+  // The message of the user that the system's stands before, in Mistral's formats.
+  size_t after_system = 0;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role == kUser && mistral_.system == MistralFormat::System::kBeforeLast) {
+      after_system = i;
+    }
+  }
   const auto write = [&](const ChatMessage& message, bool last) {
     return format_ == Format::kChatMl ? WriteChatMl(message, last, writer)
                                       : WriteLlama3(message, writer);
@@ -331,7 +361,7 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer&
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     ZEROTH_RETURN_IF_ERROR(format_ == Format::kMistral
-                               ? WriteMistral(messages[i], i == 0 ? system : "", writer)
+                               ? WriteMistral(messages[i], i == after_system ? system : "", writer)
                                : write(messages[i], i + 1 == messages.size()));
   }
   return absl::OkStatus();

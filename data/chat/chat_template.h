@@ -4,6 +4,7 @@
 #define ZEROTH_DATA_CHAT_CHAT_TEMPLATE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/data/chat/read_jinja.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
@@ -53,6 +55,9 @@ class ChatTemplate {
   absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages) const;
   // Writes a conversation whose last message is the user's, and opens the assistant's reply.
   absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages) const;
+  // What the assistant says, of the text that a model has generated after RenderPrompt, without the
+  // blanks that Render writes itself.
+  absl::string_view ReplyOf(absl::string_view generated) const;
   // The token that ends a reply.
   int32_t end_of_turn() const { return end_of_turn_; }
   // "chatml", for messages.
@@ -74,15 +79,19 @@ class ChatTemplate {
   absl::Status WriteMistral(const ChatMessage& message, absl::string_view system,
                             Writer& writer) const;
 
+  // Of Mistral: [INST] and [/INST] are tokens, as since version 0.3.
+  bool has_inst_tokens() const { return begin_of_turn_ >= 0 && end_of_header_ >= 0; }
+
   Format format_;
   const Tokenizer* tokenizer_ = nullptr;
   int32_t begin_of_text_ = -1;  // Llama 3, Mistral; -1: the format has none
   int32_t begin_of_turn_ = -1;  // <|im_start|>, <|start_header_id|>; [INST], -1: it is text
   int32_t end_of_header_ = -1;  // <|end_header_id|>, [/INST]
   int32_t end_of_turn_ = -1;
-  std::string default_system_;  // the system's message if a conversation has none
-  bool thinks_ = false;         // Qwen3: the last reply begins with its thoughts, maybe empty
-  bool says_dates_ = false;     // Llama 3.1 and later: the system's message begins with two dates
+  MistralFormat mistral_;
+  std::optional<std::string> default_system_;  // the system's message if a conversation has none
+  bool thinks_ = false;      // Qwen3: the last reply begins with its thoughts, maybe empty
+  bool says_dates_ = false;  // Llama 3.1 and later: the system's message begins with two dates
 };
 
 // `choice` is a name, or "auto": the template beside the tokenizer at `tokenizer_path`, a directory

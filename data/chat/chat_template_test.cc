@@ -6,6 +6,7 @@
 #include "zeroth/data/chat/chat_template.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,9 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
@@ -125,6 +128,86 @@ TEST(ChatTemplateTest, QwenTemplatesSayWhatTheirSystemSays) {
             "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
 }
 
+// The default as published templates have it; what their other branches write is no default.
+TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
+  const auto tokenizer = Open("qwen2");
+  const std::string turns = "{{'<|im_start|>' + message['role'] + '\n' + message['content']}}";
+  const auto said = [](const std::string& text) {
+    return absl::StrCat("<|im_start|>system\n", text, "<|im_end|>\n");
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      // A newline within the string, as Qwen 2's and SmolLM 2's have it.
+      {"{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are "
+       "small.<|im_end|>\n' }}{% endif %}",
+       said("You are small.")},
+      // Escapes, as Qwen 2.5 Math's, and quotes.
+      {R"({{- '<|im_start|>system\nPut it in \\boxed{}.<|im_end|>\n' }})",
+       said("Put it in \\boxed{}.")},
+      {R"({{- '<|im_start|>system\nDon\'t say "no".\tEver\d<|im_end|>\n' }})",
+       said("Don't say \"no\".\tEver\\d")},
+      {R"({{- "<|im_start|>system\n" + "It's in two." + "<|im_end|>\n" }})", said("It's in two.")},
+      // Outside of tags.
+      {"{% if loop.first %}<|im_start|>system\nPlain.<|im_end|>\n{% endif %}", said("Plain.")},
+      // By a name.
+      {"{% set system_message = 'Named.' %}{% set system_message = messages[0]['content'] %}"
+       "{{ '<|im_start|>system\n' + system_message + '<|im_end|>\n' }}",
+       said("Named.")},
+      {"{{ '<|im_start|>system\n<|im_end|>\n' }}", said("")},
+      // Qwen 2.5 and 3: with tools, and what the conversation says.
+      {R"({%- if tools %}{{- '<|im_start|>system\n' }}{%- if messages[0].role == 'system' %}
+          {{- messages[0].content + '\n\n' }}{%- else %}{{- 'With tools' }}{%- endif %}
+          {%- else %}{%- if messages[0].role == 'system' %}
+          {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}
+          {%- endif %})",
+       ""},
+      {"{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}", ""},
+      {"<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n", ""},
+      {R"({%- if not tools %}{{- '<|im_start|>system\nWithout.<|im_end|>' }}{%- else %}
+          {{- '<|im_start|>system\nTools: ' + tools }}{%- endif %})",
+       said("Without.")},
+      // Qwen 3 VL, and LFM 2.
+      {R"({%- if messages[0].role == 'system' %}{{- '<|im_start|>system\n' }}
+          {%- if messages[0].content is string %}{{- messages[0].content }}{%- endif %}
+          {{- '<|im_end|>\n' }}{%- endif %})",
+       ""},
+      {R"({% if tools %}{% set s = s + 'Tools: ' + tools %}{% endif %}{% if s %}
+          {{- '<|im_start|>system\n' + s + '<|im_end|>\n' }}{% endif %})",
+       ""},
+      {"{# <|im_start|>system\nNo.<|im_end|> #}", ""}};
+  for (const auto& [jinja, system] : cases) {
+    SCOPED_TRACE(jinja);
+    const auto chat = ChatTemplate::FromJinja(jinja + turns, *tokenizer);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_EQ(SpelledPrompt(*chat, *tokenizer, kQuestion),
+              system + "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n");
+  }
+}
+
+TEST(ChatTemplateTest, DefaultsOfTheSystemThatCannotBeReadAreRefused) {
+  const auto tokenizer = Open("qwen2");
+  for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
+           {R"({{ '<|im_start|>system\nToday is ' + date + '<|im_end|>\n' }})", "comes date"},
+           {R"({{ '<|im_start|>system\n' }}{% if x %}{{ 'a' }}{% endif %})", "comes if x"},
+           {R"({{ '<|im_start|>system\nYou' }})", "the template's end"},
+           {R"({{ '<|im_start|>system\nCaf\xe9<|im_end|>\n' }})", "an escape"},
+           {R"({{ '<|im_start|>system\nA<|im_end|>\n<|im_start|>system\nB<|im_end|>' }})", "two"},
+           {R"({% set s = 'Today is ' + date %}{{ '<|im_start|>system\n' + s + '<|im_end|>' }})",
+            "made from \"Today is \""},
+           {R"({% set s = 'A' %}{{ '<|im_start|>system\n' + s + date + '<|im_end|>' }})",
+            "more than s"},
+           {R"({{ '<|im_start|>system\nA<|im_end|>)", "a string at byte 3 has no end"},
+           {R"({{ '<|im_start|>')", "a tag at byte 2 has no end"},
+           {R"({# '<|im_start|>')", "a comment at byte 0 has no end"}}) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
+    EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
+    EXPECT_THAT(chat.status().message(), HasSubstr(text));
+  }
+  const TemporaryDirectory dir;
+  dir.Write("chat_template.jinja", "<|im_start|>system\nToday is {{ date }}");
+  EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
+              AllOf(HasSubstr("chat_template.jinja"), HasSubstr("--chat_template=chatml")));
+}
+
 TEST(ChatTemplateTest, ThoughtsStandBeforeTheLastReplyAlone) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::FromJinja(
@@ -170,12 +253,140 @@ TEST(ChatTemplateTest, Llama3) {
             "<|start_header_id|>assistant<|end_header_id|>\n\n");
 }
 
+// The essential part of Mistral's templates: the text around the user's and before the assistant's
+// content, and the user's message that the system's stands before.
+std::string MistralJinja(const std::string& before_user, const std::string& place,
+                         const std::string& after_user, const std::string& before_reply,
+                         const std::string& trim = "") {
+  return absl::StrCat(R"({%- if messages[0]["role"] == "system" %}
+    {%- set system_message = messages[0]["content"] %}
+{%- endif %}
+{{- bos_token }}
+{%- for message in loop_messages %}
+    {%- if message["role"] == "user" %}
+        {{- '{"type": "function"}}' }}
+        {%- if loop.)",
+                      place, R"( and system_message is defined %}
+            {{- ")",
+                      before_user, R"(" + system_message + "\n\n" + message["content"] + ")",
+                      after_user, R"(" }}
+        {%- else %}
+            {{- ")",
+                      before_user, R"(" + message["content"] + ")", after_user, R"(" }}
+        {%- endif %}
+    {%- elif message.tool_calls is defined %}
+        {{- "]" + eos_token }}
+    {%- elif message["role"] == "assistant" %}
+        {{- )",
+                      before_reply, R"(message["content"])", trim, R"( + eos_token}}
+    {%- endif %}
+{%- endfor %}
+)");
+}
+
+// A byte-level tokenizer with Mistral's tokens, as from Nemo on.
+std::unique_ptr<Tokenizer> MistralTokenizer() {
+  nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
+  int id = 903;
+  for (const char* const text : {"<s>", "</s>", "[INST]", "[/INST]"}) {
+    nlohmann::json token = json["added_tokens"][0];
+    token["content"] = text;
+    token["id"] = id++;
+    json["added_tokens"].push_back(token);
+  }
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.json", json.dump());
+  auto tokenizer = OpenTokenizer(dir.path());
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+TEST(ChatTemplateTest, MistralInTokens) {
+  const auto tokenizer = MistralTokenizer();
+  const auto spelled = [&](const std::string& jinja, const std::vector<ChatMessage>& messages) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return chat.ok() ? Spelled(*chat, *tokenizer, messages) : "";
+  };
+  // Version 0.3, which trims what the assistant says.
+  const std::string v3 = MistralJinja("[INST] ", "last", "[/INST]", "\" \" + ", "|trim");
+  EXPECT_EQ(spelled(v3, {{"user", " a "}, {"assistant", " b "}}), "<s>[INST]  a [/INST]{ b</s>}");
+  EXPECT_EQ(spelled(v3, kTalk),
+            "<s>[INST] Hello![/INST]{ Hi there.</s>}"
+            "[INST] Be brief.\n\nBye[/INST]{ See you.</s>}");
+  const std::string nemo = MistralJinja("[INST]", "last", "[/INST]", "");
+  EXPECT_EQ(spelled(nemo, kTalk),
+            "<s>[INST]Hello![/INST]{Hi there.</s>}[INST]Be brief.\n\nBye[/INST]{See you.</s>}");
+  const std::string ministral = MistralJinja("[INST]", "last", "[/INST]", "\" \" + ");
+  EXPECT_EQ(spelled(ministral, {{"user", "a"}, {"assistant", " b"}}), "<s>[INST]a[/INST]{  b</s>}");
+  EXPECT_EQ(spelled(MistralJinja("[INST] ", "first", "[/INST]", "' ' + "), kTalk),
+            "<s>[INST] Be brief.\n\nHello![/INST]{ Hi there.</s>}"
+            "[INST] Bye[/INST]{ See you.</s>}");
+  // Mixtral 8x22B's first template.
+  const std::string mixtral =
+      "{{bos_token}}{{ ' [INST] ' + message['content'] + ' [/INST]' }}"
+      "{{ ' ' + message['content'] + ' ' + eos_token}}";
+  EXPECT_EQ(
+      spelled(mixtral, {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}}),
+      "<s> [INST] a [/INST]{ b </s>} [INST] c [/INST]{ d </s>}");
+  const auto nowhere = ChatTemplate::FromJinja(mixtral, *tokenizer);
+  EXPECT_THAT(nowhere->Render(kTalk).status().message(), HasSubstr("has no place"));
+  EXPECT_EQ(nowhere->ReplyOf(" b "), "b");
+
+  // A cache of tokens belongs to one of them. What a model says begins with a template's blank.
+  const auto of = [&](const std::string& jinja) {
+    return *ChatTemplate::FromJinja(jinja, *tokenizer);
+  };
+  std::set<std::string> identities = {ChatTemplate::Named("mistral", *tokenizer)->Identity()};
+  for (const std::string& jinja :
+       {v3, nemo, ministral, mixtral, MistralJinja("[INST]", "first", "[/INST]", "")}) {
+    EXPECT_TRUE(identities.insert(of(jinja).Identity()).second) << jinja;
+  }
+  EXPECT_EQ(of(ministral).ReplyOf(" b"), "b");
+  EXPECT_EQ(of(ministral).ReplyOf("b"), "b");
+  EXPECT_EQ(of(nemo).ReplyOf(" b"), " b");
+}
+
+TEST(ChatTemplateTest, OtherTemplatesWithInstAreRefused) {
+  const auto tokenizer = MistralTokenizer();
+  const std::string user = "{{ '[INST] ' + message['content'] + '[/INST]' }}";
+  const std::string reply = "{{ ' ' + message['content'] + eos_token }}";
+  for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
+           {"[INST] {{ message['content'] }} [/INST]" + reply, "outside of {{"},
+           {"{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}" + reply, "bos_token+"},
+           {"{% set x = '[INST]' + message['content'] + '[/INST]' %}" + reply, "set x="},
+           {user, "nothing writes the assistant's turns"},
+           {reply + "[/INST]{# [INST] #}", "nothing writes the user's turns"},
+           {user + reply + "{{ message['content'] + eos_token }}", "assistant's turns in two ways"},
+           {user + "{{ '[INST]' + message['content'] + '[/INST]' }}" + reply,
+            "user's turns in two ways"},
+           {user + reply + "{% if message['role'] == 'system' %}", "the message of the system"},
+           {MistralJinja("[INST]", "index", "[/INST]", ""), "the message of the system"},
+           {"{% set system_message = 'Be nice.' %}" + MistralJinja("[INST]", "last", "[/INST]", ""),
+            "system of its own"},
+           {user + "{{ ' ' + message['content'] + eos_token + ' ' }}", "assistant's turns"}}) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
+    EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
+    EXPECT_THAT(chat.status().message(),
+                AllOf(HasSubstr(text), HasSubstr("--chat_template=mistral")));
+  }
+}
+
 // A tokenizer without a token [INST], as Mistral's before 0.3.
 TEST(ChatTemplateTest, MistralInText) {
   const auto tokenizer = Open("llama2");
-  const auto chat = ChatTemplate::FromJinja("{{ bos_token }}{{ '[INST] ' }}", *tokenizer);
+  const auto chat = ChatTemplate::FromJinja(
+      "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
+      "{{ message['content'] + eos_token + ' ' }}",
+      *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_EQ(chat->name(), "mistral");
+  // Version 0.2's, of which the tokenizer writes the blanks that begin a turn.
+  const auto blanks =
+      ChatTemplate::FromJinja(MistralJinja(" [INST] ", "first", " [/INST]", "' ' + "), *tokenizer);
+  ASSERT_TRUE(blanks.ok()) << blanks.status();
+  EXPECT_EQ(blanks->Render(kTalk)->ids, chat->Render(kTalk)->ids);
+  EXPECT_EQ(blanks->ReplyOf(" Hi there."), "Hi there.");
   const auto ids = chat->Render(kTalk);
   ASSERT_TRUE(ids.ok()) << ids.status();
   const int32_t begin = *tokenizer->Find("<s>");
@@ -233,6 +444,11 @@ TEST(ChatTemplateTest, PlainFormatsAreReadBack) {
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->Identity(), named->Identity());
   }
+  const auto mistral = MistralTokenizer();
+  const auto named = ChatTemplate::Named("mistral", *mistral);
+  const auto read = ChatTemplate::FromJinja(named->PlainJinja(), *mistral);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->Identity(), named->Identity());
   // The texts that Jinja2 renders as the tests above expect them.
   const auto text_of = [](const std::string& name, const std::string& tokens) {
     const auto tokenizer = Open(tokens);

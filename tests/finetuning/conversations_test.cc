@@ -247,6 +247,46 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   EXPECT_LT(longer[59]["eval_loss"].get<double>(), longer[29]["eval_loss"].get<double>());
 }
 
+// A tokenizer of several files, with its template in a file that it does not need itself.
+TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
+  const fs::path tokenizer = dir_ / "tokenizer";
+  fs::create_directories(tokenizer);
+  const std::string library = Read("tests/testdata/tokenizers/sentencepiece/tokenizer.model");
+  const std::string config =
+      R"({"chat_template": "{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token }}"})";
+  Write(tokenizer / "tokenizer.model", library);
+  Write(tokenizer / "tokenizer_config.json", config);
+  Write(tokenizer / "special_tokens_map.json", "{}");
+  const Flags run = {"--world_size=1", "--batch_size=1", "--steps=2"};
+  for (const auto& [name, path] : std::vector<std::pair<std::string, fs::path>>{
+           {"directory", tokenizer}, {"file", tokenizer / "tokenizer.model"}}) {
+    SCOPED_TRACE(name);
+    Train(name, With(run, {"--tokenizer=" + path.string()}));
+    const fs::path final = dir_ / name / "final";
+    EXPECT_EQ(Read(final / "tokenizer.model"), library);
+    EXPECT_EQ(Read(final / "tokenizer_config.json"), config);
+    EXPECT_EQ(fs::exists(final / "special_tokens_map.json"), name == "directory");
+    EXPECT_TRUE(Generate("--chat --max_tokens=2 --prompt=one --model=" + final.string()))
+        << Read(dir_ / "error.txt");
+  }
+}
+
+// What generates with a model goes with its weights, but not with an adapter.
+TEST_F(ConversationRunTest, ExportsHaveTheGenerationConfig) {
+  const Flags run = {"--world_size=1", "--batch_size=1", "--steps=1"};
+  Train("first", run);
+  const fs::path model = dir_ / "first/final";
+  const std::string generation = R"({"eos_token_id": [902, 900], "top_k": 20})";
+  Write(model / "generation_config.json", generation);
+  const Flags tuning = With(run, {"--model=", "--tokenizer=auto", "--init_from=" + model.string()});
+  Train("tuned", tuning);
+  EXPECT_EQ(Read(dir_ / "tuned/final/generation_config.json"), generation);
+  Train("adapters", With(tuning, {"--lora_rank=2", "--lora_export=both"}));
+  EXPECT_EQ(Read(dir_ / "adapters/final/generation_config.json"), generation);
+  EXPECT_FALSE(fs::exists(dir_ / "adapters/final_adapter/generation_config.json"));
+  EXPECT_TRUE(fs::exists(dir_ / "adapters/final_adapter/tokenizer.json"));
+}
+
 // Packed conversations are computed as if each were alone: what the loss is over all of them does
 // not depend on which of them share a row, unless they see each other.
 TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {

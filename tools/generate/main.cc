@@ -137,7 +137,7 @@ absl::Status Chat(LoadedModel& loaded, const Tokenizer& tokenizer, GenerateOptio
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> reply,
                             Continue(loaded, tokenizer, options, prompt));
     ZEROTH_ASSIGN_OR_RETURN(const std::string said, DecodeContinuation(tokenizer, prompt, reply));
-    messages.push_back({"assistant", said});
+    messages.push_back({"assistant", std::string(chat.ReplyOf(said))});
     return absl::OkStatus();
   };
   const std::string prompt = absl::GetFlag(FLAGS_prompt);
