@@ -53,18 +53,19 @@ absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Ker
   return absl::OkStatus();
 }
 
-// Does the first part of PrepareGather.
-// A unit whose segments are all empty has no buffer, but views of one.
-absl::StatusOr<Tensor> BufferOf(Unit& unit, FullBuffers& buffers, int64_t bytes, Stream& stream) {
-  if (bytes > 0) return buffers.Acquire(unit, bytes, stream);
-  return Tensor::Empty(unit.device(), Shape({0}), DType::kUInt8,
-                       MemoryCategory::kGatheredParameters);
+// The place of a segment in its unit's buffer. A unit whose segments are all empty has no buffer.
+absl::StatusOr<Tensor> PlaceIn(const Tensor& buffer, int64_t offset, int64_t numel, DType dtype,
+                               Device& device) {
+  if (buffer.defined()) return buffer.ViewAs(offset, Shape({numel}), dtype);
+  return Tensor::Empty(device, Shape({numel}), dtype, MemoryCategory::kGatheredParameters);
 }
 
+// Does the first part of PrepareGather.
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
   const DType dtype = unit.precision().param_dtype;
   const int64_t bytes = FullParameterBytes(unit);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, BufferOf(unit, buffers, bytes, comm));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          bytes > 0 ? buffers.Acquire(unit, bytes, comm) : Tensor());
   int64_t offset = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const int64_t numel = unit.segment_layout(i).numel;
@@ -73,7 +74,7 @@ absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& com
       segment.full = segment.shard;
       continue;
     }
-    segment.full = buffer.ViewAs(offset, Shape({numel}), dtype);
+    ZEROTH_ASSIGN_OR_RETURN(segment.full, PlaceIn(buffer, offset, numel, dtype, unit.device()));
     offset += AlignedBytes(numel, dtype);
   }
   return absl::OkStatus();
@@ -137,8 +138,9 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
   const int64_t bytes = FullGradientBytes(unit, unit.micro_batches());
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
-                          BufferOf(unit, buffers, bytes, unit.device().compute_stream()));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor buffer,
+      bytes > 0 ? buffers.Acquire(unit, bytes, unit.device().compute_stream()) : Tensor());
   int64_t offset = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
@@ -156,7 +158,8 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
       segment.grad = segment.grad_shard;
       continue;
     }
-    segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
+    ZEROTH_ASSIGN_OR_RETURN(segment.grad,
+                            PlaceIn(buffer, offset, layout.numel, dtype, unit.device()));
     offset += AlignedBytes(layout.numel, dtype);
     // Layers add to the gradients of earlier micro-batches.
     if (unit.is_replicated(i) && unit.has_accumulated() && !unit.sums_in_tree()) {

@@ -47,8 +47,11 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
   ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
                           zeroth::GatherMasters(unit, unit.mesh().owner_gather(), *gather_stream_));
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
-  ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
+  const absl::StatusOr<std::shared_ptr<Event>> gathered = gather_stream_->Record();
+  const absl::Status ready =
+      gathered.ok() ? device_.compute_stream().Wait(*gathered) : gathered.status();
+  if (!ready.ok()) gather_stream_->Synchronize().IgnoreError();  // it may still write the masters
+  ZEROTH_RETURN_IF_ERROR_WITH(ready,
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));
   return masters;
 }

@@ -348,19 +348,26 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
   const std::vector<StateToLoad> loads = StatesToLoad(states);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedLoad> plan,
                           PlanLoads(reader, loads, loaded.incomplete));
-  ZEROTH_RETURN_IF_ERROR(sharding.Load(
-      [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
-        if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
-        return reader.Read(parameter.name(), kParameterState, begin, out);
-      }));
-  for (const auto& [load, index, conversion] : plan) {
-    const ShardState& state = *load->state;
-    const Parameter& parameter = ParameterOf(state, index);
-    for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
-      ZEROTH_RETURN_IF_ERROR(
-          LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
+  // Values change from here on, which FailedPrecondition rules out. A link in a file's place has
+  // that code, too.
+  const absl::Status read = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(sharding.Load(
+        [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
+          if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
+          return reader.Read(parameter.name(), kParameterState, begin, out);
+        }));
+    for (const auto& [load, index, conversion] : plan) {
+      const ShardState& state = *load->state;
+      const Parameter& parameter = ParameterOf(state, index);
+      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
+        ZEROTH_RETURN_IF_ERROR(
+            LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
+      }
     }
-  }
+    return absl::OkStatus();
+  }();
+  if (absl::IsFailedPrecondition(read)) return absl::InternalError(read.message());
+  ZEROTH_RETURN_IF_ERROR(read);
   loaded.notes = Notes(differences);
   return loaded;
 }

@@ -40,7 +40,7 @@ absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const 
                        LocalMover& mover);
 
 // Registers the movers of a type of device whose streams run behind the host. Put one at namespace
-// scope in the mover's .cc, in a target with alwayslink.
+// scope in the mover's .cc, in a target with alwayslink. Thread-safe, as NewLocalMover is.
 struct LocalMoverRegistration {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<LocalMover>>(Stream&)>;
   LocalMoverRegistration(absl::string_view device_type, Factory factory);
