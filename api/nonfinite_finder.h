@@ -2,8 +2,7 @@
 //
 // Finds the first operation that made infinities or NaNs.
 
-#ifndef ZEROTH_API_NONFINITE_FINDER_H_
-#define ZEROTH_API_NONFINITE_FINDER_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -52,5 +51,3 @@ class NonFiniteFinder : public CallWatch {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_API_NONFINITE_FINDER_H_

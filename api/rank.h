@@ -2,8 +2,7 @@
 //
 // The ranks of a program: starts them, and gives each its device and kernels.
 
-#ifndef ZEROTH_API_RANK_H_
-#define ZEROTH_API_RANK_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -78,5 +77,3 @@ absl::Status RunRanks(const RunOptions& options, const std::function<absl::Statu
 int RunRanks(int world_size, const std::function<absl::Status(Rank&)>& train);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_API_RANK_H_

@@ -2,8 +2,7 @@
 //
 // A model, or other parameters, under a sharding strategy.
 
-#ifndef ZEROTH_API_SHARDED_MODULE_H_
-#define ZEROTH_API_SHARDED_MODULE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -90,5 +89,3 @@ absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, std::vecto
                                                           uint64_t seed = 0);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_API_SHARDED_MODULE_H_

@@ -2,8 +2,7 @@
 //
 // One step of training: forward and backward of its micro-batches, and the update.
 
-#ifndef ZEROTH_API_TRAINING_STEP_H_
-#define ZEROTH_API_TRAINING_STEP_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -137,5 +136,3 @@ class UnitPass {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_API_TRAINING_STEP_H_

@@ -2,8 +2,7 @@
 //
 // The front door: what a program of one's own includes to train under a sharding strategy.
 
-#ifndef ZEROTH_API_ZEROTH_H_
-#define ZEROTH_API_ZEROTH_H_
+#pragma once
 
 #include "zeroth/api/rank.h"                 // IWYU pragma: export
 #include "zeroth/api/sharded_module.h"       // IWYU pragma: export
@@ -12,5 +11,3 @@
 #include "zeroth/core/tensor/tensor.h"       // IWYU pragma: export
 #include "zeroth/nn/module.h"                // IWYU pragma: export
 #include "zeroth/optim/adamw.h"              // IWYU pragma: export
-
-#endif  // ZEROTH_API_ZEROTH_H_

@@ -2,8 +2,7 @@
 //
 // The GPU on which kernels are timed with CUDA events, and its floors.
 
-#ifndef ZEROTH_BENCHMARKS_CUDA_BENCH_H_
-#define ZEROTH_BENCHMARKS_CUDA_BENCH_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -69,5 +68,3 @@ class CudaBench : public KernelBench {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_BENCHMARKS_CUDA_BENCH_H_

@@ -2,8 +2,7 @@
 //
 // Kernels to be timed on any device: tensors, and calls that are ready to run on them.
 
-#ifndef ZEROTH_BENCHMARKS_KERNEL_BENCH_H_
-#define ZEROTH_BENCHMARKS_KERNEL_BENCH_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -147,5 +146,3 @@ benchmark::internal::Benchmark* Register(const std::string& name,
                                          std::function<absl::Status(benchmark::State&)> run);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_BENCHMARKS_KERNEL_BENCH_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_BENCHMARKS_RANK_STOPWATCH_H_
-#define ZEROTH_BENCHMARKS_RANK_STOPWATCH_H_
+#pragma once
 
 #include <algorithm>
 #include <chrono>
@@ -69,5 +68,3 @@ class RankStopwatch {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_BENCHMARKS_RANK_STOPWATCH_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_
-#define ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -57,5 +56,3 @@ std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const Trai
 void RunMuonBesideAdamW(benchmark::State& state, const TrainStepSetup& setup);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_

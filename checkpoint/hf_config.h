@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_HF_CONFIG_H_
-#define ZEROTH_CHECKPOINT_HF_CONFIG_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -71,5 +70,3 @@ class HfConfig {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_HF_CONFIG_H_

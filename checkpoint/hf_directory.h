@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_HF_DIRECTORY_H_
-#define ZEROTH_CHECKPOINT_HF_DIRECTORY_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -84,5 +83,3 @@ class HfWeights final : public WeightsSource {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_HF_DIRECTORY_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_HF_DIRECTORY_WRITER_H_
-#define ZEROTH_CHECKPOINT_HF_DIRECTORY_WRITER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -113,5 +112,3 @@ absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
 absl::StatusOr<HfConfig> WithDType(const HfConfig& config, DType dtype);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_HF_DIRECTORY_WRITER_H_

@@ -4,8 +4,7 @@
 // training runs): 256 little-endian int32 of header, then every parameter without a gap, all
 // layers of one kind together.
 
-#ifndef ZEROTH_CHECKPOINT_LLMC_MODEL_H_
-#define ZEROTH_CHECKPOINT_LLMC_MODEL_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -55,5 +54,3 @@ absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& dire
                              const HfConvertOptions& options = {});
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_LLMC_MODEL_H_

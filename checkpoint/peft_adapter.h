@@ -3,8 +3,7 @@
 // LoRA adapters as the library PEFT stores them, without the base model: adapter_config.json and
 // adapter_model.safetensors (HfDirectoryKind::kAdapter), and models that they are merged into.
 
-#ifndef ZEROTH_CHECKPOINT_PEFT_ADAPTER_H_
-#define ZEROTH_CHECKPOINT_PEFT_ADAPTER_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -135,5 +134,3 @@ class MergedWeights final : public WeightsSource {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_PEFT_ADAPTER_H_

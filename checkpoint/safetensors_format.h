@@ -9,8 +9,7 @@
 //   bytes 8+H..    the data; offsets count from here; tensors follow each other without overlap or
 //                  hole
 
-#ifndef ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
-#define ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -106,5 +105,3 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const RandomAccessFile& 
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_

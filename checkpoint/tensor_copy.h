@@ -3,8 +3,7 @@
 // Copies tensors between file formats with different layouts: transposed matrices, rows in another
 // order. Holds a few MiB at a time, however large a tensor is.
 
-#ifndef ZEROTH_CHECKPOINT_TENSOR_COPY_H_
-#define ZEROTH_CHECKPOINT_TENSOR_COPY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -81,5 +80,3 @@ absl::Status CopyTensors(const WeightsSource& source, absl::Span<const TensorCop
                          TensorSink sink);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_TENSOR_COPY_H_

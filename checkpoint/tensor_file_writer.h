@@ -4,8 +4,7 @@
 // tensor lies: pieces arrive in any order, every byte is written exactly once, and the file appears
 // whole or not at all.
 
-#ifndef ZEROTH_CHECKPOINT_TENSOR_FILE_WRITER_H_
-#define ZEROTH_CHECKPOINT_TENSOR_FILE_WRITER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -143,5 +142,3 @@ struct SafetensorsWriter {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_TENSOR_FILE_WRITER_H_

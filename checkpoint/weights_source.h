@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_WEIGHTS_SOURCE_H_
-#define ZEROTH_CHECKPOINT_WEIGHTS_SOURCE_H_
+#pragma once
 
 #include <cstdint>
 #include <limits>
@@ -104,5 +103,3 @@ class SafetensorsFile final : public TensorFile {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_WEIGHTS_SOURCE_H_

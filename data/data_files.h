@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_DATA_FILES_H_
-#define ZEROTH_DATA_DATA_FILES_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -47,5 +46,3 @@ struct WeightedSpec {
 absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_DATA_FILES_H_

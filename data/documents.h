@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_DOCUMENTS_H_
-#define ZEROTH_DATA_DOCUMENTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -95,5 +94,3 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<
                                                               const Tokenizer& tokenizer);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_DOCUMENTS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_LOADER_H_
-#define ZEROTH_DATA_LOADER_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -142,5 +141,3 @@ class BatchesAhead {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_LOADER_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_MIXTURE_H_
-#define ZEROTH_DATA_MIXTURE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -87,5 +86,3 @@ class Mixture {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_MIXTURE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_OPEN_DATA_H_
-#define ZEROTH_DATA_OPEN_DATA_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -88,5 +87,3 @@ absl::StatusOr<SplitMixture> OpenSplitMixture(const std::string& spec, const Dat
                                               double fraction);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_OPEN_DATA_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TEST_TOKEN_FILES_H_
-#define ZEROTH_DATA_TEST_TOKEN_FILES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -41,5 +40,3 @@ std::string LlmcBytes(const std::vector<T>& values) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TEST_TOKEN_FILES_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKEN_CACHE_H_
-#define ZEROTH_DATA_TOKEN_CACHE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -43,5 +42,3 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const TokenSource>>()> encode);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKEN_CACHE_H_

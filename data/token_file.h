@@ -2,8 +2,7 @@
 //
 // Files of token ids, which are read on demand, and their writer.
 
-#ifndef ZEROTH_DATA_TOKEN_FILE_H_
-#define ZEROTH_DATA_TOKEN_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -126,5 +125,3 @@ class TokenShardWriter {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKEN_FILE_H_

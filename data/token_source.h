@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKEN_SOURCE_H_
-#define ZEROTH_DATA_TOKEN_SOURCE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -121,5 +120,3 @@ inline constexpr int64_t kHashedTokens = int64_t{1} << 28;
 absl::StatusOr<uint64_t> HashTokens(const TokenSource& source, int64_t most = kHashedTokens);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKEN_SOURCE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_H_
-#define ZEROTH_DATA_TOKENIZER_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -87,5 +86,3 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_H_

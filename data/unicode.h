@@ -2,8 +2,7 @@
 //
 // UTF-8, as far as tokenizers need it and no library has it.
 
-#ifndef ZEROTH_DATA_UNICODE_H_
-#define ZEROTH_DATA_UNICODE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ std::string BytesToAlphabet(absl::string_view bytes);
 std::optional<std::string> AlphabetToBytes(absl::string_view text);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_UNICODE_H_

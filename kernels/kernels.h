@@ -20,8 +20,7 @@
 // Zero-sized tensors are legal everywhere. Every operation is deterministic: its results have the
 // same bits in every run.
 
-#ifndef ZEROTH_KERNELS_KERNELS_H_
-#define ZEROTH_KERNELS_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -197,5 +196,3 @@ struct KernelRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_KERNELS_H_

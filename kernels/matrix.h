@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_MATRIX_H_
-#define ZEROTH_KERNELS_MATRIX_H_
+#pragma once
 
 #include <cstdint>
 
@@ -39,5 +38,3 @@ struct Matrix {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_MATRIX_H_

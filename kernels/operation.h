@@ -4,8 +4,7 @@
 // runs the device's implementation. Since the check is shared, all devices refuse the same calls
 // with the same message ("Gemm: c is [2, 3], expected [2, 4]").
 
-#ifndef ZEROTH_KERNELS_OPERATION_H_
-#define ZEROTH_KERNELS_OPERATION_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -128,5 +127,3 @@ class Operation {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_OPERATION_H_

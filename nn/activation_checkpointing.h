@@ -2,8 +2,7 @@
 //
 // Activation checkpointing: the parts of a model that backward computes again instead of keeping.
 
-#ifndef ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
-#define ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
+#pragma once
 
 #include <cstdint>
 
@@ -35,5 +34,3 @@ absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::strin
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_

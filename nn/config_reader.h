@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_CONFIG_READER_H_
-#define ZEROTH_NN_CONFIG_READER_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -47,5 +46,3 @@ class ConfigReader {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_CONFIG_READER_H_

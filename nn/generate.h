@@ -2,8 +2,7 @@
 //
 // Continues a sequence of tokens with a model, one token at a time.
 
-#ifndef ZEROTH_NN_GENERATE_H_
-#define ZEROTH_NN_GENERATE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -58,5 +57,3 @@ absl::StatusOr<std::vector<int32_t>> Generate(
     LogitsFunction logits, TokenSink sink = [](int32_t) { return absl::OkStatus(); });
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_GENERATE_H_

@@ -3,8 +3,7 @@
 // Selective activation checkpointing: a forward that will be computed again keeps the outputs of
 // attention and of products, and the second forward computes only the rest.
 
-#ifndef ZEROTH_NN_KEPT_OUTPUTS_H_
-#define ZEROTH_NN_KEPT_OUTPUTS_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -73,5 +72,3 @@ absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_KEPT_OUTPUTS_H_

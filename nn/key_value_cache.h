@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_KEY_VALUE_CACHE_H_
-#define ZEROTH_NN_KEY_VALUE_CACHE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -48,5 +47,3 @@ class KeyValueCache {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_KEY_VALUE_CACHE_H_

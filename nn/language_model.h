@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LANGUAGE_MODEL_H_
-#define ZEROTH_NN_LANGUAGE_MODEL_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -126,5 +125,3 @@ absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name);
 std::vector<std::string> PresetNames();
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LANGUAGE_MODEL_H_

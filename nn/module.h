@@ -3,8 +3,7 @@
 // Modules: named parameters, children, and hooks around forward and backward. Through the hooks,
 // sharding reaches a model that does not know of it.
 
-#ifndef ZEROTH_NN_MODULE_H_
-#define ZEROTH_NN_MODULE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -150,5 +149,3 @@ class Module {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_MODULE_H_

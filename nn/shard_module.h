@@ -3,8 +3,7 @@
 // Connects models with sharding: chooses the modules that become units, and attaches hooks that
 // call the scheduler around them.
 
-#ifndef ZEROTH_NN_SHARD_MODULE_H_
-#define ZEROTH_NN_SHARD_MODULE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -62,5 +61,3 @@ class ShardingHooks {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_SHARD_MODULE_H_

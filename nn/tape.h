@@ -3,8 +3,7 @@
 // Reverse-mode differentiation by a tape: a forward records how to go back, and a backward plays
 // the record in reverse.
 
-#ifndef ZEROTH_NN_TAPE_H_
-#define ZEROTH_NN_TAPE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -237,5 +236,3 @@ absl::StatusOr<Tensor> CastTo(Context& context, const Tensor& x, DType dtype);
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_TAPE_H_

@@ -3,8 +3,7 @@
 // Divides a model's parameters among tensor ranks, by a table of rules beside the model, which
 // itself knows no ranks.
 
-#ifndef ZEROTH_NN_TENSOR_DIVISION_H_
-#define ZEROTH_NN_TENSOR_DIVISION_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -47,5 +46,3 @@ absl::Status DivideParameters(const Module& model, absl::Span<const DivisionRule
                               const TensorParallelOptions& options, int index);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_TENSOR_DIVISION_H_

@@ -3,8 +3,7 @@
 // Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019) as operations see it: ranks that compute
 // each layer together, on the same data, each rank with a part of the weights.
 
-#ifndef ZEROTH_NN_TENSOR_RANKS_H_
-#define ZEROTH_NN_TENSOR_RANKS_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -90,5 +89,3 @@ inline bool IsDivided(const Parameter& parameter) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_TENSOR_RANKS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_ADAMW_H_
-#define ZEROTH_OPTIM_ADAMW_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -134,5 +133,3 @@ class AdamW : public Optimizer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_ADAMW_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_CLIP_GRAD_NORM_H_
-#define ZEROTH_OPTIM_CLIP_GRAD_NORM_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 
@@ -27,5 +26,3 @@ absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, do
                                         double grad_scale = 1.0);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_CLIP_GRAD_NORM_H_

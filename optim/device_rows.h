@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_DEVICE_ROWS_H_
-#define ZEROTH_OPTIM_DEVICE_ROWS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -58,5 +57,3 @@ class DeviceRows {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_DEVICE_ROWS_H_

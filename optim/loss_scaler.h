@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_LOSS_SCALER_H_
-#define ZEROTH_OPTIM_LOSS_SCALER_H_
+#pragma once
 
 #include <cstdint>
 
@@ -58,5 +57,3 @@ class LossScaler {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_LOSS_SCALER_H_

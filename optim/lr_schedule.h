@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_LR_SCHEDULE_H_
-#define ZEROTH_OPTIM_LR_SCHEDULE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -43,5 +42,3 @@ class LrSchedule {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_LR_SCHEDULE_H_

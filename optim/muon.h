@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_MUON_H_
-#define ZEROTH_OPTIM_MUON_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -127,5 +126,3 @@ class Muon : public Optimizer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_MUON_H_

@@ -2,8 +2,7 @@
 //
 // Which matrices Muon updates, the parts that they consist of, and which rank computes which.
 
-#ifndef ZEROTH_OPTIM_MUON_PLAN_H_
-#define ZEROTH_OPTIM_MUON_PLAN_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -89,5 +88,3 @@ absl::StatusOr<Tensor> CopyParts(Kernels& kernels, const Parameter& parameter, c
                                  bool joins);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_MUON_PLAN_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_NAMED_ADAMW_H_
-#define ZEROTH_OPTIM_NAMED_ADAMW_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -82,5 +81,3 @@ class NamedAdamW {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_NAMED_ADAMW_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_NEWTON_SCHULZ_H_
-#define ZEROTH_OPTIM_NEWTON_SCHULZ_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 
@@ -22,5 +21,3 @@ absl::StatusOr<Tensor> Orthogonalise(Kernels& kernels, const MuonMatrix& matrix,
                                      int steps, DType precision);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_NEWTON_SCHULZ_H_

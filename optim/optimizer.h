@@ -2,8 +2,7 @@
 //
 // The interface between training and an optimizer, and the registry of optimizers.
 
-#ifndef ZEROTH_OPTIM_OPTIMIZER_H_
-#define ZEROTH_OPTIM_OPTIMIZER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -151,5 +150,3 @@ struct OptimizerRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_OPTIMIZER_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_OUTLIER_DETECTOR_H_
-#define ZEROTH_OPTIM_OUTLIER_DETECTOR_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -45,5 +44,3 @@ class OutlierDetector {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_OUTLIER_DETECTOR_H_

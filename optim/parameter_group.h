@@ -2,8 +2,7 @@
 //
 // Groups of parameters that have their own learning rate, weight decay or betas.
 
-#ifndef ZEROTH_OPTIM_PARAMETER_GROUP_H_
-#define ZEROTH_OPTIM_PARAMETER_GROUP_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -38,5 +37,3 @@ absl::StatusOr<std::vector<int>> AssignGroups(absl::Span<const ParameterGroup> g
                                               absl::Span<const std::string> names);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_PARAMETER_GROUP_H_

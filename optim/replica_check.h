@@ -3,8 +3,7 @@
 // Checks that ranks which must hold the same bits do. Finds what memory or a link has silently
 // changed, before it is saved.
 
-#ifndef ZEROTH_OPTIM_REPLICA_CHECK_H_
-#define ZEROTH_OPTIM_REPLICA_CHECK_H_
+#pragma once
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -23,5 +22,3 @@ namespace zeroth {
 absl::Status CheckReplicas(Sharding& sharding, absl::Span<const ShardState> states);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_REPLICA_CHECK_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_SHARD_STATE_H_
-#define ZEROTH_OPTIM_SHARD_STATE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -41,5 +40,3 @@ inline const std::vector<int>& ParametersOf(const ShardState& state) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_SHARD_STATE_H_

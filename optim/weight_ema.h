@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_OPTIM_WEIGHT_EMA_H_
-#define ZEROTH_OPTIM_WEIGHT_EMA_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -83,5 +82,3 @@ class WeightEma {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_OPTIM_WEIGHT_EMA_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_STRATEGIES_BUFFER_SET_H_
-#define ZEROTH_STRATEGIES_BUFFER_SET_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -114,5 +113,3 @@ class StreamScratch {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_BUFFER_SET_H_

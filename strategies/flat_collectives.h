@@ -3,8 +3,7 @@
 // What strategies on flat units share: buffers for a unit's full parameters and gradients, and the
 // gathers that fill them from shards. Reductions are in gradient_reduction.h.
 
-#ifndef ZEROTH_STRATEGIES_FLAT_COLLECTIVES_H_
-#define ZEROTH_STRATEGIES_FLAT_COLLECTIVES_H_
+#pragma once
 
 #include <vector>
 
@@ -75,5 +74,3 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
                                                   Stream& comm);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_FLAT_COLLECTIVES_H_

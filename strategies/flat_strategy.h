@@ -4,8 +4,7 @@
 // stay gathered, and what it supports. A strategy that works otherwise implements ShardingStrategy
 // itself.
 
-#ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
-#define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
+#pragma once
 
 #include <memory>
 #include <utility>
@@ -69,5 +68,3 @@ class FlatStrategy : public ShardingStrategy {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_FLAT_STRATEGY_H_

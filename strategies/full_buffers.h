@@ -2,8 +2,7 @@
 //
 // Buffers for units' gathered parameters, and for their full gradients.
 
-#ifndef ZEROTH_STRATEGIES_FULL_BUFFERS_H_
-#define ZEROTH_STRATEGIES_FULL_BUFFERS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -78,5 +77,3 @@ class FullBuffers {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_FULL_BUFFERS_H_

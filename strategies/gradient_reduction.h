@@ -2,8 +2,7 @@
 //
 // Full gradients → what the optimizer reads: one pipeline, whatever is sharded.
 
-#ifndef ZEROTH_STRATEGIES_GRADIENT_REDUCTION_H_
-#define ZEROTH_STRATEGIES_GRADIENT_REDUCTION_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -65,5 +64,3 @@ absl::Status ReduceGradients(Unit& unit, const ReductionOptions& options, Gradie
                              FullBuffers& buffers);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_GRADIENT_REDUCTION_H_

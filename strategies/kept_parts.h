@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_STRATEGIES_KEPT_PARTS_H_
-#define ZEROTH_STRATEGIES_KEPT_PARTS_H_
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -47,5 +46,3 @@ class KeptParts {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_KEPT_PARTS_H_

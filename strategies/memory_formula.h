@@ -3,8 +3,7 @@
 // Predicts the memory of a rank's training state by the formula of docs/memory.md. Tests compare it
 // with the allocator's account.
 
-#ifndef ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
-#define ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -67,5 +66,3 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_MEMORY_FORMULA_H_

@@ -2,8 +2,7 @@
 //
 // The element types that a sharded training state is stored, computed and reduced in.
 
-#ifndef ZEROTH_STRATEGIES_MIXED_PRECISION_H_
-#define ZEROTH_STRATEGIES_MIXED_PRECISION_H_
+#pragma once
 
 #include <optional>
 
@@ -54,5 +53,3 @@ struct MixedPrecision {
 absl::Status ValidateMixedPrecision(const MixedPrecision& precision);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_MIXED_PRECISION_H_

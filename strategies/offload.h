@@ -3,8 +3,7 @@
 // Training state in a store outside of the device's memory ("ZeRO-Offload", Ren et al., 2021;
 // "ZeRO-Infinity", Rajbhandari et al., 2021).
 
-#ifndef ZEROTH_STRATEGIES_OFFLOAD_H_
-#define ZEROTH_STRATEGIES_OFFLOAD_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -67,5 +66,3 @@ class Offload {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_OFFLOAD_H_

@@ -4,8 +4,7 @@
 // Training", Wang et al., 2023). All-gathers send weights that are quantised in blocks (qwZ), and
 // an all-to-all of quantised gradients replaces reduce-scatters (qgZ).
 
-#ifndef ZEROTH_STRATEGIES_QUANTIZED_COLLECTIVES_H_
-#define ZEROTH_STRATEGIES_QUANTIZED_COLLECTIVES_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -37,5 +36,3 @@ absl::StatusOr<std::shared_ptr<UnitCollectives>> QuantizedCollectives(
     const QuantizationOptions& options = {});
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_QUANTIZED_COLLECTIVES_H_

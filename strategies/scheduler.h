@@ -4,8 +4,7 @@
 // and backward, it prefetches in the order of the steps before, and runs collectives on streams
 // beside compute.
 
-#ifndef ZEROTH_STRATEGIES_SCHEDULER_H_
-#define ZEROTH_STRATEGIES_SCHEDULER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -267,5 +266,3 @@ class Scheduler {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_SCHEDULER_H_

@@ -2,8 +2,7 @@
 //
 // One segment's sum over ranks: the part of a reduction (gradient_reduction.h) that is collectives.
 
-#ifndef ZEROTH_STRATEGIES_SEGMENT_REDUCTION_H_
-#define ZEROTH_STRATEGIES_SEGMENT_REDUCTION_H_
+#pragma once
 
 #include <vector>
 
@@ -83,5 +82,3 @@ absl::StatusOr<Tensor> SumOverRanks(SegmentReduction& in);
 absl::Status EndAcross(SegmentReduction& in);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_SEGMENT_REDUCTION_H_

@@ -2,8 +2,7 @@
 //
 // The place of every element of a unit's parameters in flat storage, and the rank that owns it.
 
-#ifndef ZEROTH_STRATEGIES_SHARD_LAYOUT_H_
-#define ZEROTH_STRATEGIES_SHARD_LAYOUT_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -133,5 +132,3 @@ class ShardLayout {
 int64_t AlignedBytes(int64_t numel, DType dtype);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_SHARD_LAYOUT_H_

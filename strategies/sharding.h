@@ -2,8 +2,7 @@
 //
 // A sharded training state, made from parameters.
 
-#ifndef ZEROTH_STRATEGIES_SHARDING_H_
-#define ZEROTH_STRATEGIES_SHARDING_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -168,5 +167,3 @@ class Sharding {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_SHARDING_H_

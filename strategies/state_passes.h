@@ -3,8 +3,7 @@
 // Arithmetic on flat state, in memory or in an offload store. Offloaded state passes through memory
 // in chunks: while one is computed on, the next is read and the one before is written.
 
-#ifndef ZEROTH_STRATEGIES_STATE_PASSES_H_
-#define ZEROTH_STRATEGIES_STATE_PASSES_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -92,5 +91,3 @@ class StatePasses {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_STATE_PASSES_H_

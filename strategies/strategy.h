@@ -3,8 +3,7 @@
 // The plug-in interface: a strategy defines what is sharded, and how it is gathered and reduced.
 // The scheduler decides when.
 
-#ifndef ZEROTH_STRATEGIES_STRATEGY_H_
-#define ZEROTH_STRATEGIES_STRATEGY_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -210,5 +209,3 @@ struct StrategyRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_STRATEGY_H_

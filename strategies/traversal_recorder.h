@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_STRATEGIES_TRAVERSAL_RECORDER_H_
-#define ZEROTH_STRATEGIES_TRAVERSAL_RECORDER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -78,5 +77,3 @@ class TraversalRecorder {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_TRAVERSAL_RECORDER_H_

@@ -3,8 +3,7 @@
 // Sums the gradients of a step's micro-batches along one binary tree, whose lower part is the tree
 // over ranks: the same bits however many ranks share the micro-batches.
 
-#ifndef ZEROTH_STRATEGIES_TREE_SUM_H_
-#define ZEROTH_STRATEGIES_TREE_SUM_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -30,5 +29,3 @@ inline int TreeSumLevels(int64_t n) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_TREE_SUM_H_

@@ -2,8 +2,7 @@
 //
 // A unit: the parameters that are gathered and freed together.
 
-#ifndef ZEROTH_STRATEGIES_UNIT_H_
-#define ZEROTH_STRATEGIES_UNIT_H_
+#pragma once
 
 #include <compare>
 #include <cstddef>
@@ -291,5 +290,3 @@ class Unit {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_UNIT_H_

@@ -2,8 +2,7 @@
 //
 // The collectives on a unit's flat buffers, which a program may replace by its own.
 
-#ifndef ZEROTH_STRATEGIES_UNIT_COLLECTIVES_H_
-#define ZEROTH_STRATEGIES_UNIT_COLLECTIVES_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -111,5 +110,3 @@ class ExtendedGather : public UnitCollectives {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_UNIT_COLLECTIVES_H_

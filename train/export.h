@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_EXPORT_H_
-#define ZEROTH_TRAIN_EXPORT_H_
+#pragma once
 
 #include <map>
 #include <string>
@@ -55,5 +54,3 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_EXPORT_H_

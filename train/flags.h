@@ -10,8 +10,7 @@
 //   --help           prints all flags; --help=markdown prints docs/flags.md
 //   --version        prints the version and the commit
 
-#ifndef ZEROTH_TRAIN_FLAGS_H_
-#define ZEROTH_TRAIN_FLAGS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -48,5 +47,3 @@ std::string HelpText();
 std::string FlagsMarkdown();
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_FLAGS_H_

@@ -3,8 +3,7 @@
 // The record that each rank writes after communication has failed: the calls that it made last.
 // From the records of all ranks follows which rank waited for which.
 
-#ifndef ZEROTH_TRAIN_FLIGHT_RECORD_H_
-#define ZEROTH_TRAIN_FLIGHT_RECORD_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -35,5 +34,3 @@ absl::Status WriteFlightRecord(const std::string& directory, const Communicator&
 std::string WhoWaited(const std::vector<nlohmann::json>& records, int world_size);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_FLIGHT_RECORD_H_

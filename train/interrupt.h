@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_INTERRUPT_H_
-#define ZEROTH_TRAIN_INTERRUPT_H_
+#pragma once
 
 #include <string>
 
@@ -20,5 +19,3 @@ void AnnounceOnInterrupt(const std::string& first, const std::string& second);
 bool Interrupted();
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_INTERRUPT_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_JOB_H_
-#define ZEROTH_TRAIN_JOB_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -76,5 +75,3 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_JOB_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_LATE_RANKS_H_
-#define ZEROTH_TRAIN_LATE_RANKS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -61,5 +60,3 @@ class LateRanks {
 std::string LateRankText(const LateRank& late);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_LATE_RANKS_H_

@@ -2,8 +2,7 @@
 //
 // The machines that runs are planned for: presets, machines that a file describes, and this one.
 
-#ifndef ZEROTH_TRAIN_MACHINE_FILE_H_
-#define ZEROTH_TRAIN_MACHINE_FILE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -26,5 +25,3 @@ std::vector<std::string> MachineNames();
 std::string MachineText(const Machine& machine);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_MACHINE_FILE_H_

@@ -2,8 +2,7 @@
 //
 // The rates of the machine at hand, as plans take them.
 
-#ifndef ZEROTH_TRAIN_MACHINE_MEASURE_H_
-#define ZEROTH_TRAIN_MACHINE_MEASURE_H_
+#pragma once
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,5 +39,3 @@ Machine CpuAtHand();
 absl::StatusOr<Machine> MeasureCpu();
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_MACHINE_MEASURE_H_

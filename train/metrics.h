@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_METRICS_H_
-#define ZEROTH_TRAIN_METRICS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -135,5 +134,3 @@ class EventFile {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_METRICS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_MODEL_SOURCE_H_
-#define ZEROTH_TRAIN_MODEL_SOURCE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -91,5 +90,3 @@ class ModelSource {
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_MODEL_SOURCE_H_

@@ -3,8 +3,7 @@
 // The options of options.inc as a table, for code that treats all options alike; and in a TOML
 // file, whose keys are the options' names, without sections.
 
-#ifndef ZEROTH_TRAIN_OPTION_REGISTRY_H_
-#define ZEROTH_TRAIN_OPTION_REGISTRY_H_
+#pragma once
 
 #include <cstdint>
 #include <limits>
@@ -83,5 +82,3 @@ std::string ConfigText(const TrainOptions& options);
 absl::Status WriteConfig(const std::string& directory, const TrainOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_OPTION_REGISTRY_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_OPTIONS_H_
-#define ZEROTH_TRAIN_OPTIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -90,5 +89,3 @@ absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text);
 int ThreadsPerRank(const TrainOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_OPTIONS_H_

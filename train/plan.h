@@ -4,8 +4,7 @@
 // that the options ask for, as one rank of its world on a device and a communicator that keep
 // books.
 
-#ifndef ZEROTH_TRAIN_PLAN_H_
-#define ZEROTH_TRAIN_PLAN_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -62,5 +61,3 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
 nlohmann::json PlanJson(const Plan& plan);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_PLAN_H_

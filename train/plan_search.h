@@ -3,8 +3,7 @@
 // Plans alternatives to a run: the same training, with the same tokens in a step, but with another
 // strategy, checkpointing, micro-batch or state; and how far it can grow in one direction.
 
-#ifndef ZEROTH_TRAIN_PLAN_SEARCH_H_
-#define ZEROTH_TRAIN_PLAN_SEARCH_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -76,5 +75,3 @@ absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const Train
 std::string LargestText(const LargestPlan& largest);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_PLAN_SEARCH_H_

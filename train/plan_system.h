@@ -2,8 +2,7 @@
 //
 // What is publicly known of how other systems make a step under equal options: --like.
 
-#ifndef ZEROTH_TRAIN_PLAN_SYSTEM_H_
-#define ZEROTH_TRAIN_PLAN_SYSTEM_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -67,5 +66,3 @@ void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,
                   PlannedDevice& device);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_PLAN_SYSTEM_H_

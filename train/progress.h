@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_PROGRESS_H_
-#define ZEROTH_TRAIN_PROGRESS_H_
+#pragma once
 
 #include <cstdint>
 #include <cstdio>
@@ -60,5 +59,3 @@ class Progress {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_PROGRESS_H_

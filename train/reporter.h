@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_REPORTER_H_
-#define ZEROTH_TRAIN_REPORTER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -71,5 +70,3 @@ class Reporter {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_REPORTER_H_

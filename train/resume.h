@@ -2,8 +2,7 @@
 //
 // What a checkpoint keeps of a run, and how a run goes on from it.
 
-#ifndef ZEROTH_TRAIN_RESUME_H_
-#define ZEROTH_TRAIN_RESUME_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -98,5 +97,3 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
                                const ParameterReader& fill_missing);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_RESUME_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_RUN_H_
-#define ZEROTH_TRAIN_RUN_H_
+#pragma once
 
 #include <chrono>
 #include <cstdint>
@@ -135,5 +134,3 @@ class RankRun {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_RUN_H_

@@ -2,8 +2,7 @@
 //
 // The directory of a run: how it is chosen, and how two runs are kept from sharing one.
 
-#ifndef ZEROTH_TRAIN_RUN_DIRECTORY_H_
-#define ZEROTH_TRAIN_RUN_DIRECTORY_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -60,5 +59,3 @@ class RunLock {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_RUN_DIRECTORY_H_

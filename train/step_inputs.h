@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TRAIN_STEP_INPUTS_H_
-#define ZEROTH_TRAIN_STEP_INPUTS_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -95,5 +94,3 @@ class StepInputs {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_STEP_INPUTS_H_

@@ -2,8 +2,7 @@
 //
 // Prompts and generated text, for the trainer's samples and //tools/generate.
 
-#ifndef ZEROTH_TRAIN_TEXT_GENERATION_H_
-#define ZEROTH_TRAIN_TEXT_GENERATION_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -38,5 +37,3 @@ std::vector<int32_t> StopTokens(const nlohmann::json& config, const Tokenizer& t
 std::string Printable(absl::string_view text);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_TEXT_GENERATION_H_

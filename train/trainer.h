@@ -3,8 +3,7 @@
 // One rank's training step: a model, its sharding and its optimizer together. The trainer program
 // is built on it, and other programs with a loop of their own can be.
 
-#ifndef ZEROTH_TRAIN_TRAINER_H_
-#define ZEROTH_TRAIN_TRAINER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -291,5 +290,3 @@ class Trainer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TRAIN_TRAINER_H_

@@ -3,8 +3,7 @@
 // Translates Hugging Face models to llama.cpp's terms and back: the names of tensors, config.json
 // ("n_layer" is "gpt2.block_count", and so on), and the vocabulary.
 
-#ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_
-#define ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -178,5 +177,3 @@ absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
     const GgufVocabulary& vocabulary);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_

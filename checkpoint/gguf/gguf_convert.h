@@ -3,8 +3,7 @@
 // Converts whole models between Hugging Face directories and GGUF files, one tensor after the
 // other, in a few MiB of memory whatever the model's size.
 
-#ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_
-#define ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -58,5 +57,3 @@ absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std
                                                 const HfConvertOptions& options = {});
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_

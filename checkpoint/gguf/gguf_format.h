@@ -13,8 +13,7 @@
 // A string is a uint64 length and that many bytes; an array is a uint32 type, a uint64 count and
 // that many values.
 
-#ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_FORMAT_H_
-#define ZEROTH_CHECKPOINT_GGUF_GGUF_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -189,5 +188,3 @@ struct GgufWriter {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_GGUF_GGUF_FORMAT_H_

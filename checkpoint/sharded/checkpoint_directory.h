@@ -3,8 +3,7 @@
 // The directory of a run's checkpoints, and the retention of old ones. Nothing here talks to other
 // ranks: one rank calls these functions for all.
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_DIRECTORY_H_
-#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_DIRECTORY_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -56,5 +55,3 @@ absl::StatusOr<std::vector<std::string>> DeleteSuperfluousSetAside(const std::st
 absl::Status RemoveCheckpointLeftovers(const std::string& directory);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_DIRECTORY_H_

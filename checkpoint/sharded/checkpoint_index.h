@@ -12,8 +12,7 @@
 // one element for every element of the parameter, or for every block of elements. Pieces tile the
 // state. Which rank wrote a piece, and under which strategy, does not matter to a reader.
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
-#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -99,5 +98,3 @@ struct CheckpointIndex {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_MODEL_H_
-#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_MODEL_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -30,5 +29,3 @@ struct CheckpointModel {
 absl::StatusOr<CheckpointModel> OpenCheckpointModel(const std::string& path);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_MODEL_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_READER_H_
-#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_READER_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -90,5 +89,3 @@ class CheckpointReader {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_READER_H_

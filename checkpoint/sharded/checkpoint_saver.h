@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_SAVER_H_
-#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_SAVER_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -188,5 +187,3 @@ class CheckpointSaver {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_SAVER_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_SHARD_WRITER_H_
-#define ZEROTH_CHECKPOINT_SHARDED_SHARD_WRITER_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -81,5 +80,3 @@ absl::StatusOr<CheckpointIndex> WriteShardImage(const ShardWriterOptions& option
                                                 const ShardPlan& plan, const uint8_t* image);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_SHARD_WRITER_H_

@@ -2,8 +2,7 @@
 //
 // Moves a rank's sharded training state into checkpoints and out of them.
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_
-#define ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_
+#pragma once
 
 #include <cstdint>
 #include <set>
@@ -66,5 +65,3 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
                                       const LoadStateOptions& options = {});
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_

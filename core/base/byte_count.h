@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_BYTE_COUNT_H_
-#define ZEROTH_CORE_BASE_BYTE_COUNT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -15,5 +14,3 @@ namespace zeroth {
 absl::StatusOr<int64_t> ParseByteCount(absl::string_view text);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_BYTE_COUNT_H_

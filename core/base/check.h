@@ -3,8 +3,7 @@
 // Checks of our own invariants. What a user, a file or a network can cause is an absl::Status
 // instead.
 
-#ifndef ZEROTH_CORE_BASE_CHECK_H_
-#define ZEROTH_CORE_BASE_CHECK_H_
+#pragma once
 
 namespace zeroth::internal {
 
@@ -17,5 +16,3 @@ namespace zeroth::internal {
 #define ZEROTH_CHECK(condition)       \
   ((condition) ? static_cast<void>(0) \
                : ::zeroth::internal::CheckFailed(__FILE__, __LINE__, #condition))
-
-#endif  // ZEROTH_CORE_BASE_CHECK_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_CHECKSUM_H_
-#define ZEROTH_CORE_BASE_CHECKSUM_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -45,5 +44,3 @@ std::string ChecksumText(uint64_t checksum);
 absl::StatusOr<uint64_t> ParseChecksum(absl::string_view text);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_CHECKSUM_H_

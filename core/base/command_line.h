@@ -2,8 +2,7 @@
 //
 // How the project's programs start.
 
-#ifndef ZEROTH_CORE_BASE_COMMAND_LINE_H_
-#define ZEROTH_CORE_BASE_COMMAND_LINE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -42,5 +41,3 @@ int RunProgram(absl::FunctionRef<absl::Status()> program);
 absl::Status EnterUsersDirectory();
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_COMMAND_LINE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_DID_YOU_MEAN_H_
-#define ZEROTH_CORE_BASE_DID_YOU_MEAN_H_
+#pragma once
 
 #include <string>
 
@@ -27,5 +26,3 @@ std::string InsteadOf(absl::string_view unknown, absl::Span<const NamedElsewhere
                       absl::Span<const std::string> ours);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_DID_YOU_MEAN_H_

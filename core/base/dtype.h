@@ -2,8 +2,7 @@
 //
 // Element types of tensors, buffers and files.
 
-#ifndef ZEROTH_CORE_BASE_DTYPE_H_
-#define ZEROTH_CORE_BASE_DTYPE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -64,5 +63,3 @@ template <>
 struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::kUInt8> {};
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_DTYPE_H_

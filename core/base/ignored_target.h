@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_IGNORED_TARGET_H_
-#define ZEROTH_CORE_BASE_IGNORED_TARGET_H_
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace zeroth {
 inline constexpr int32_t kIgnoredTarget = -100;
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_IGNORED_TARGET_H_

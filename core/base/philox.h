@@ -4,8 +4,7 @@
 // counter-based generator: a draw depends on (seed, stream, index) alone, not on the order of
 // calls.
 
-#ifndef ZEROTH_CORE_BASE_PHILOX_H_
-#define ZEROTH_CORE_BASE_PHILOX_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -52,5 +51,3 @@ class CounterRng {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_PHILOX_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_REGISTRY_H_
-#define ZEROTH_CORE_BASE_REGISTRY_H_
+#pragma once
 
 #include <map>
 #include <mutex>
@@ -64,5 +63,3 @@ class Registry {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_REGISTRY_H_

@@ -3,8 +3,7 @@
 // Short forms of errors, and early return on error, for functions that return absl::Status or
 // absl::StatusOr.
 
-#ifndef ZEROTH_CORE_BASE_STATUS_MACROS_H_
-#define ZEROTH_CORE_BASE_STATUS_MACROS_H_
+#pragma once
 
 #include <utility>
 
@@ -64,5 +63,3 @@ absl::Status Unimplemented(const Parts&... parts) {
     return std::move(result).status();                  \
   }                                                     \
   lhs = *std::move(result)
-
-#endif  // ZEROTH_CORE_BASE_STATUS_MACROS_H_

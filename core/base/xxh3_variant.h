@@ -3,8 +3,7 @@
 // XXH3 of 64 bits, compiled for several vector widths. The library, built for every x86-64, has
 // only the narrowest, which is a third as fast as the widest. The results are the same.
 
-#ifndef ZEROTH_CORE_BASE_XXH3_VARIANT_H_
-#define ZEROTH_CORE_BASE_XXH3_VARIANT_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ extern const Xxh3Variant kXxh3Avx2;
 extern const Xxh3Variant kXxh3Avx512;
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_XXH3_VARIANT_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_COMM_AGREE_H_
-#define ZEROTH_CORE_COMM_AGREE_H_
+#pragma once
 
 #include <string>
 
@@ -31,5 +30,3 @@ absl::StatusOr<std::string> BroadcastText(Communicator& world, Device& device, i
                                           const std::string& text, absl::string_view label);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_AGREE_H_

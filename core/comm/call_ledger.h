@@ -3,8 +3,7 @@
 // Which calls the ranks of a group have made, whether they match, and which ranks are missing. The
 // back ends share this bookkeeping for the errors of communicator.h. It never blocks.
 
-#ifndef ZEROTH_CORE_COMM_CALL_LEDGER_H_
-#define ZEROTH_CORE_COMM_CALL_LEDGER_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -84,5 +83,3 @@ class CallLedger : public WorldState::Channel {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_CALL_LEDGER_H_

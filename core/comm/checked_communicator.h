@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_COMM_CHECKED_COMMUNICATOR_H_
-#define ZEROTH_CORE_COMM_CHECKED_COMMUNICATOR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -66,5 +65,3 @@ class CheckedCommunicator : public Communicator {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_CHECKED_COMMUNICATOR_H_

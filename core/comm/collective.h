@@ -3,8 +3,7 @@
 // What the back ends share about collectives: a call as ranks compare it, so that the message of a
 // mismatch is the same everywhere, the division of buffers into pieces, and checks of arguments.
 
-#ifndef ZEROTH_CORE_COMM_COLLECTIVE_H_
-#define ZEROTH_CORE_COMM_COLLECTIVE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -90,5 +89,3 @@ absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int s
 absl::Status CheckBroadcast(const BufferView& buffer, int root, int size);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_COLLECTIVE_H_

@@ -2,8 +2,7 @@
 //
 // What a rank has communicated: counts for reports, and an ordered record for tests of structure.
 
-#ifndef ZEROTH_CORE_COMM_COMM_STATS_H_
-#define ZEROTH_CORE_COMM_COMM_STATS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -81,5 +80,3 @@ class CommStats {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_COMM_STATS_H_

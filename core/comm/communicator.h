@@ -3,8 +3,7 @@
 // The interface of collectives between ranks. A back end is a folder (see local/) that implements
 // Communicator.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -200,5 +199,3 @@ class Communicator {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_H_

@@ -2,8 +2,7 @@
 //
 // Tests of ranks that disagree, fail or do not call. See communicator_test_suite.h.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_FAILURES_SUITE_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_FAILURES_SUITE_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -360,5 +359,3 @@ TEST_P(CommunicatorTest, TimeoutInSplit) {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_FAILURES_SUITE_H_

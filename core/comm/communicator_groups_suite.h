@@ -2,8 +2,7 @@
 //
 // Tests of groups: Split, Duplicate, Mesh. See communicator_test_suite.h.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_GROUPS_SUITE_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_GROUPS_SUITE_H_
+#pragma once
 
 #include <memory>
 #include <numeric>
@@ -175,5 +174,3 @@ TEST_P(CommunicatorTest, MeshGroupsAreRowMajor) {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_GROUPS_SUITE_H_

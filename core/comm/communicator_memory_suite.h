@@ -2,8 +2,7 @@
 //
 // Memory that the transport is told of. See communicator_test_suite.h.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_MEMORY_SUITE_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_MEMORY_SUITE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -84,5 +83,3 @@ TEST_P(CommunicatorTest, AnotherSizeOfRegisteredMemoryIsAMismatch) {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_MEMORY_SUITE_H_

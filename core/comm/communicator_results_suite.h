@@ -2,8 +2,7 @@
 //
 // Tests of the results of collectives. See communicator_test_suite.h.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_
+#pragma once
 
 #include <cmath>
 #include <string>
@@ -497,5 +496,3 @@ TEST_P(CommunicatorTest, CountsAndRecordsCalls) {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_

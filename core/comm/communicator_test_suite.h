@@ -6,13 +6,10 @@
 //                            CommunicatorTestName);
 // in namespace zeroth::testing of one source that includes this file.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_TEST_SUITE_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_TEST_SUITE_H_
+#pragma once
 
 #include "zeroth/core/comm/communicator_failures_suite.h"
 #include "zeroth/core/comm/communicator_groups_suite.h"
 #include "zeroth/core/comm/communicator_memory_suite.h"
 #include "zeroth/core/comm/communicator_results_suite.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
-
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_TEST_SUITE_H_

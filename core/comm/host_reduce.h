@@ -3,8 +3,7 @@
 // Reductions in host memory, in the order that communicator.h fixes. For back ends that have the
 // elements of all ranks at hand: in shared memory, or after an all-to-all.
 
-#ifndef ZEROTH_CORE_COMM_HOST_REDUCE_H_
-#define ZEROTH_CORE_COMM_HOST_REDUCE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -48,5 +47,3 @@ inline HostReduction ReductionOf(const Collective& collective,
 void ReduceOnHost(const HostReduction& reduction);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_HOST_REDUCE_H_

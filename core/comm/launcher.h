@@ -2,8 +2,7 @@
 //
 // Starts ranks, by a back end that is chosen by name.
 
-#ifndef ZEROTH_CORE_COMM_LAUNCHER_H_
-#define ZEROTH_CORE_COMM_LAUNCHER_H_
+#pragma once
 
 #include <functional>
 #include <optional>
@@ -81,5 +80,3 @@ struct LauncherRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_LAUNCHER_H_

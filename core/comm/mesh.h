@@ -3,8 +3,7 @@
 // The ranks of a world as a grid with named axes (PyTorch's DeviceMesh), and the view of it for
 // parameters that are sharded over some of the axes.
 
-#ifndef ZEROTH_CORE_COMM_MESH_H_
-#define ZEROTH_CORE_COMM_MESH_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -143,5 +142,3 @@ class MeshView {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_MESH_H_

@@ -4,8 +4,7 @@
 // has one, in the process that all ranks share or in the coordinator's. And how the ranks divide
 // into groups.
 
-#ifndef ZEROTH_CORE_COMM_WORLD_STATE_H_
-#define ZEROTH_CORE_COMM_WORLD_STATE_H_
+#pragma once
 
 #include <mutex>
 #include <optional>
@@ -121,5 +120,3 @@ std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> request
 std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_WORLD_STATE_H_

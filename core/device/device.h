@@ -3,8 +3,7 @@
 // Devices, streams and events: the interface that all layers above use. An implementation is a
 // folder that registers itself (see cpu/).
 
-#ifndef ZEROTH_CORE_DEVICE_DEVICE_H_
-#define ZEROTH_CORE_DEVICE_DEVICE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -168,5 +167,3 @@ struct DeviceRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_DEVICE_H_

@@ -2,8 +2,7 @@
 //
 // Device memory: its categories, statistics of its use, and the interface of allocators.
 
-#ifndef ZEROTH_CORE_DEVICE_MEMORY_H_
-#define ZEROTH_CORE_DEVICE_MEMORY_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -177,5 +176,3 @@ class AllocationPlace {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_MEMORY_H_

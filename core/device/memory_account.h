@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_MEMORY_ACCOUNT_H_
-#define ZEROTH_CORE_DEVICE_MEMORY_ACCOUNT_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -76,5 +75,3 @@ class AccountingAllocator : public Allocator {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_MEMORY_ACCOUNT_H_

@@ -3,8 +3,7 @@
 // Memory for training state that does not fit a device's own memory: host memory under a GPU, files
 // under a CPU ("ZeRO-Offload", Ren et al., 2021; "ZeRO-Infinity", Rajbhandari et al., 2021).
 
-#ifndef ZEROTH_CORE_DEVICE_OFFLOAD_STORE_H_
-#define ZEROTH_CORE_DEVICE_OFFLOAD_STORE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -69,5 +68,3 @@ class OffloadStore {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_OFFLOAD_STORE_H_

@@ -2,8 +2,7 @@
 //
 // Records what ran when on which stream, to show how communication overlaps with compute.
 
-#ifndef ZEROTH_CORE_DEVICE_TIMELINE_H_
-#define ZEROTH_CORE_DEVICE_TIMELINE_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -115,5 +114,3 @@ std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
                               double offset);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_TIMELINE_H_

@@ -3,8 +3,7 @@
 // Reads and writes tensors of any floating-point type as floats on the host: for loading, exporting
 // and inspecting.
 
-#ifndef ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
-#define ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
+#pragma once
 
 #include <vector>
 
@@ -25,5 +24,3 @@ absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor);
 absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_HOST_FLOATS_H_

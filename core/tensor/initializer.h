@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_TENSOR_INITIALIZER_H_
-#define ZEROTH_CORE_TENSOR_INITIALIZER_H_
+#pragma once
 
 #include <cstdint>
 
@@ -32,5 +31,3 @@ class Initializer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_INITIALIZER_H_

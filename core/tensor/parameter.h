@@ -4,8 +4,7 @@
 // plain allocation, or the flat buffers of a sharded unit. So naming, freezing and tying do not
 // depend on how the storage is laid out.
 
-#ifndef ZEROTH_CORE_TENSOR_PARAMETER_H_
-#define ZEROTH_CORE_TENSOR_PARAMETER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -130,5 +129,3 @@ class Parameter {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_PARAMETER_H_

@@ -3,8 +3,7 @@
 // The part of a parameter that a rank holds under tensor parallelism (Shoeybi et al.,
 // "Megatron-LM", 2019), and which elements of the undivided parameter it has.
 
-#ifndef ZEROTH_CORE_TENSOR_PARAMETER_PART_H_
-#define ZEROTH_CORE_TENSOR_PARAMETER_PART_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -48,5 +47,3 @@ std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& par
                                    int64_t numel);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_PARAMETER_PART_H_

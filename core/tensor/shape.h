@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_TENSOR_SHAPE_H_
-#define ZEROTH_CORE_TENSOR_SHAPE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -52,5 +51,3 @@ class Shape {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_SHAPE_H_

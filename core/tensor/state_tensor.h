@@ -2,8 +2,7 @@
 //
 // Flat training state, in a device's memory or offloaded. Both are read and written in ranges.
 
-#ifndef ZEROTH_CORE_TENSOR_STATE_TENSOR_H_
-#define ZEROTH_CORE_TENSOR_STATE_TENSOR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -84,5 +83,3 @@ absl::Status CopyStateFromHost(Device& device, const void* host, const StateTens
                                int64_t begin, int64_t count);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_STATE_TENSOR_H_

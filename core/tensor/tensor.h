@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_TENSOR_TENSOR_H_
-#define ZEROTH_CORE_TENSOR_TENSOR_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -108,5 +107,3 @@ class Tensor {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_TENSOR_TENSOR_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_CHAT_CHAT_TEMPLATE_H_
-#define ZEROTH_DATA_CHAT_CHAT_TEMPLATE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -102,5 +101,3 @@ absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const Tokenizer& tokenizer);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_CHAT_CHAT_TEMPLATE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_CHAT_JINJA_H_
-#define ZEROTH_DATA_CHAT_JINJA_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -40,5 +39,3 @@ std::string JinjaCode(absl::Span<const JinjaToken> tokens);
 std::vector<JinjaToken> JinjaTerms(absl::Span<const JinjaToken> tokens);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_CHAT_JINJA_H_

@@ -3,8 +3,7 @@
 // What a model's Jinja template says beyond the format that it writes. Only forms that published
 // templates have are read.
 
-#ifndef ZEROTH_DATA_CHAT_READ_JINJA_H_
-#define ZEROTH_DATA_CHAT_READ_JINJA_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -39,5 +38,3 @@ absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::Span<const Ji
 absl::StatusOr<MistralFormat> ReadMistralFormat(absl::Span<const JinjaPart> parts, bool in_tokens);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_CHAT_READ_JINJA_H_

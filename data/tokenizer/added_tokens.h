@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_ADDED_TOKENS_H_
-#define ZEROTH_DATA_TOKENIZER_ADDED_TOKENS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -65,5 +64,3 @@ class AddedTokenFinder {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_ADDED_TOKENS_H_

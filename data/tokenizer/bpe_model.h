@@ -2,8 +2,7 @@
 //
 // Byte-pair encoding (Sennrich et al., 2016; over bytes: Radford et al., 2019) of single words.
 
-#ifndef ZEROTH_DATA_TOKENIZER_BPE_MODEL_H_
-#define ZEROTH_DATA_TOKENIZER_BPE_MODEL_H_
+#pragma once
 
 #include <array>
 #include <bitset>
@@ -101,5 +100,3 @@ class BpeModel {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_BPE_MODEL_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_BPE_TOKENIZER_H_
-#define ZEROTH_DATA_TOKENIZER_BPE_TOKENIZER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -87,5 +86,3 @@ class BpeTokenizer final : public Tokenizer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_BPE_TOKENIZER_H_

@@ -2,8 +2,7 @@
 //
 // Reads fields of a tokenizer.json. Errors name the field.
 
-#ifndef ZEROTH_DATA_TOKENIZER_JSON_FIELDS_H_
-#define ZEROTH_DATA_TOKENIZER_JSON_FIELDS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -37,5 +36,3 @@ inline constexpr int kMaxSequenceDepth = 8;
 absl::Status TooDeep(absl::string_view what);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_JSON_FIELDS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_NORMALIZER_H_
-#define ZEROTH_DATA_TOKENIZER_NORMALIZER_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -51,5 +50,3 @@ class Normalizer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_NORMALIZER_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_OPEN_TOKENIZER_H_
-#define ZEROTH_DATA_TOKENIZER_OPEN_TOKENIZER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -53,5 +52,3 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_v
                                                                   bool parse_special);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_OPEN_TOKENIZER_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_PRE_TOKENIZER_H_
-#define ZEROTH_DATA_TOKENIZER_PRE_TOKENIZER_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -78,5 +77,3 @@ class PreTokenizer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_PRE_TOKENIZER_H_

@@ -2,8 +2,7 @@
 //
 // Regular expressions of tokenizer.json, matched by PCRE2 and its just-in-time compiler.
 
-#ifndef ZEROTH_DATA_TOKENIZER_REGEX_H_
-#define ZEROTH_DATA_TOKENIZER_REGEX_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -108,5 +107,3 @@ class Replacement {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_REGEX_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_DATA_TOKENIZER_TOKEN_DECODER_H_
-#define ZEROTH_DATA_TOKENIZER_TOKEN_DECODER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -40,5 +39,3 @@ class TokenDecoder {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_DATA_TOKENIZER_TOKEN_DECODER_H_

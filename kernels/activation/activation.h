@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ACTIVATION_ACTIVATION_H_
-#define ZEROTH_KERNELS_ACTIVATION_ACTIVATION_H_
+#pragma once
 
 #include <cstdint>
 
@@ -47,5 +46,3 @@ struct SwiGluCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ACTIVATION_ACTIVATION_H_

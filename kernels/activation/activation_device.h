@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ACTIVATION_ACTIVATION_DEVICE_H_
-#define ZEROTH_KERNELS_ACTIVATION_ACTIVATION_DEVICE_H_
+#pragma once
 
 #include "zeroth/core/device/cuda/kernel_language.h"
 
@@ -44,5 +43,3 @@ __device__ __forceinline__ float SiluSlope(float x) {
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ACTIVATION_ACTIVATION_DEVICE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ADAMW_ADAMW_H_
-#define ZEROTH_KERNELS_ADAMW_ADAMW_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -139,5 +138,3 @@ struct AdamWCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ADAMW_ADAMW_H_

@@ -9,8 +9,7 @@
 // But each launch, and each replay of a recorded step, would need a copy from page-locked memory,
 // which would have to live until the copy is done.
 
-#ifndef ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_
-#define ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -66,5 +65,3 @@ struct AdamWLaunch {
 std::vector<AdamWLaunch> PlanAdamW(absl::Span<const AdamWRangeCall> calls);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_

@@ -2,8 +2,7 @@
 //
 // The draws of rounding.h and the codes of moment_codes.h in device code.
 
-#ifndef ZEROTH_KERNELS_ADAMW_LOW_PRECISION_DEVICE_H_
-#define ZEROTH_KERNELS_ADAMW_LOW_PRECISION_DEVICE_H_
+#pragma once
 
 #include <cstdint>
 #include <type_traits>
@@ -110,5 +109,3 @@ __device__ __forceinline__ uint8_t EncodeMoment(float value, uint32_t draw, floa
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ADAMW_LOW_PRECISION_DEVICE_H_

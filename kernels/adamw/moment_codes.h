@@ -17,8 +17,7 @@
 // A block with a moment that is not finite, or at least 2^127, has scale NaN, so that all of its
 // elements read as NaN. The failure shows in the next step instead of being clamped.
 
-#ifndef ZEROTH_KERNELS_ADAMW_MOMENT_CODES_H_
-#define ZEROTH_KERNELS_ADAMW_MOMENT_CODES_H_
+#pragma once
 
 #include <algorithm>
 #include <bit>
@@ -107,5 +106,3 @@ uint8_t EncodeMoment(float value, float scale) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ADAMW_MOMENT_CODES_H_

@@ -9,8 +9,7 @@
 // whose lower half rounds the parameter. Two elements share a block, because a rounding uses only
 // 16 bits. A 64-bit lane then computes one block, for two 32-bit lanes.
 
-#ifndef ZEROTH_KERNELS_ADAMW_ROUNDING_H_
-#define ZEROTH_KERNELS_ADAMW_ROUNDING_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -43,5 +42,3 @@ struct RoundingBits {
 RoundingBits RoundingBitsOf(const RoundingKey& key, uint64_t stream, int64_t element);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ADAMW_ROUNDING_H_

@@ -5,8 +5,7 @@
 // of a document hides entirely are not read. Sums have a fixed order, so that both passes are
 // deterministic.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -113,5 +112,3 @@ struct DescribeAttentionCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_H_

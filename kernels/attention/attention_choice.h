@@ -7,8 +7,7 @@
 // computed in parts: as many sequences at a time as fit, or some heads of one sequence at a time.
 // If not even one key head fits, our own kernels compute the call.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_CHOICE_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_CHOICE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -83,5 +82,3 @@ class AttentionChoice {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_CHOICE_H_

@@ -3,8 +3,7 @@
 // Attention on CPUs: how it divides its work into tiles and among threads, and the layout of a
 // thread's scratch memory. The same for every instruction set.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_CPU_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_CPU_H_
+#pragma once
 
 #include <omp.h>
 
@@ -167,5 +166,3 @@ absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace);
 absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_CPU_H_

@@ -3,8 +3,7 @@
 // Launches of the attention kernels: one function for each kernel family, whose path must be that
 // of the plan.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -102,5 +101,3 @@ absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dty
                                   cudaStream_t stream);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_

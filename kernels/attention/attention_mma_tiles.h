@@ -6,8 +6,7 @@
 // Tiles are [rows, kDim] with kMmaStride elements from row to row. mma.h says which row and column
 // an accumulator holds.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
+#pragma once
 
 #include <cstdint>
 #include <type_traits>
@@ -250,5 +249,3 @@ __device__ __forceinline__ void StoreRows(const float (&sums)[kRowTiles][kDim / 
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_

@@ -4,8 +4,7 @@
 // code for blocks of kPlainThreads threads: thread (x, y) of 16 x 16 owns four rows and four
 // columns of a [64, 64] tile of scores.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAIN_TILES_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAIN_TILES_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -168,5 +167,3 @@ __device__ __forceinline__ void StorePlainRow(const float (&sums)[kWidth / 64][4
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAIN_TILES_H_

@@ -6,8 +6,7 @@
 // so that one table serves all. Most leave room for two or more blocks on a multiprocessor, which
 // hide each other's latencies.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAN_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -101,5 +100,3 @@ struct AttentionPlan {
 absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType dtype, bool aligned);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_PLAN_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_SHAPE_H_
-#define ZEROTH_KERNELS_ATTENTION_ATTENTION_SHAPE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -42,5 +41,3 @@ inline bool CheckAttentionShape(Operation& op, const AttentionShape& shape) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_SHAPE_H_

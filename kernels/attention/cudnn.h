@@ -4,8 +4,7 @@
 // first use and never linked, so that programs run without it. In builds without its headers
 // (third_party/cudnn), these functions return errors.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_CUDNN_H_
-#define ZEROTH_KERNELS_ATTENTION_CUDNN_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -101,5 +100,3 @@ class Cudnn {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_CUDNN_H_

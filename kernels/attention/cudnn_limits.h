@@ -3,8 +3,7 @@
 // What cuDNN computes of attention, and how much of a call at a time. A plan of a run
 // (kernels/planned) asks this too, where there is no cuDNN.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_CUDNN_LIMITS_H_
-#define ZEROTH_KERNELS_ATTENTION_CUDNN_LIMITS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -40,5 +39,3 @@ struct AttentionPart {
 AttentionPart PartThatFits(const AttentionShape& shape, size_t sequence_bytes);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ATTENTION_CUDNN_LIMITS_H_

@@ -7,8 +7,7 @@
 // multiply values, keys and queries, because tensor cores require it; sums, exponentials and
 // statistics are fp32. All other calls use fp32 arithmetic throughout.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_FLASH_ATTENTION_H_
-#define ZEROTH_KERNELS_ATTENTION_FLASH_ATTENTION_H_
+#pragma once
 
 #include <cstdint>
 
@@ -39,5 +38,3 @@ absl::Status AttentionBackward(const AttentionBackwardCall& call, float* scratch
                                const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_ATTENTION_FLASH_ATTENTION_H_

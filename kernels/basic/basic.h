@@ -4,8 +4,7 @@
 // row-wise softmax, and means. One function computes all of them, on matrices whose rows may be
 // further apart than they are wide, so that it can also copy parts of a tensor.
 
-#ifndef ZEROTH_KERNELS_BASIC_BASIC_H_
-#define ZEROTH_KERNELS_BASIC_BASIC_H_
+#pragma once
 
 #include <cstdint>
 
@@ -93,5 +92,3 @@ struct BasicCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_BASIC_BASIC_H_

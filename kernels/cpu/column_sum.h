@@ -4,8 +4,7 @@
 // depend on the number of rows alone. Each block is summed separately, and then the blocks in
 // order. The bits are the same for any number of threads.
 
-#ifndef ZEROTH_KERNELS_CPU_COLUMN_SUM_H_
-#define ZEROTH_KERNELS_CPU_COLUMN_SUM_H_
+#pragma once
 
 #include <cstdint>
 
@@ -32,5 +31,3 @@ absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, DType dtype, 
                        bool accumulate, DType out_dtype, void* out, Workspace& workspace);
 
 }  // namespace zeroth::cpu
-
-#endif  // ZEROTH_KERNELS_CPU_COLUMN_SUM_H_

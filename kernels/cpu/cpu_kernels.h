@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_CPU_CPU_KERNELS_H_
-#define ZEROTH_KERNELS_CPU_CPU_KERNELS_H_
+#pragma once
 
 #include <type_traits>
 #include <utility>
@@ -76,5 +75,3 @@ class OnCpu<kRun> {
 };
 
 }  // namespace zeroth::cpu
-
-#endif  // ZEROTH_KERNELS_CPU_CPU_KERNELS_H_

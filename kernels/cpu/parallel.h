@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_CPU_PARALLEL_H_
-#define ZEROTH_KERNELS_CPU_PARALLEL_H_
+#pragma once
 
 #include <omp.h>
 
@@ -88,5 +87,3 @@ absl::Status ForRows(int64_t rows, int64_t row_elements, const Call& call,
 }
 
 }  // namespace zeroth::cpu
-
-#endif  // ZEROTH_KERNELS_CPU_PARALLEL_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_CPU_WORKSPACE_H_
-#define ZEROTH_KERNELS_CPU_WORKSPACE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -38,5 +37,3 @@ class Workspace {
 };
 
 }  // namespace zeroth::cpu
-
-#endif  // ZEROTH_KERNELS_CPU_WORKSPACE_H_

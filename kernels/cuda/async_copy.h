@@ -10,8 +10,7 @@
 // the block. Before that, neither source nor destination may be touched. Every thread must wait for
 // all its groups before it ends.
 
-#ifndef ZEROTH_KERNELS_CUDA_ASYNC_COPY_H_
-#define ZEROTH_KERNELS_CUDA_ASYNC_COPY_H_
+#pragma once
 
 #include <cstdint>
 
@@ -67,5 +66,3 @@ __device__ __forceinline__ void WaitForCopies() {
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_ASYNC_COPY_H_

@@ -2,8 +2,7 @@
 //
 // The first stage of sums over rows; device code.
 
-#ifndef ZEROTH_KERNELS_CUDA_COLUMN_PIECES_H_
-#define ZEROTH_KERNELS_CUDA_COLUMN_PIECES_H_
+#pragma once
 
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/elements.h"
@@ -65,5 +64,3 @@ absl::Status ColumnPieces(int64_t rows, int64_t columns, AddRow add, float* part
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_COLUMN_PIECES_H_

@@ -3,8 +3,7 @@
 // Sums over rows, in a fixed order. The rows are divided into pieces (RowPieces). A first kernel
 // sums each piece, and a second one adds the pieces' sums in order.
 
-#ifndef ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_
-#define ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -27,5 +26,3 @@ absl::Status SumPieces(int64_t pieces, int64_t columns, const float* partial, bo
                        DType out_dtype, void* out, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_COLUMN_SUM_H_

@@ -2,8 +2,7 @@
 //
 // A wrapper of cuBLASLt: column-major products, whose plans are made once for each kind of product.
 
-#ifndef ZEROTH_KERNELS_CUDA_CUBLASLT_H_
-#define ZEROTH_KERNELS_CUDA_CUBLASLT_H_
+#pragma once
 
 #include <cublasLt.h>
 
@@ -169,5 +168,3 @@ class CublasLt {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_CUBLASLT_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_CUDA_CUDA_KERNELS_H_
-#define ZEROTH_KERNELS_CUDA_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -79,5 +78,3 @@ class OnCuda<kRun> {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_CUDA_KERNELS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_CUDA_DATA_ERROR_REPORT_H_
-#define ZEROTH_KERNELS_CUDA_DATA_ERROR_REPORT_H_
+#pragma once
 
 #include "zeroth/core/device/cuda/data_error.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -31,5 +30,3 @@ __device__ __forceinline__ void ReportDataError(DataErrorWord* word, DataErrorCo
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_DATA_ERROR_REPORT_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_CUDA_DISPATCH_H_
-#define ZEROTH_KERNELS_CUDA_DISPATCH_H_
+#pragma once
 
 #include <type_traits>
 
@@ -50,5 +49,3 @@ absl::Status DispatchWidth(bool packed, const Function& function) {
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_DISPATCH_H_

@@ -3,8 +3,7 @@
 // Elements in device code. Arithmetic is float; memory holds float or 16-bit floats, and is
 // accessed in packs of 16 bytes where it is aligned.
 
-#ifndef ZEROTH_KERNELS_CUDA_ELEMENTS_H_
-#define ZEROTH_KERNELS_CUDA_ELEMENTS_H_
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -123,5 +122,3 @@ class ItemsOfThread {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_ELEMENTS_H_

@@ -2,8 +2,7 @@
 //
 // The grids and blocks that kernels are launched with, and what decides on them; host code.
 
-#ifndef ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
-#define ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -76,5 +75,3 @@ inline int64_t RowPieces(int64_t rows) {
 #define ZEROTH_MAP(kernel, items, target, ...)                                     \
   ZEROTH_LAUNCH(kernel, ::zeroth::cuda::MapShape(items, (target).multiprocessors), \
                 (target).stream, __VA_ARGS__)
-
-#endif  // ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_

@@ -2,8 +2,7 @@
 //
 // Kernels for elementwise operations. The bits of an element's result do not depend on its place.
 
-#ifndef ZEROTH_KERNELS_CUDA_MAP_H_
-#define ZEROTH_KERNELS_CUDA_MAP_H_
+#pragma once
 
 #include <cstdint>
 
@@ -76,5 +75,3 @@ absl::Status Apply(int64_t count, F f, void* out, const void* a, const void* b,
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_MAP_H_

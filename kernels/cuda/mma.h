@@ -17,8 +17,7 @@
 //
 // All lanes of a warp must call these functions.
 
-#ifndef ZEROTH_KERNELS_CUDA_MMA_H_
-#define ZEROTH_KERNELS_CUDA_MMA_H_
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -130,5 +129,3 @@ __device__ __forceinline__ void LoadTilesTransposed(uint32_t (&tiles)[4], const 
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_MMA_H_

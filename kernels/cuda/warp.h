@@ -2,8 +2,7 @@
 //
 // Sums and maxima over a warp or a block, in a fixed order.
 
-#ifndef ZEROTH_KERNELS_CUDA_WARP_H_
-#define ZEROTH_KERNELS_CUDA_WARP_H_
+#pragma once
 
 #include "zeroth/core/device/cuda/kernel_language.h"
 
@@ -60,5 +59,3 @@ __device__ __forceinline__ float BlockMax(float x, float* scratch) {
 }
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_WARP_H_

@@ -2,8 +2,7 @@
 //
 // Elementwise operations. The bits of an element's result do not depend on its place in the tensor.
 
-#ifndef ZEROTH_KERNELS_ELEMENTWISE_ELEMENTWISE_H_
-#define ZEROTH_KERNELS_ELEMENTWISE_ELEMENTWISE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -59,5 +58,3 @@ struct CastCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ELEMENTWISE_ELEMENTWISE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_EMBEDDING_EMBEDDING_H_
-#define ZEROTH_KERNELS_EMBEDDING_EMBEDDING_H_
+#pragma once
 
 #include <cstdint>
 
@@ -63,5 +62,3 @@ struct EmbeddingBackwardCall : RowGradients {
 struct PositionBackwardCall : RowGradients {};
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_EMBEDDING_EMBEDDING_H_

@@ -2,8 +2,7 @@
 //
 // A stable radix sort of small keys on the device, from the least significant digit on.
 
-#ifndef ZEROTH_KERNELS_EMBEDDING_RADIX_SORT_H_
-#define ZEROTH_KERNELS_EMBEDDING_RADIX_SORT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -41,5 +40,3 @@ absl::Status SortPlaces(int64_t count, int64_t limit, const int32_t* keys, int32
                         const int32_t** sorted_keys, int32_t* scratch, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_EMBEDDING_RADIX_SORT_H_

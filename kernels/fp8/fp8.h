@@ -2,8 +2,7 @@
 //
 // Casts to 8-bit floats, and products of them. Deterministic.
 
-#ifndef ZEROTH_KERNELS_FP8_FP8_H_
-#define ZEROTH_KERNELS_FP8_FP8_H_
+#pragma once
 
 #include <cstdint>
 
@@ -89,5 +88,3 @@ struct Fp8GemmCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_FP8_FP8_H_

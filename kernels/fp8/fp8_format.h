@@ -3,8 +3,7 @@
 // The two 8-bit floats of "FP8 formats for deep learning" (Micikevicius et al., 2022), as they lie
 // in uint8 tensors: sign, exponent, mantissa.
 
-#ifndef ZEROTH_KERNELS_FP8_FP8_FORMAT_H_
-#define ZEROTH_KERNELS_FP8_FP8_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -51,5 +50,3 @@ constexpr int64_t PaddedFp8Depth(int64_t depth) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_FP8_FP8_FORMAT_H_

@@ -3,8 +3,7 @@
 // Products of 8-bit floats by cuBLASLt. A product that it has no algorithm for is refused, and not
 // computed in a wider type.
 
-#ifndef ZEROTH_KERNELS_FP8_FP8_GEMM_CUDA_H_
-#define ZEROTH_KERNELS_FP8_FP8_GEMM_CUDA_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -23,5 +22,3 @@ ProductKey KeyOf(const Fp8GemmCall& call);
 absl::Status Fp8Gemm(const Fp8GemmCall& call, CublasLt& blas, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_FP8_FP8_GEMM_CUDA_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_GEMM_GEMM_H_
-#define ZEROTH_KERNELS_GEMM_GEMM_H_
+#pragma once
 
 #include <cstdint>
 
@@ -84,5 +83,3 @@ struct BiasGradientCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_GEMM_GEMM_H_

@@ -3,8 +3,7 @@
 // Divides a product into blocks of c. For every device, and for products that pass through fp32
 // scratch memory.
 
-#ifndef ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
-#define ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -97,5 +96,3 @@ inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, flo
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_

@@ -2,8 +2,7 @@
 //
 // fp32 and bf16 matrix products on the CPU, by oneDNN.
 
-#ifndef ZEROTH_KERNELS_GEMM_GEMM_CPU_H_
-#define ZEROTH_KERNELS_GEMM_GEMM_CPU_H_
+#pragma once
 
 #include <cstdint>
 
@@ -69,5 +68,3 @@ void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu
-
-#endif  // ZEROTH_KERNELS_GEMM_GEMM_CPU_H_

@@ -5,8 +5,7 @@
 // computes the product, about a hundred times slower; for large products this must be allowed
 // (CublasLt::AdmitSlow).
 
-#ifndef ZEROTH_KERNELS_GEMM_GEMM_CUDA_H_
-#define ZEROTH_KERNELS_GEMM_GEMM_CUDA_H_
+#pragma once
 
 #include <cstdint>
 
@@ -29,5 +28,3 @@ int64_t StagedRows(const GemmCall& call);
 absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_GEMM_GEMM_CUDA_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_GEMM_PLAIN_GEMM_H_
-#define ZEROTH_KERNELS_GEMM_PLAIN_GEMM_H_
+#pragma once
 
 #include <cstdint>
 
@@ -21,5 +20,3 @@ absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, co
                            const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_GEMM_PLAIN_GEMM_H_

@@ -3,8 +3,7 @@
 // Fuses the output projection, softmax cross-entropy and their gradients in one pass over chunks of
 // rows.
 
-#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_
-#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_
+#pragma once
 
 #include <cstdint>
 
@@ -61,5 +60,3 @@ struct LinearCrossEntropyCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LOSS_PRODUCTS_H_
-#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LOSS_PRODUCTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -99,5 +98,3 @@ struct LossPlan {
 LossPlan PlanLoss(const LinearCrossEntropyCall& call);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LOSS_PRODUCTS_H_

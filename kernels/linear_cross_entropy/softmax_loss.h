@@ -2,8 +2,7 @@
 //
 // The part of the fused loss that is not matrix products.
 
-#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_SOFTMAX_LOSS_H_
-#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_SOFTMAX_LOSS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType 
                        const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_SOFTMAX_LOSS_H_

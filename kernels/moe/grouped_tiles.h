@@ -4,8 +4,7 @@
 // for each thread, in any type, or on tensor cores, in 16-bit floats. Device code. Both sum in the
 // order of depth, so that a result depends on its operands alone.
 
-#ifndef ZEROTH_KERNELS_MOE_GROUPED_TILES_H_
-#define ZEROTH_KERNELS_MOE_GROUPED_TILES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -198,5 +197,3 @@ struct MmaTiles {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_MOE_GROUPED_TILES_H_

@@ -9,8 +9,7 @@
 // perhaps none, and nothing is padded. Sums are taken in the order of rows, on every device:
 // deterministic.
 
-#ifndef ZEROTH_KERNELS_MOE_MOE_H_
-#define ZEROTH_KERNELS_MOE_MOE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -200,5 +199,3 @@ struct GroupedGradientCall : GroupedCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_MOE_MOE_H_

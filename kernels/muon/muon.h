@@ -4,8 +4,7 @@
 // 2024) that are not products of matrices. Momentum and update are elementwise and independent of
 // an element's place, so that sharding a matrix changes no bit.
 
-#ifndef ZEROTH_KERNELS_MUON_MUON_H_
-#define ZEROTH_KERNELS_MUON_MUON_H_
+#pragma once
 
 #include <cstdint>
 
@@ -107,5 +106,3 @@ struct MuonMirrorCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_MUON_MUON_H_

@@ -2,8 +2,7 @@
 //
 // Layer norm and RMS norm, which is layer norm without the mean and the bias.
 
-#ifndef ZEROTH_KERNELS_NORM_NORM_H_
-#define ZEROTH_KERNELS_NORM_NORM_H_
+#pragma once
 
 #include <cstdint>
 
@@ -127,5 +126,3 @@ struct RmsSumsCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_NORM_NORM_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_PLANNED_PLANNED_KERNELS_H_
-#define ZEROTH_KERNELS_PLANNED_PLANNED_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -54,5 +53,3 @@ class PlannedKernels final : public Kernels {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_PLANNED_PLANNED_KERNELS_H_

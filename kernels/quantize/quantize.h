@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_QUANTIZE_QUANTIZE_H_
-#define ZEROTH_KERNELS_QUANTIZE_QUANTIZE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -103,5 +102,3 @@ struct SumQuantizedCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_QUANTIZE_QUANTIZE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ROPE_ROPE_H_
-#define ZEROTH_KERNELS_ROPE_ROPE_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -89,5 +88,3 @@ struct RopeCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_ROPE_ROPE_H_

@@ -2,8 +2,7 @@
 //
 // The exact sum of squares of gradients in many tensors and on many ranks, and the norm made of it.
 
-#ifndef ZEROTH_KERNELS_SUM_OF_SQUARES_SUM_OF_SQUARES_H_
-#define ZEROTH_KERNELS_SUM_OF_SQUARES_SUM_OF_SQUARES_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -86,5 +85,3 @@ struct ClipFactorCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_SUM_OF_SQUARES_SUM_OF_SQUARES_H_

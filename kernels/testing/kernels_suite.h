@@ -4,8 +4,7 @@
 // values. Every device passes the same suites: a program of tests has those of the operations that
 // it links, for the devices that it links.
 
-#ifndef ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
-#define ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -107,5 +106,3 @@ void ExpectGradient(const Loss& loss, std::vector<double> x, const std::vector<d
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_

@@ -3,8 +3,7 @@
 // What the type of stored values adds to an error: kernels compute in fp32 and round what they
 // store, once.
 
-#ifndef ZEROTH_KERNELS_TESTING_ROUNDING_H_
-#define ZEROTH_KERNELS_TESTING_ROUNDING_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -27,5 +26,3 @@ void ExpectCloseIn(DType dtype, const std::vector<float>& actual,
                    const std::string& what);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_TESTING_ROUNDING_H_

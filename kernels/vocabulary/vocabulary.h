@@ -4,8 +4,7 @@
 // tokens that belong to a rank's part, and compute softmax cross-entropy from the statistics of all
 // parts. Gemm computes the products, and the caller exchanges the statistics. Deterministic.
 
-#ifndef ZEROTH_KERNELS_VOCABULARY_VOCABULARY_H_
-#define ZEROTH_KERNELS_VOCABULARY_VOCABULARY_H_
+#pragma once
 
 #include <cstdint>
 
@@ -111,5 +110,3 @@ struct MeanLossCall {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_KERNELS_VOCABULARY_VOCABULARY_H_

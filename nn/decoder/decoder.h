@@ -3,8 +3,7 @@
 // The transformer decoder. Families such as GPT-2 and Llama are tables of names and flags for it,
 // see decoder_family.h.
 
-#ifndef ZEROTH_NN_DECODER_DECODER_H_
-#define ZEROTH_NN_DECODER_DECODER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -164,5 +163,3 @@ class Decoder : public LanguageModel {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_DECODER_DECODER_H_

@@ -3,8 +3,7 @@
 // A family of decoders as a table: its name in Hugging Face, the keys of its config.json, and the
 // flags and names of DecoderConfig. docs/writing_a_model.md shows one.
 
-#ifndef ZEROTH_NN_DECODER_DECODER_FAMILY_H_
-#define ZEROTH_NN_DECODER_DECODER_FAMILY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -87,5 +86,3 @@ struct DecoderRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_DECODER_DECODER_FAMILY_H_

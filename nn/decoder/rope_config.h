@@ -4,8 +4,7 @@
 // "rope_scaling"; newer ones have both inside "rope_parameters". A file with both objects must say
 // the same in them. "original_max_position_embeddings" stands in the object or beside it.
 
-#ifndef ZEROTH_NN_DECODER_ROPE_CONFIG_H_
-#define ZEROTH_NN_DECODER_ROPE_CONFIG_H_
+#pragma once
 
 #include <cstdint>
 
@@ -26,5 +25,3 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
 void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_DECODER_ROPE_CONFIG_H_

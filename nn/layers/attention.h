@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LAYERS_ATTENTION_H_
-#define ZEROTH_NN_LAYERS_ATTENTION_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -66,5 +65,3 @@ class Attention : public Module {
 std::optional<AttentionShape> FindAttentionShape(const Module& model);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_ATTENTION_H_

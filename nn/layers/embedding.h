@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LAYERS_EMBEDDING_H_
-#define ZEROTH_NN_LAYERS_EMBEDDING_H_
+#pragma once
 
 #include <string>
 
@@ -27,5 +26,3 @@ class Embedding : public Module {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_EMBEDDING_H_

@@ -2,8 +2,7 @@
 //
 // Which linear layers of a model multiply in 8-bit floats, see Fp8LinearOp.
 
-#ifndef ZEROTH_NN_LAYERS_FP8_LAYERS_H_
-#define ZEROTH_NN_LAYERS_FP8_LAYERS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -29,5 +28,3 @@ Fp8Layers FindFp8Layers(const Module& module);
 absl::Status UseFp8(const Module& module);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_FP8_LAYERS_H_

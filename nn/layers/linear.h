@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LAYERS_LINEAR_H_
-#define ZEROTH_NN_LAYERS_LINEAR_H_
+#pragma once
 
 #include <string>
 #include <utility>
@@ -63,5 +62,3 @@ class Linear : public Module {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_LINEAR_H_

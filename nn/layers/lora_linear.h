@@ -3,8 +3,7 @@
 // Low-rank adaptation of linear layers (Hu et al., "LoRA: Low-Rank Adaptation of Large Language
 // Models", 2021): y = x W + b + (alpha / rank) * (x A) B, where only A and B are trained.
 
-#ifndef ZEROTH_NN_LAYERS_LORA_LINEAR_H_
-#define ZEROTH_NN_LAYERS_LORA_LINEAR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -97,5 +96,3 @@ absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tenso
                        const Tensor& a, const Tensor& b);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_LORA_LINEAR_H_

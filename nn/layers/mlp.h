@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LAYERS_MLP_H_
-#define ZEROTH_NN_LAYERS_MLP_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -43,5 +42,3 @@ class Mlp : public MlpLayer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_MLP_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LAYERS_MOE_H_
-#define ZEROTH_NN_LAYERS_MOE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -65,5 +64,3 @@ class MoeMlp : public MlpLayer {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_MOE_H_

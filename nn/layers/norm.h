@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_LAYERS_NORM_H_
-#define ZEROTH_NN_LAYERS_NORM_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -37,5 +36,3 @@ class Norm : public Module {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_LAYERS_NORM_H_

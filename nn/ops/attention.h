@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_ATTENTION_H_
-#define ZEROTH_NN_OPS_ATTENTION_H_
+#pragma once
 
 #include <optional>
 
@@ -26,5 +25,3 @@ absl::StatusOr<Value> CachedAttentionOp(Context& context, const Value& qkv, Atte
                                         const std::optional<RopeSpec>& rope, const void* layer);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_ATTENTION_H_

@@ -3,8 +3,7 @@
 // Basic operations, for layers that have no fused one. The tensors of a call share one element
 // type: fp32, bf16 or fp16. Errors are InvalidArgument, and name the operation and the shapes.
 
-#ifndef ZEROTH_NN_OPS_BASIC_H_
-#define ZEROTH_NN_OPS_BASIC_H_
+#pragma once
 
 #include <cstdint>
 
@@ -58,5 +57,3 @@ absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
                                 absl::string_view name);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_BASIC_H_

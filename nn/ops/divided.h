@@ -4,8 +4,7 @@
 // have in common: depth that is divided, whose products have to be summed over ranks, and rows that
 // ranks share out between layers (Context::rows_are_shared).
 
-#ifndef ZEROTH_NN_OPS_DIVIDED_H_
-#define ZEROTH_NN_OPS_DIVIDED_H_
+#pragma once
 
 #include <functional>
 #include <optional>
@@ -82,5 +81,3 @@ absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
                                      const Parameter& weight);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_DIVIDED_H_

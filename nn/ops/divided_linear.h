@@ -4,8 +4,7 @@
 // rank making some of them from all inputs, or by its depth (row-parallel), each rank taking some
 // of the inputs. For LinearOp.
 
-#ifndef ZEROTH_NN_OPS_DIVIDED_LINEAR_H_
-#define ZEROTH_NN_OPS_DIVIDED_LINEAR_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -54,5 +53,3 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
                                    const Tensor& dy);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_DIVIDED_LINEAR_H_

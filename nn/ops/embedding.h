@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_EMBEDDING_H_
-#define ZEROTH_NN_OPS_EMBEDDING_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 
@@ -18,5 +17,3 @@ absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parame
                                   Parameter* positions);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_EMBEDDING_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_FP8_LINEAR_H_
-#define ZEROTH_NN_OPS_FP8_LINEAR_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -30,5 +29,3 @@ absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
                                   bool is_read = true);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_FP8_LINEAR_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_GROUPED_LINEAR_H_
-#define ZEROTH_NN_OPS_GROUPED_LINEAR_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -28,5 +27,3 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
 Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_GROUPED_LINEAR_H_

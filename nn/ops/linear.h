@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_LINEAR_H_
-#define ZEROTH_NN_OPS_LINEAR_H_
+#pragma once
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,5 +51,3 @@ absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayo
                             const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_LINEAR_H_

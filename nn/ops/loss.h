@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_LOSS_H_
-#define ZEROTH_NN_OPS_LOSS_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 
@@ -19,5 +18,3 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
                                            const Tensor& targets);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_LOSS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_LOW_RANK_H_
-#define ZEROTH_NN_OPS_LOW_RANK_H_
+#pragma once
 
 #include <cstdint>
 
@@ -32,5 +31,3 @@ absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_LOW_RANK_H_

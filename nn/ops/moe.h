@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_MOE_H_
-#define ZEROTH_NN_OPS_MOE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -49,5 +48,3 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
                                 const Tensor& like, TensorRanks* ranks);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_MOE_H_

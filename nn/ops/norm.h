@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_NORM_H_
-#define ZEROTH_NN_OPS_NORM_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 
@@ -27,5 +26,3 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
                                   bool of_heads = false);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_NORM_H_

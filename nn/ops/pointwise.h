@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_OPS_POINTWISE_H_
-#define ZEROTH_NN_OPS_POINTWISE_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 
@@ -23,5 +22,3 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x);
 absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_NN_OPS_POINTWISE_H_

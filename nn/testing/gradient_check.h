@@ -4,8 +4,7 @@
 // direction, by central differences. Kernels have references of their own; this is about how
 // operations wire them together.
 
-#ifndef ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
-#define ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -51,5 +50,3 @@ void CheckGradients(Bench& bench, const std::vector<Shape>& inputs,
                     const std::vector<Parameter*>& parameters, const Forward& forward);
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_NN_TESTING_GRADIENT_CHECK_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_NN_TESTING_ONE_RANK_H_
-#define ZEROTH_NN_TESTING_ONE_RANK_H_
+#pragma once
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -26,5 +25,3 @@ class OneRank : public TensorRanks {
 };
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_NN_TESTING_ONE_RANK_H_

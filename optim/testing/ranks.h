@@ -2,8 +2,7 @@
 //
 // Ranks with one hand-fed parameter set, for the optimizer's tests.
 
-#ifndef ZEROTH_OPTIM_TESTING_RANKS_H_
-#define ZEROTH_OPTIM_TESTING_RANKS_H_
+#pragma once
 
 #include <algorithm>
 #include <cstring>
@@ -154,5 +153,3 @@ inline Trained TrainRanks(const Layout& layout, const Shape& matrix_shape,
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_OPTIM_TESTING_RANKS_H_

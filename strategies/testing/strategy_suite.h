@@ -6,8 +6,7 @@
 //   INSTANTIATE_TEST_SUITE_P(MyStrategy, StrategySuite,
 //   testing::ValuesIn(StrategyCases("my_strategy")), StrategyCaseName);
 
-#ifndef ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
-#define ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -82,5 +81,3 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_

@@ -4,8 +4,7 @@
 // drive it through the scheduler's hooks as hand-written kernels would, and every value is known in
 // advance.
 
-#ifndef ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_
-#define ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -130,5 +129,3 @@ absl::Status CheckAtRest(Sharding& sharding);
   } while (false)
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_

@@ -3,8 +3,7 @@
 // Gradients for toy models: a pattern whose reduction is known exactly, and random ones that give
 // every error away.
 
-#ifndef ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
-#define ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -60,5 +59,3 @@ class SharedResult {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_

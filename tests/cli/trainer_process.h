@@ -2,8 +2,7 @@
 //
 // The trainer as a process, for tests: flags and environment in, files, logs and exit codes out.
 
-#ifndef ZEROTH_TESTS_CLI_TRAINER_PROCESS_H_
-#define ZEROTH_TESTS_CLI_TRAINER_PROCESS_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -56,5 +55,3 @@ Flags Reference(const fs::path& out);
 Flags With(Flags flags, const Flags& more);
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_TESTS_CLI_TRAINER_PROCESS_H_

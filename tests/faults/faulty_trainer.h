@@ -2,8 +2,7 @@
 //
 // Runs of the trainer whose optimizer fails as ZEROTH_FAULT says (faulty_adamw.cc).
 
-#ifndef ZEROTH_TESTS_FAULTS_FAULTY_TRAINER_H_
-#define ZEROTH_TESTS_FAULTS_FAULTY_TRAINER_H_
+#pragma once
 
 #include <string>
 
@@ -18,5 +17,3 @@ Outcome ByThreads(int ranks, const Flags& flags, const std::string& fault);
 MpirunOutcome ByProcesses(int ranks, const Flags& flags, const std::string& fault);
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_TESTS_FAULTS_FAULTY_TRAINER_H_

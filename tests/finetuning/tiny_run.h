@@ -3,8 +3,7 @@
 // The models of tests/testdata on real ranks, for tests that train them in ways that the reference
 // runs do not.
 
-#ifndef ZEROTH_TESTS_FINETUNING_TINY_RUN_H_
-#define ZEROTH_TESTS_FINETUNING_TINY_RUN_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -75,5 +74,3 @@ class Collector {
 };
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_TESTS_FINETUNING_TINY_RUN_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TESTS_INTEROP_PYTHON_H_
-#define ZEROTH_TESTS_INTEROP_PYTHON_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -27,5 +26,3 @@ std::string HowToGetPythonPackages();
 std::string HowToGetTransformers();
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TESTS_INTEROP_PYTHON_H_

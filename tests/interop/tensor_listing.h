@@ -6,8 +6,7 @@
 //   tensor <name in hex> <dtype> <dims, comma-separated> <bytes in hex>
 //   pair <key in hex> <value in hex>
 
-#ifndef ZEROTH_TESTS_INTEROP_TENSOR_LISTING_H_
-#define ZEROTH_TESTS_INTEROP_TENSOR_LISTING_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -51,5 +50,3 @@ struct TensorListing {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TESTS_INTEROP_TENSOR_LISTING_H_

@@ -2,8 +2,7 @@
 //
 // What the parity tests share: which runs there are, each made once, and how two are compared.
 
-#ifndef ZEROTH_TESTS_PARITY_COMPARISON_H_
-#define ZEROTH_TESTS_PARITY_COMPARISON_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -65,5 +64,3 @@ void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values
 void ExpectSameBits(const TrainingRecord& a, const TrainingRecord& b);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TESTS_PARITY_COMPARISON_H_

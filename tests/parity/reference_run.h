@@ -2,8 +2,7 @@
 //
 // The reference runs of tests/testdata, and the same training done by this project.
 
-#ifndef ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
-#define ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -83,5 +82,3 @@ struct RunSetup {
 absl::StatusOr<TrainingRecord> Train(const RunSetup& setup);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_

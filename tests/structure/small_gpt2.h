@@ -3,8 +3,7 @@
 // A GPT-2 whose units have no padding, trained on real ranks, so that what a step sends is the
 // arithmetic of the literature to the byte; and the record of what was sent.
 
-#ifndef ZEROTH_TESTS_STRUCTURE_SMALL_GPT2_H_
-#define ZEROTH_TESTS_STRUCTURE_SMALL_GPT2_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -79,5 +78,3 @@ class TrafficRecord {
 };
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_TESTS_STRUCTURE_SMALL_GPT2_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TOOLS_CONVERT_CONVERT_H_
-#define ZEROTH_TOOLS_CONVERT_CONVERT_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -38,5 +37,3 @@ struct ConvertOptions {
 absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_CONVERT_CONVERT_H_

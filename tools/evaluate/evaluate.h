@@ -2,8 +2,7 @@
 //
 // Perplexity and multiple-choice accuracy of a model, as other frameworks measure them.
 
-#ifndef ZEROTH_TOOLS_EVALUATE_EVALUATE_H_
-#define ZEROTH_TOOLS_EVALUATE_EVALUATE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -72,5 +71,3 @@ absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questio
                                             LikelihoodFunction likelihood);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_EVALUATE_EVALUATE_H_

@@ -3,8 +3,7 @@
 // Tensors of checkpoints and model files, of whatever format, for inspection, and reports about
 // them.
 
-#ifndef ZEROTH_TOOLS_INSPECT_INSPECTED_H_
-#define ZEROTH_TOOLS_INSPECT_INSPECTED_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -71,5 +70,3 @@ std::string VerifyReport(Inspected& file, bool& damaged);
 absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_INSPECT_INSPECTED_H_

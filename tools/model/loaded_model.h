@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TOOLS_MODEL_LOADED_MODEL_H_
-#define ZEROTH_TOOLS_MODEL_LOADED_MODEL_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -90,5 +89,3 @@ class LoadedModel {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_MODEL_LOADED_MODEL_H_

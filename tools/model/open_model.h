@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TOOLS_MODEL_OPEN_MODEL_H_
-#define ZEROTH_TOOLS_MODEL_OPEN_MODEL_H_
+#pragma once
 
 #include <string>
 
@@ -19,5 +18,3 @@ namespace zeroth {
 absl::StatusOr<HfDirectory> OpenModel(const std::string& path, const std::string& base);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_MODEL_OPEN_MODEL_H_

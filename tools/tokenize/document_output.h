@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TOOLS_TOKENIZE_DOCUMENT_OUTPUT_H_
-#define ZEROTH_TOOLS_TOKENIZE_DOCUMENT_OUTPUT_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -49,5 +48,3 @@ class DocumentOutput {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_TOKENIZE_DOCUMENT_OUTPUT_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_TOOLS_TOKENIZE_TOKENIZE_H_
-#define ZEROTH_TOOLS_TOKENIZE_TOKENIZE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -51,5 +50,3 @@ absl::StatusOr<TokenizeCounts> TokenizeFiles(
     const TokenizeOptions& options, absl::FunctionRef<absl::Status(const TokenizeCounts&)> report);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_TOOLS_TOKENIZE_TOKENIZE_H_

@@ -3,8 +3,7 @@
 // For the tests of the folder above: a rank's training state, every element of which is known in
 // advance.
 
-#ifndef ZEROTH_CHECKPOINT_SHARDED_TESTING_STATE_H_
-#define ZEROTH_CHECKPOINT_SHARDED_TESTING_STATE_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -201,5 +200,3 @@ struct TestState {
 };
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CHECKPOINT_SHARDED_TESTING_STATE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FILE_ERRNO_STATUS_H_
-#define ZEROTH_CORE_BASE_FILE_ERRNO_STATUS_H_
+#pragma once
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -14,5 +13,3 @@ namespace zeroth {
 absl::Status ErrnoStatus(int error_number, absl::string_view action);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_ERRNO_STATUS_H_

@@ -2,8 +2,7 @@
 //
 // The basic file operations of durable writes.
 
-#ifndef ZEROTH_CORE_BASE_FILE_FILE_UTIL_H_
-#define ZEROTH_CORE_BASE_FILE_FILE_UTIL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -55,5 +54,3 @@ absl::Status PublishFile(int* fd, const std::string& temporary, const std::strin
 std::string TemporarySibling(const std::string& path, absl::string_view tag);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_FILE_UTIL_H_

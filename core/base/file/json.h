@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FILE_JSON_H_
-#define ZEROTH_CORE_BASE_FILE_JSON_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -30,5 +29,3 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
 absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path, const JsonLimits& limits = {});
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_JSON_H_

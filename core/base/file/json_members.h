@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FILE_JSON_MEMBERS_H_
-#define ZEROTH_CORE_BASE_FILE_JSON_MEMBERS_H_
+#pragma once
 
 #include <cstdint>
 #include <limits>
@@ -77,5 +76,3 @@ class JsonMembers {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_JSON_MEMBERS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FILE_RANDOM_ACCESS_FILE_H_
-#define ZEROTH_CORE_BASE_FILE_RANDOM_ACCESS_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -55,5 +54,3 @@ class RandomAccessFile {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_RANDOM_ACCESS_FILE_H_

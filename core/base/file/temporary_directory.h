@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FILE_TEMPORARY_DIRECTORY_H_
-#define ZEROTH_CORE_BASE_FILE_TEMPORARY_DIRECTORY_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -36,5 +35,3 @@ class TemporaryDirectory {
 std::string ReadTestFile(const std::string& path);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_TEMPORARY_DIRECTORY_H_

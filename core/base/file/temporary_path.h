@@ -5,8 +5,7 @@
 // process that creates one holds a lock on it (flock), which the system releases however the
 // process ends. So leftovers of dead processes can be told from files that are still being written.
 
-#ifndef ZEROTH_CORE_BASE_FILE_TEMPORARY_PATH_H_
-#define ZEROTH_CORE_BASE_FILE_TEMPORARY_PATH_H_
+#pragma once
 
 #include <string>
 
@@ -47,5 +46,3 @@ absl::Status KeepTemporary(const std::string& path);
 absl::Status ReplaceFile(const std::string& path, absl::string_view content);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FILE_TEMPORARY_PATH_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FUZZ_ALLOCATION_LIMIT_H_
-#define ZEROTH_CORE_BASE_FUZZ_ALLOCATION_LIMIT_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -27,5 +26,3 @@ class AllocationLimit {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FUZZ_ALLOCATION_LIMIT_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_BASE_FUZZ_DAMAGE_H_
-#define ZEROTH_CORE_BASE_FUZZ_DAMAGE_H_
+#pragma once
 
 #include <random>
 #include <string>
@@ -14,5 +13,3 @@ namespace zeroth {
 void Damage(std::mt19937_64& random, std::string* file);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FUZZ_DAMAGE_H_

@@ -4,8 +4,7 @@
 // target's seeds tens of thousands of times, always in the same way. With clang, libFuzzer does so
 // without end, guided by coverage (docs/build.md). zeroth_fuzz_test in //bazel:fuzz.bzl makes both.
 
-#ifndef ZEROTH_CORE_BASE_FUZZ_FUZZ_TARGET_H_
-#define ZEROTH_CORE_BASE_FUZZ_FUZZ_TARGET_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -64,5 +63,3 @@ inline absl::Span<const uint8_t> BytesOfText(absl::string_view text) {
 }
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_BASE_FUZZ_FUZZ_TARGET_H_

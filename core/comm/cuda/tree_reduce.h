@@ -2,8 +2,7 @@
 //
 // The arithmetic of reductions in GPU memory, with the bits of host_reduce.h.
 
-#ifndef ZEROTH_CORE_COMM_CUDA_TREE_REDUCE_H_
-#define ZEROTH_CORE_COMM_CUDA_TREE_REDUCE_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -45,5 +44,3 @@ absl::Status TreeReduce(const StridedReduction& reduction, int multiprocessors,
                         cudaStream_t stream);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_COMM_CUDA_TREE_REDUCE_H_

@@ -6,8 +6,7 @@
 // rank reads its own piece of all peers' buffers in place, and adds them in the fixed tree. There
 // are no staging buffers.
 
-#ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_H_
-#define ZEROTH_CORE_COMM_LOCAL_LOCAL_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -21,5 +20,3 @@ absl::Status RunLocalRanks(const LaunchOptions& options, const RankMain& rank_ma
 absl::Status RunLocalRanks(int world_size, const RankMain& rank_main);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_LOCAL_LOCAL_H_

@@ -3,8 +3,7 @@
 // How data moves between ranks that share a device's memory: at once in host memory, or as work of
 // a device's stream.
 
-#ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_
-#define ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -49,5 +48,3 @@ struct LocalMoverRegistration {
 absl::StatusOr<std::unique_ptr<LocalMover>> NewLocalMover(Stream& stream);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_

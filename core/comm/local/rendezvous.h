@@ -3,8 +3,7 @@
 // Where the ranks of a group meet for a call. Either all ranks arrive with matching calls, or all
 // of them get an error.
 
-#ifndef ZEROTH_CORE_COMM_LOCAL_RENDEZVOUS_H_
-#define ZEROTH_CORE_COMM_LOCAL_RENDEZVOUS_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -87,5 +86,3 @@ class Rendezvous final : public CallLedger {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_LOCAL_RENDEZVOUS_H_

@@ -4,8 +4,7 @@
 // srun, and communicate between host memories. A program starts without MPI; the library is loaded
 // when a rank runs (mpi_library.h).
 
-#ifndef ZEROTH_CORE_COMM_MPI_MPI_H_
-#define ZEROTH_CORE_COMM_MPI_MPI_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -25,5 +24,3 @@ namespace zeroth {
 absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_MPI_MPI_H_

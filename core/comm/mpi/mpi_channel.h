@@ -3,8 +3,7 @@
 // How one communicator reaches the other ranks: they agree on a call, then they exchange messages
 // that move its data.
 
-#ifndef ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
-#define ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -84,5 +83,3 @@ size_t ScratchBytes(const Collective& collective, int size);
 absl::Status MoveData(const Collective& collective, Channel& channel, char* scratch);
 
 }  // namespace zeroth::mpi
-
-#endif  // ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_

@@ -6,8 +6,7 @@
 // of all communicators at once. When ranks are lost, it is the one place to stop: afterwards MPI
 // touches no memory of this process any more.
 
-#ifndef ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_
-#define ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -104,5 +103,3 @@ class Engine {
 };
 
 }  // namespace zeroth::mpi
-
-#endif  // ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_

@@ -5,8 +5,7 @@
 // program runs under Open MPI and under MPICH and its relatives (Intel MPI, MVAPICH, Cray MPICH),
 // whose binary interfaces differ.
 
-#ifndef ZEROTH_CORE_COMM_MPI_MPI_LIBRARY_H_
-#define ZEROTH_CORE_COMM_MPI_MPI_LIBRARY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -82,5 +81,3 @@ class Library {
 };
 
 }  // namespace zeroth::mpi
-
-#endif  // ZEROTH_CORE_COMM_MPI_MPI_LIBRARY_H_

@@ -3,8 +3,7 @@
 // Decides which groups gather by their devices' copy engines. All ranks make the same decision
 // once, before they create communicators, from the abilities of all ranks. Nothing here calls NCCL.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_COPY_ENGINE_H_
-#define ZEROTH_CORE_COMM_NCCL_COPY_ENGINE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -62,5 +61,3 @@ class CopyEnginePlan {
 };
 
 }  // namespace zeroth::nccl
-
-#endif  // ZEROTH_CORE_COMM_NCCL_COPY_ENGINE_H_

@@ -9,8 +9,7 @@
 // (LaunchOptions::reduction). Gathers may use copy engines, in registered memory
 // (LaunchOptions::nccl_copy_engine).
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -27,5 +26,3 @@ absl::Status RunNcclRank(const ProcessEnvironment& environment, const LaunchOpti
                          const RankMain& rank_main);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_H_

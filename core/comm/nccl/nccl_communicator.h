@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -187,5 +186,3 @@ class NcclCommunicator final : public CheckedCommunicator {
 };
 
 }  // namespace zeroth::nccl
-
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_

@@ -2,8 +2,7 @@
 //
 // One communicator of the NCCL library.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_HANDLE_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_HANDLE_H_
+#pragma once
 
 #include <nccl.h>
 
@@ -107,5 +106,3 @@ class Handle {
 };
 
 }  // namespace zeroth::nccl
-
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_HANDLE_H_

@@ -2,8 +2,7 @@
 //
 // Device memory that NCCL can register, and a rank's abilities for copy_engine.h.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_MEMORY_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_MEMORY_H_
+#pragma once
 
 #include <cstddef>
 #include <map>
@@ -47,5 +46,3 @@ class NcclMemory final : public MemorySource {
 RankAbility OwnAbility(const std::string& mode, int device);
 
 }  // namespace zeroth::nccl
-
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_MEMORY_H_

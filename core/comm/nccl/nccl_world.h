@@ -3,8 +3,7 @@
 // The state that the NCCL communicators of one rank share: the world of processes, a thread that
 // watches NCCL's work, and a thread that frees communicators that are no longer used.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -187,5 +186,3 @@ class World {
 };
 
 }  // namespace zeroth::nccl
-
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_

@@ -3,8 +3,7 @@
 // One rank of a world of any size, without the others. It counts calls, and notes each on its
 // stream with the time that it would take.
 
-#ifndef ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
-#define ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -126,5 +125,3 @@ class PlannedCommunicator final : public CheckedCommunicator {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PLANNED_PLANNED_COMMUNICATOR_H_

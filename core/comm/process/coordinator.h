@@ -10,8 +10,7 @@
 // away with a line on standard error, and no rank is disturbed. Once all ranks have joined, the
 // coordinator stops listening.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_COORDINATOR_H_
-#define ZEROTH_CORE_COMM_PROCESS_COORDINATOR_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -60,5 +59,3 @@ class Coordinator {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_COORDINATOR_H_

@@ -3,8 +3,7 @@
 // The coordinator's state and its decisions: it takes messages and produces messages. Coordinator
 // has the sockets.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_
-#define ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_
+#pragma once
 
 #include <array>
 #include <chrono>
@@ -130,5 +129,3 @@ class CoordinatorWorld {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_

@@ -6,8 +6,7 @@
 // the other side has just drawn, so that no proof can be replayed. The secret itself is never sent.
 // Later messages on the connection are neither signed nor encrypted.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_HANDSHAKE_H_
-#define ZEROTH_CORE_COMM_PROCESS_HANDSHAKE_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -84,5 +83,3 @@ class CoordinatorHandshake {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_HANDSHAKE_H_

@@ -7,8 +7,7 @@
 // licence (LGPL) does not allow linking it statically into an Apache-2.0 program. The code need not
 // be fast: a rank computes three HMACs in its life.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_HMAC_H_
-#define ZEROTH_CORE_COMM_PROCESS_HMAC_H_
+#pragma once
 
 #include <string>
 
@@ -24,5 +23,3 @@ std::string HmacSha256(absl::string_view key, absl::string_view message);
 bool SameBytes(absl::string_view a, absl::string_view b);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_HMAC_H_

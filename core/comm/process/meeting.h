@@ -3,8 +3,7 @@
 // How a rank finds rank 0's process, as its environment says, and connects to the coordinator
 // there. Rank 0 starts the coordinator first.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_MEETING_H_
-#define ZEROTH_CORE_COMM_PROCESS_MEETING_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -50,5 +49,3 @@ struct AddressExchangeRegistration {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_MEETING_H_

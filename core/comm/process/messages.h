@@ -3,8 +3,7 @@
 // The messages between ranks and the coordinator, and how values are encoded in them. A message is
 // a frame whose first byte is its type. The fields follow in the order given here.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
-#define ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -131,5 +130,3 @@ void WriteCall(const CollectiveCall& call, WireWriter& writer);
 std::optional<CollectiveCall> ReadCall(WireReader& reader);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_

@@ -2,8 +2,7 @@
 //
 // This process's rank, and where rank 0 listens, as the launcher says in the environment.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_PROCESS_ENVIRONMENT_H_
-#define ZEROTH_CORE_COMM_PROCESS_PROCESS_ENVIRONMENT_H_
+#pragma once
 
 #include <functional>
 #include <optional>
@@ -67,5 +66,3 @@ struct ProcessEnvironment {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_PROCESS_ENVIRONMENT_H_

@@ -3,8 +3,7 @@
 // One rank's side of a world of processes. Back ends that move data by other means (MPI, NCCL) use
 // it to meet, to agree on every call, and to learn that the world has broken.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_PROCESS_WORLD_H_
-#define ZEROTH_CORE_COMM_PROCESS_PROCESS_WORLD_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -168,5 +167,3 @@ class ProcessWorld {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_PROCESS_WORLD_H_

@@ -3,8 +3,7 @@
 // The file in which rank 0 tells the other ranks where to connect, and the job's key. Only this
 // user can read it.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_RENDEZVOUS_FILE_H_
-#define ZEROTH_CORE_COMM_PROCESS_RENDEZVOUS_FILE_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -38,5 +37,3 @@ absl::StatusOr<std::optional<MeetingPlace>> ReadRendezvousFile(const std::string
 void RemoveRendezvousFile(const std::string& path, const MeetingPlace& place);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_RENDEZVOUS_FILE_H_

@@ -2,8 +2,7 @@
 //
 // TCP connections that carry frames: a length of 4 bytes, then that many bytes.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_SOCKET_H_
-#define ZEROTH_CORE_COMM_PROCESS_SOCKET_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -89,5 +88,3 @@ absl::Status SendAll(const Socket& socket, absl::string_view bytes);
 absl::StatusOr<std::string> ReceiveSome(const Socket& socket, int timeout_ms);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_SOCKET_H_

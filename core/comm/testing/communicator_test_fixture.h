@@ -4,8 +4,7 @@
 // data between ranks only by collectives. Every rank knows what all ranks send, by seed, and checks
 // by itself what it receives.
 
-#ifndef ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_
-#define ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_
+#pragma once
 
 #include <chrono>
 #include <cmath>
@@ -220,5 +219,3 @@ std::vector<ReduceOp> ReduceOpsOf() {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_

@@ -2,8 +2,7 @@
 //
 // The reference for tests of reductions: as communicator.h defines them, one element at a time.
 
-#ifndef ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_
-#define ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -68,5 +67,3 @@ std::vector<T> ReferenceReduceAll(const std::vector<std::vector<T>>& values, Red
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_

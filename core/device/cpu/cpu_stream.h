@@ -3,8 +3,7 @@
 // Streams of the CPU device. The compute stream runs work at once on the caller's thread; every
 // other stream owns a worker thread, so that collectives proceed while the rank computes.
 
-#ifndef ZEROTH_CORE_DEVICE_CPU_CPU_STREAM_H_
-#define ZEROTH_CORE_DEVICE_CPU_CPU_STREAM_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -43,5 +42,3 @@ std::unique_ptr<CpuStream> NewInlineCpuStream(Device& device, absl::string_view 
 std::unique_ptr<CpuStream> NewWorkerCpuStream(Device& device, absl::string_view name, int threads);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_CPU_CPU_STREAM_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_CPU_FILE_STORE_H_
-#define ZEROTH_CORE_DEVICE_CPU_FILE_STORE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -23,5 +22,3 @@ namespace zeroth {
 absl::StatusOr<std::shared_ptr<OffloadStore>> OpenFileStore(const OffloadStoreOptions& options);
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_CPU_FILE_STORE_H_

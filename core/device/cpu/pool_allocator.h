@@ -3,8 +3,7 @@
 // Pooled host memory. A training step allocates the same sizes again and again, and mmap with its
 // page faults costs more than the arithmetic of small layers.
 
-#ifndef ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_
-#define ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_
+#pragma once
 
 #include <cstddef>
 #include <map>
@@ -57,5 +56,3 @@ class PoolAllocator final : public AccountingAllocator {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_

@@ -16,8 +16,7 @@
 // Recorded work may also refer to memory that was in use before. If that is freed, it is held until
 // the pool is released.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_CACHING_ALLOCATOR_H_
-#define ZEROTH_CORE_DEVICE_CUDA_CACHING_ALLOCATOR_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -157,5 +156,3 @@ class CachingAllocator final : public AccountingAllocator {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_CACHING_ALLOCATOR_H_

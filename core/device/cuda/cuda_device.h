@@ -3,8 +3,7 @@
 // The device "cuda": a GPU as one rank sees it. Layers above use the Device interface. CUDA kernels
 // and collectives use this class.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
-#define ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
+#pragma once
 
 #include <cstddef>
 #include <deque>
@@ -114,5 +113,3 @@ class CudaDevice final : public Device {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_

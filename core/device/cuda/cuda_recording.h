@@ -2,8 +2,7 @@
 //
 // Recordings as CUDA graphs, which are captured from all streams of a device at once.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_RECORDING_H_
-#define ZEROTH_CORE_DEVICE_CUDA_CUDA_RECORDING_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -66,5 +65,3 @@ class AllowDuringCapture {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_RECORDING_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_STATUS_H_
-#define ZEROTH_CORE_DEVICE_CUDA_CUDA_STATUS_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -26,5 +25,3 @@ absl::Status ToStatus(cudaError_t error, absl::string_view expression);
       return ::zeroth::cuda::ToStatus(zeroth_cuda_error, #expression);                          \
     }                                                                                           \
   } while (false)
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_STATUS_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_STREAM_H_
-#define ZEROTH_CORE_DEVICE_CUDA_CUDA_STREAM_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -158,5 +157,3 @@ class CudaStream final : public Stream {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_STREAM_H_

@@ -3,8 +3,7 @@
 // How a kernel reports bad data, such as a token outside the vocabulary: in a word of host memory
 // that the device can write. The host reads it when it next waits for the stream.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_
-#define ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_
+#pragma once
 
 #include <cstdint>
 
@@ -34,5 +33,3 @@ struct DataErrorWord {
 absl::Status ToStatus(const DataErrorWord& word);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_DEVICE_CLOCK_H_
-#define ZEROTH_CORE_DEVICE_CUDA_DEVICE_CLOCK_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -65,5 +64,3 @@ class DeviceClock {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_DEVICE_CLOCK_H_

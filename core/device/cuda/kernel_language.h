@@ -12,8 +12,7 @@
 // float atomics (their order is not deterministic), shared arrays of class types, and __shared__,
 // which would be one array for all blocks of a host thread (use ZEROTH_SHARED).
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_
-#define ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -34,5 +33,3 @@
 #else
 #include "zeroth/core/device/cuda/emulation/device_language.h"
 #endif  // ZEROTH_CUDA_EMULATION
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_
-#define ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -101,5 +100,3 @@ absl::Status Launch(const char* name, void (*kernel)(Parameters...), const Launc
 // Calls Launch(kernel, shape, stream, arguments...) with the kernel's name for messages. Put
 // parentheses around a kernel whose template arguments contain commas.
 #define ZEROTH_LAUNCH(kernel, ...) ::zeroth::cuda::Launch(#kernel, kernel, __VA_ARGS__)
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_

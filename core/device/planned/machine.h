@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_
-#define ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -50,5 +49,3 @@ struct Machine {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_

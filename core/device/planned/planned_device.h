@@ -4,8 +4,7 @@
 // the allocator hands out addresses without memory. The scheduler and the strategies make the same
 // calls on it as on a real device, in the same order. Whoever copies from its memory reads zeros.
 
-#ifndef ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_
-#define ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -116,5 +115,3 @@ class PlannedDevice final : public Device {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_PLANNED_WORK_LEDGER_H_
-#define ZEROTH_CORE_DEVICE_PLANNED_WORK_LEDGER_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -71,5 +70,3 @@ class WorkLedger {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_PLANNED_WORK_LEDGER_H_

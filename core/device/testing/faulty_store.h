@@ -2,8 +2,7 @@
 //
 // For tests: an offload store whose disk fails.
 
-#ifndef ZEROTH_CORE_DEVICE_TESTING_FAULTY_STORE_H_
-#define ZEROTH_CORE_DEVICE_TESTING_FAULTY_STORE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -67,5 +66,3 @@ class FaultyStore final : public OffloadStore {
 };
 
 }  // namespace zeroth
-
-#endif  // ZEROTH_CORE_DEVICE_TESTING_FAULTY_STORE_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_TESTING_MISSING_DEVICE_H_
-#define ZEROTH_CORE_DEVICE_TESTING_MISSING_DEVICE_H_
+#pragma once
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -23,5 +22,3 @@ inline absl::Status MissingDevice(absl::string_view type) {
 #define ZEROTH_SKIP_WITHOUT_DEVICE(type)                                                       \
   if (const absl::Status zeroth_missing = ::zeroth::MissingDevice(type); !zeroth_missing.ok()) \
   GTEST_SKIP() << zeroth_missing
-
-#endif  // ZEROTH_CORE_DEVICE_TESTING_MISSING_DEVICE_H_

@@ -2,8 +2,7 @@
 //
 // GELU and SwiGLU by their definitions, in float64. For tests only.
 
-#ifndef ZEROTH_KERNELS_ACTIVATION_TESTING_ACTIVATION_REFERENCE_H_
-#define ZEROTH_KERNELS_ACTIVATION_TESTING_ACTIVATION_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -22,5 +21,3 @@ std::vector<double> SwiGluBackward(int64_t rows, int64_t hidden, const std::vect
                                    const std::vector<double>& dout);
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_ACTIVATION_TESTING_ACTIVATION_REFERENCE_H_

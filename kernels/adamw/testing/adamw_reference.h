@@ -2,8 +2,7 @@
 //
 // AdamW by its definition, in float64, one element at a time. For tests only.
 
-#ifndef ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_REFERENCE_H_
-#define ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_REFERENCE_H_
+#pragma once
 
 #include "zeroth/kernels/adamw/adamw.h"
 
@@ -19,5 +18,3 @@ struct AdamWElement {
 AdamWElement AdamW(const AdamWArgs& args, AdamWElement element, double grad);
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_REFERENCE_H_

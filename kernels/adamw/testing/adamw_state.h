@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_
-#define ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -65,5 +64,3 @@ class AdamWStateSuite : public KernelsSuite {
 };
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_

@@ -3,8 +3,7 @@
 // Stochastic rounding to bf16 and the 8-bit codes of moments by their definitions, with tables and
 // float64 instead of bits. For tests only.
 
-#ifndef ZEROTH_KERNELS_ADAMW_TESTING_LOW_PRECISION_REFERENCE_H_
-#define ZEROTH_KERNELS_ADAMW_TESTING_LOW_PRECISION_REFERENCE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -37,5 +36,3 @@ class EightBitCode {
 };
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_ADAMW_TESTING_LOW_PRECISION_REFERENCE_H_

@@ -3,8 +3,7 @@
 // Causal grouped-query attention by its definition, one row of scores at a time, in float64. For
 // tests only.
 
-#ifndef ZEROTH_KERNELS_ATTENTION_TESTING_ATTENTION_REFERENCE_H_
-#define ZEROTH_KERNELS_ATTENTION_TESTING_ATTENTION_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -28,5 +27,3 @@ std::vector<double> AttentionBackward(const AttentionShape& shape, const std::ve
                                       const std::vector<int32_t>& starts = {});
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_ATTENTION_TESTING_ATTENTION_REFERENCE_H_

@@ -5,8 +5,7 @@
 // starting a copy over what others still read, shows in the result. The thread sanitizer sees a
 // thread write the destination at the start and again at the wait, and read the source then.
 
-#ifndef ZEROTH_KERNELS_CUDA_EMULATION_ASYNC_COPIES_H_
-#define ZEROTH_KERNELS_CUDA_EMULATION_ASYNC_COPIES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstring>
@@ -61,5 +60,3 @@ inline PendingCopies& ThisThreadsCopies() {
 }
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_KERNELS_CUDA_EMULATION_ASYNC_COPIES_H_

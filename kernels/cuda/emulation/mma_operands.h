@@ -2,8 +2,7 @@
 //
 // The fragments of mma.h for the emulated device.
 
-#ifndef ZEROTH_KERNELS_CUDA_EMULATION_MMA_OPERANDS_H_
-#define ZEROTH_KERNELS_CUDA_EMULATION_MMA_OPERANDS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -49,5 +48,3 @@ inline void ColumnOfB(const WarpValues<MmaOperands>& lanes, unsigned column, flo
 }
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_KERNELS_CUDA_EMULATION_MMA_OPERANDS_H_

@@ -2,8 +2,7 @@
 //
 // Kernels of one warp that do one thing of mma.h or async_copy.h, for mma_test.cc.
 
-#ifndef ZEROTH_KERNELS_CUDA_TESTING_MMA_TEST_KERNELS_H_
-#define ZEROTH_KERNELS_CUDA_TESTING_MMA_TEST_KERNELS_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -32,5 +31,3 @@ absl::Status RunAsyncCopies(const uint32_t* from, int valid_words, uint32_t* out
                             cudaStream_t stream);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_KERNELS_CUDA_TESTING_MMA_TEST_KERNELS_H_

@@ -2,8 +2,7 @@
 //
 // Matrix products by their definition, in float64. For tests only.
 
-#ifndef ZEROTH_KERNELS_GEMM_TESTING_GEMM_REFERENCE_H_
-#define ZEROTH_KERNELS_GEMM_TESTING_GEMM_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -21,5 +20,3 @@ std::vector<double> Gemm(int64_t m, int64_t n, int64_t k, const std::vector<doub
 double Activate(Activation activation, double x);
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_GEMM_TESTING_GEMM_REFERENCE_H_

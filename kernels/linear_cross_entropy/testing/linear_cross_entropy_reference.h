@@ -2,8 +2,7 @@
 //
 // Output projection and mean cross-entropy by their definition, in float64. For tests only.
 
-#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_TESTING_LINEAR_CROSS_ENTROPY_REFERENCE_H_
-#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_TESTING_LINEAR_CROSS_ENTROPY_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -24,5 +23,3 @@ LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab,
                                             const std::vector<int32_t>& targets);
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_TESTING_LINEAR_CROSS_ENTROPY_REFERENCE_H_

@@ -2,8 +2,7 @@
 //
 // Routing and grouped products by their definitions, in float64. For tests only.
 
-#ifndef ZEROTH_KERNELS_MOE_TESTING_MOE_REFERENCE_H_
-#define ZEROTH_KERNELS_MOE_TESTING_MOE_REFERENCE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -41,5 +40,3 @@ std::vector<double> Product(int64_t m, int64_t n, int64_t k, const A& a, const B
 }
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_MOE_TESTING_MOE_REFERENCE_H_

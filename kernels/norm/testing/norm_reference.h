@@ -2,8 +2,7 @@
 //
 // Layer norm and RMS norm by their definitions, in float64. For tests only.
 
-#ifndef ZEROTH_KERNELS_NORM_TESTING_NORM_REFERENCE_H_
-#define ZEROTH_KERNELS_NORM_TESTING_NORM_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -35,5 +34,3 @@ NormGradients RmsNormBackward(int64_t rows, int64_t dim, const std::vector<doubl
                               double eps);
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_NORM_TESTING_NORM_REFERENCE_H_

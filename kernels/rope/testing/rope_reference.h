@@ -2,8 +2,7 @@
 //
 // Rotary position embedding by its definition, in float64. For tests only.
 
-#ifndef ZEROTH_KERNELS_ROPE_TESTING_ROPE_REFERENCE_H_
-#define ZEROTH_KERNELS_ROPE_TESTING_ROPE_REFERENCE_H_
+#pragma once
 
 #include <vector>
 
@@ -16,5 +15,3 @@ std::vector<double> Rope(const AttentionShape& shape, double theta, bool inverse
                          std::vector<double> qkv);
 
 }  // namespace zeroth::reference
-
-#endif  // ZEROTH_KERNELS_ROPE_TESTING_ROPE_REFERENCE_H_

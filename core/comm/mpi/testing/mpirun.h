@@ -2,8 +2,7 @@
 //
 // For tests: starts programs with a real mpirun.
 
-#ifndef ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_
-#define ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -57,5 +56,3 @@ void ExpectRanksPass(const Mpirun& run, const std::string& filter,
                      const std::string& representative);
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_

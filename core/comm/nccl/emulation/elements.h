@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_ELEMENTS_H_
-#define ZEROTH_CORE_COMM_NCCL_EMULATION_ELEMENTS_H_
+#pragma once
 
 #include <nccl.h>
 
@@ -16,5 +15,3 @@ size_t Size(ncclDataType_t type);
 bool Add(ncclDataType_t type, char* sum, const char* more, size_t count);
 
 }  // namespace zeroth::nccl::emulation
-
-#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_ELEMENTS_H_

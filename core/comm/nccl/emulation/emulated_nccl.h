@@ -2,8 +2,7 @@
 //
 // For tests: makes the emulated NCCL fail.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_
-#define ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_
+#pragma once
 
 #include <nccl.h>
 
@@ -30,5 +29,3 @@ void LeaveCopyEnginesWaiting();
 void StallTransfers(bool on);
 
 }  // namespace zeroth::nccl::emulation
-
-#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_

@@ -2,8 +2,7 @@
 //
 // Local sockets between all pairs of ranks of an emulated communicator, and transfers over them.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
-#define ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -68,5 +67,3 @@ extern std::atomic<bool> stall_transfers;
 extern std::atomic<bool> fail_next_transfer;
 
 }  // namespace zeroth::nccl::emulation
-
-#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_

@@ -3,8 +3,7 @@
 // Memory of the emulated NCCL, and a communicator's windows over it. It checks the rules that NCCL
 // leaves to its users: a violation ends the process with a message.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_REGISTERED_MEMORY_H_
-#define ZEROTH_CORE_COMM_NCCL_EMULATION_REGISTERED_MEMORY_H_
+#pragma once
 
 #include <nccl.h>
 
@@ -55,5 +54,3 @@ class WindowSet {
 };
 
 }  // namespace zeroth::nccl::emulation
-
-#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_REGISTERED_MEMORY_H_

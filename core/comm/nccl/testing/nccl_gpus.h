@@ -3,8 +3,7 @@
 // The number of NCCL ranks that a test may have. NCCL needs a GPU for each rank; with the emulated
 // NCCL all ranks share one.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
-#define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -37,5 +36,3 @@ inline int MostNcclRanks() {
   if ((ranks) > ::zeroth::testing::MostNcclRanks())                                            \
   GTEST_SKIP() << (ranks) << " ranks of NCCL want " << (ranks) << " GPUs, of which there are " \
                << ::zeroth::testing::MostNcclRanks()
-
-#endif  // ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_

@@ -3,8 +3,7 @@
 // Runs ranks of the NCCL back end as threads of one test. NCCL needs a GPU for each rank; with the
 // emulated NCCL they share one.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
-#define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -69,5 +68,3 @@ inline absl::Status TwoAllReduces(TestRank& rank) {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_

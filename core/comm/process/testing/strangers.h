@@ -3,8 +3,7 @@
 // For tests: other programs that connect to the port at which ranks meet. They must not disturb
 // ranks.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_
-#define ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -60,5 +59,3 @@ int AffordableConnections(int wanted);
 std::set<int> ListeningPorts();
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_

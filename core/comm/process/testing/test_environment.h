@@ -2,8 +2,7 @@
 //
 // For tests whose ranks are threads or child processes of the test.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
-#define ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
+#pragma once
 
 #include <unistd.h>
 
@@ -41,5 +40,3 @@ inline std::string TestRendezvousFile() {
 }
 
 }  // namespace zeroth::testing
-
-#endif  // ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_

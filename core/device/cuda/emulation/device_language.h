@@ -2,8 +2,7 @@
 //
 // The host's part of kernel_language.h.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_DEVICE_LANGUAGE_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_DEVICE_LANGUAGE_H_
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -194,5 +193,3 @@ inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
   return static_cast<unsigned long long>((static_cast<unsigned __int128>(x) * y) >> 64);
 }
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_DEVICE_LANGUAGE_H_

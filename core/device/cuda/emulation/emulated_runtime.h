@@ -3,8 +3,7 @@
 // What the files of the emulated CUDA runtime share: the types that CUDA declares and never defines
 // (they are its own there and ours here), and how a call is refused.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_RUNTIME_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_RUNTIME_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -122,5 +121,3 @@ bool CaptureWait(cudaStream_t stream, cudaEvent_t event, cudaError_t* result);
 void LeaveCapture(cudaStream_t stream);
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_RUNTIME_H_

@@ -2,8 +2,7 @@
 //
 // How emulated libraries enqueue work, and how tests make the emulated runtime fail.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_STREAM_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_STREAM_H_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -35,5 +34,3 @@ void SetDeviceClock(std::optional<std::chrono::nanoseconds> time);
 void SetStickyError(cudaError_t error);
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_STREAM_H_

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_FIBER_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_FIBER_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -38,5 +37,3 @@ class Fiber {
 };
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_FIBER_H_

@@ -17,8 +17,7 @@
 // Memory that was never written reads as NaNs; shared memory does so again in every block. The
 // emulation says nothing about speed, or about instructions and limits of the hardware.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_SIMT_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_SIMT_H_
+#pragma once
 
 #include <vector_types.h>
 
@@ -103,5 +102,3 @@ class WarpValues {
 };
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_SIMT_H_

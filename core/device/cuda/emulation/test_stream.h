@@ -2,8 +2,7 @@
 //
 // For tests: a stream, and launches that are waited for.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_
+#pragma once
 
 #include "gtest/gtest.h"
 
@@ -39,5 +38,3 @@ void RunKernel(Kernel kernel, LaunchShape shape, Arguments... arguments) {
 }
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_

@@ -4,8 +4,7 @@
 // it judges kernels by CUDA's rules, and not by the order in which the emulation runs them. Without
 // the sanitizer all of this is empty.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_WATCHED_H_
-#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_WATCHED_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdlib>
@@ -104,5 +103,3 @@ class Edges {
 };
 
 }  // namespace zeroth::cuda::emulation
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_WATCHED_H_

@@ -7,8 +7,7 @@
 // The attributes are those that `readelf` shows as sections `.nv.info`; operation codes are the low
 // nine bits of an instruction, the same from compute capability 8.0 to 10.3, as nvdisasm shows.
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_TESTING_CUBIN_H_
-#define ZEROTH_CORE_DEVICE_CUDA_TESTING_CUBIN_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -55,5 +54,3 @@ absl::StatusOr<Cubin> ReadCubin(absl::string_view bytes);
 std::string ShortKernelName(absl::string_view demangled);
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_TESTING_CUBIN_H_

@@ -2,8 +2,7 @@
 //
 // The common base of tests of machine code (cuda_code_test).
 
-#ifndef ZEROTH_CORE_DEVICE_CUDA_TESTING_RESOURCE_USAGE_H_
-#define ZEROTH_CORE_DEVICE_CUDA_TESTING_RESOURCE_USAGE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -60,5 +59,3 @@ class ResourceUsageTest : public testing::Test {
 };
 
 }  // namespace zeroth::cuda
-
-#endif  // ZEROTH_CORE_DEVICE_CUDA_TESTING_RESOURCE_USAGE_H_
