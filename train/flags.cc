@@ -166,7 +166,7 @@ void ForEachOption(Group group, Each each) {
 
 std::string HelpText() {
   std::string text =
-      "Trains a GPT-2 or Llama model on text, sharded over ranks.\n\n"
+      "Trains a decoder, such as GPT-2 or Llama, on text, sharded over ranks.\n\n"
       "  ./bazelw run //train -- --data=README.md\n\n"
       "Relative paths are taken from the directory that the command was given in.\n"
       "--config=FILE takes options from a TOML file, as each run writes one to OUT/config.toml;\n"
