@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
@@ -73,9 +74,9 @@ absl::StatusOr<double> TimeDd(const std::string& directory, int64_t bytes, bool 
   constexpr int64_t kBlockBytes = int64_t{8} << 20;
   const std::string path = absl::StrCat(directory, "/dd");
   const std::string command =
-      absl::StrCat("dd if=/dev/zero of='", path, "' bs=", kBlockBytes,
-                   " count=", (bytes + kBlockBytes - 1) / kBlockBytes, " conv=fsync status=none",
-                   direct ? " oflag=direct" : "");
+      absl::StrCat("dd if=/dev/zero of='", absl::StrReplaceAll(path, {{"'", "'\\''"}}),
+                   "' bs=", kBlockBytes, " count=", (bytes + kBlockBytes - 1) / kBlockBytes,
+                   " conv=fsync status=none", direct ? " oflag=direct" : "");
   const auto start = std::chrono::steady_clock::now();
   const int status = std::system(command.c_str());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -136,6 +136,7 @@ absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> sour
   }
   const auto wanted = static_cast<int64_t>(std::llround(fraction * static_cast<double>(units)));
   int64_t begin = (units - std::clamp<int64_t>(wanted, 1, units - 1)) * row;
+  // Without a tokenizer nothing says where documents end.
   if (source->row_length() == 0 && end_of_text >= 0) {
     ZEROTH_ASSIGN_OR_RETURN(begin, DocumentAt(*source, begin, end_of_text));
   }

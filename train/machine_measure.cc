@@ -304,7 +304,7 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
   // Seconds of a product; shorter ones measure the overhead of launching.
   constexpr double kLongEnough = 2e-3;
   constexpr double kRoundSeconds = 20e-3;
-  constexpr int kGemmRounds = 15;
+  constexpr int kGemmRounds = 15;  // the machine may be busy in some
   double rate = 0;
   for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,

@@ -17,12 +17,9 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/peft_adapter.h"
-#include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/tokenizer.h"
-#include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"
 
@@ -329,112 +326,6 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
     parameter.initializer().Fill(seed, parameter.name(), begin, out);
     return absl::OkStatus();
   };
-}
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const TrainOptions& options,
-                                                                      bool has_text) const {
-  const TokenizerOptions how = {options.parse_special};
-  if (options.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
-  if (options.tokenizer != "auto") {
-    auto tokenizer = zeroth::OpenTokenizer(options.tokenizer, how);
-    if (!tokenizer.ok()) return Annotate(tokenizer.status(), "--tokenizer");
-    return tokenizer;
-  }
-  const std::vector<std::string> files = TokenizerFiles("auto");
-  if (!files.empty()) {
-    auto tokenizer = zeroth::OpenTokenizer(directory_->path(), how);
-    // Token files do not need the tokenizer, so one that cannot be read is no error.
-    if (!tokenizer.ok() && !has_text) return nullptr;
-    if (!tokenizer.ok()) {
-      return Annotate(
-          tokenizer.status(),
-          absl::StrCat("no tokenizer for ", name_, " (--tokenizer names another one, or byte)"));
-    }
-    return tokenizer;
-  }
-  if (!has_text) return nullptr;
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
-  // Models that were trained with --tokenizer=byte, whose exports have no tokenizer files.
-  if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no tokenizer for ", name_, directory_.has_value() ? ", which has no tokenizer files" : "",
-      ": text cannot become ids of its vocabulary of ", model->vocab_size(),
-      ". Give --tokenizer=PATH, a directory with a tokenizer.json, a tokenizer.model, or a "
-      "vocab.json and a merges.txt, or --data as token files (.npy, .bin) that the model's own "
-      "tokenizer has made. To train on bytes all the same, say so: --tokenizer=byte"));
-}
-
-std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
-  if (choice == "byte") return {};
-  if (choice == "auto") {
-    return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
-  }
-  std::vector<std::string> files = FindTokenizerFiles(choice).value_or(std::vector<std::string>());
-  if (files.empty()) return files;
-  // The chat template is not part of the tokenizer, but is exported with it; so is all else that a
-  // directory has for it.
-  const std::filesystem::path beside = std::filesystem::path(files[0]).parent_path();
-  std::error_code ignored;
-  const std::vector<std::string> more =
-      std::filesystem::is_directory(choice, ignored)
-          ? HfTokenizerFileNames()
-          : std::vector<std::string>{"tokenizer_config.json", "chat_template.jinja"};
-  for (const std::string& name : more) {
-    const std::string path = (beside / name).string();
-    if (IsFile(path) && std::find(files.begin(), files.end(), path) == files.end()) {
-      files.push_back(path);
-    }
-  }
-  return files;
-}
-
-absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& options) const {
-  constexpr size_t kMostBytes = size_t{64} << 20;
-  TokenizerContent content;
-  for (const std::string& path : TokenizerFiles(options.tokenizer)) {
-    ZEROTH_ASSIGN_OR_RETURN(content.files[path.substr(path.rfind('/') + 1)],
-                            ReadFile(path, kMostBytes));
-  }
-  content.identity = absl::StrCat(options.parse_special);
-  for (const auto& [name, bytes] : content.files)
-    absl::StrAppend(&content.identity, " ", name, " ", ChecksumText(ChecksumOf(bytes)));
-  return content;
-}
-
-nlohmann::json ModelSource::TokenIds(const Tokenizer* tokenizer) const {
-  // A model from scratch learns the tokens of the tokenizer that its text was read with, whatever
-  // ids the configuration that it borrows has.
-  if (!directory_.has_value() && tokenizer != nullptr) {
-    return zeroth::TokenIds(nlohmann::json::object(), tokenizer);
-  }
-  return zeroth::TokenIds(config_, tokenizer);
-}
-
-absl::StatusOr<std::optional<std::string>> ModelSource::ReadGenerationConfig(
-    const Tokenizer* tokenizer) const {
-  const bool is_bytes = dynamic_cast<const ByteTokenizer*>(tokenizer) != nullptr;
-  if (is_bytes || !directory_.has_value()) return std::nullopt;
-  return directory_->ReadGenerationConfig();
-}
-
-nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer) {
-  const bool is_bytes = dynamic_cast<const ByteTokenizer*>(tokenizer) != nullptr;
-  nlohmann::json ids;
-  for (const char* key : {"bos_token_id", "eos_token_id"}) {
-    const auto found = source.find(key);
-    if (!is_bytes && found != source.end()) {
-      ids[key] = *found;
-    } else if (tokenizer != nullptr) {
-      // A tokenizer without its own beginning token has one token for the beginning and the end.
-      const bool begins = key == absl::string_view("bos_token_id") && !tokenizer->prefix().empty();
-      ids[key] = begins ? tokenizer->prefix().front() : tokenizer->end_of_text();
-    } else {
-      ids[key] = nullptr;
-    }
-  }
-  const auto padding = source.find("pad_token_id");
-  if (!is_bytes && padding != source.end()) ids["pad_token_id"] = *padding;
-  return ids;
 }
 
 }  // namespace zeroth

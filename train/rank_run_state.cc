@@ -140,9 +140,10 @@ absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
   progress.flags = ResultFlags(options_);
   progress.model = trainer_->model().HfConfig();
   if (last) last_save_ = steps;
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_->states());
+  const absl::StatusOr<std::vector<ShardState>> states = trainer_->states();
+  if (!states.ok()) return JudgeSaves(states.status());
   const absl::StatusOr<bool> saved =
-      saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), states), last);
+      saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), *states), last);
   return JudgeSaves(
       saved.status(),
       saved.value_or(true)
