@@ -40,24 +40,23 @@ float TrainingStep::loss_factor() const {
 absl::Status TrainingStep::ExpectMicroBatch() const {
   ZEROTH_RETURN_IF_ERROR(model_.status_);
   if (!unfinished_unit_.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("training step: the pass over unit '", unfinished_unit_,
-                     "' went without End; end every UnitPass, or drop the step"));
+    return FailedPrecondition("training step: the pass over unit '", unfinished_unit_,
+                              "' went without End; end every UnitPass, or drop the step");
   }
   if (!ended_ && finished_ < options_.micro_batches) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("training step: another backward after ", finished_, " of ",
-                   options_.micro_batches, " micro-batches", ended_ ? ", and after its end" : "",
-                   "; expected as many as TrainingStepOptions::micro_batches says"));
+  return FailedPrecondition("training step: another backward after ", finished_, " of ",
+                            options_.micro_batches, " micro-batches",
+                            ended_ ? ", and after its end" : "",
+                            "; expected as many as TrainingStepOptions::micro_batches says");
 }
 
 absl::Status TrainingStep::ExpectComplete() const {
   ZEROTH_RETURN_IF_ERROR(model_.status_);
   if (!ended_ && finished_ == options_.micro_batches) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "training step: ", finished_, " of ", options_.micro_batches,
-      " micro-batches have had their backward", ended_ ? ", and the step has ended" : "",
-      "; expected all of them, and one update"));
+  return FailedPrecondition("training step: ", finished_, " of ", options_.micro_batches,
+                            " micro-batches have had their backward",
+                            ended_ ? ", and the step has ended" : "",
+                            "; expected all of them, and one update");
 }
 
 absl::Status TrainingStep::Backward(const Value& loss) {
@@ -69,10 +68,9 @@ absl::Status TrainingStep::Backward(const Value& loss) {
 absl::Status TrainingStep::FinishBackward() {
   ZEROTH_RETURN_IF_ERROR(ExpectMicroBatch());
   if (open_passes_ > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("training step: ", open_passes_,
-                     " passes over units have not ended; call UnitPass::End on "
-                     "each before FinishBackward"));
+    return FailedPrecondition("training step: ", open_passes_,
+                              " passes over units have not ended; call UnitPass::End on "
+                              "each before FinishBackward");
   }
   Scheduler& scheduler = model_.sharding().scheduler();
   ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
@@ -148,10 +146,9 @@ UnitPass::~UnitPass() {
 
 absl::StatusOr<Tensor> UnitPass::Gradient(Parameter& parameter) {
   if (!is_backward_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit_->name(),
-                     "': gradients are written in a backward, and this "
-                     "is a forward; take TrainingStep::Backward(unit)"));
+    return FailedPrecondition("unit '", unit_->name(),
+                              "': gradients are written in a backward, and this "
+                              "is a forward; take TrainingStep::Backward(unit)");
   }
   ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter.TakeGradient());
   if (!slot.accumulate) {
@@ -164,8 +161,7 @@ absl::StatusOr<Tensor> UnitPass::Gradient(Parameter& parameter) {
 
 absl::Status UnitPass::End() {
   if (step_ == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit_->name(), "': this pass has ended already"));
+    return FailedPrecondition("unit '", unit_->name(), "': this pass has ended already");
   }
   Scheduler& scheduler = step_->model_.sharding().scheduler();
   ZEROTH_RETURN_IF_ERROR(is_backward_ ? scheduler.AfterBackward(*unit_)

@@ -90,9 +90,9 @@ absl::StatusOr<std::string> HfDirectory::ReadChatTemplate() const {
     const auto text = entry.find("template");
     if (text != entry.end() && text->is_string()) return text->get<std::string>();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       path, ": key \"chat_template\" is ", found->type_name(),
-      ", expected a string, or a list with a template named default; mend or remove it"));
+      ", expected a string, or a list with a template named default; mend or remove it");
 }
 
 absl::StatusOr<std::optional<std::string>> HfDirectory::ReadGenerationConfig() const {

@@ -37,8 +37,7 @@ absl::StatusOr<Implementation> Find(absl::string_view device_type) {
 absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& support,
                           const KernelOptions& options) {
   const auto lacking = [&](absl::string_view option, absl::string_view words) {
-    return absl::UnimplementedError(
-        absl::StrCat(option, ": devices of type '", device_type, "' have ", words));
+    return Unimplemented(option, ": devices of type '", device_type, "' have ", words);
   };
   if (options.fp32_precision == Fp32Precision::kTf32 && !support.tf32) {
     return lacking("fp32_precision = tf32", "no TF32; expected ieee, fp32 products in fp32");
@@ -86,9 +85,8 @@ absl::StatusOr<std::unique_ptr<Kernels>> KernelRegistry::Create(Device& device, 
   ZEROTH_ASSIGN_OR_RETURN(const Implementation implementation, Find(device.type()));
   ZEROTH_RETURN_IF_ERROR(CheckSupport(device.type(), implementation.support, options));
   if (&stream.device() != &device) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kernels of ", device.name(), " need a stream of that device; '",
-                     stream.name(), "' belongs to ", stream.device().name()));
+    return InvalidArgument("kernels of ", device.name(), " need a stream of that device; '",
+                           stream.name(), "' belongs to ", stream.device().name());
   }
   return implementation.factory(device, stream, options);
 }

@@ -62,8 +62,8 @@ absl::Status InsertFlagFile(const std::string& path, size_t at, Words& words) {
     if (!word.empty() && word[0] != '#') lines.emplace_back(word);
   }
   if (words.size() + lines.size() > kMostWords) {
-    return absl::InvalidArgumentError(absl::StrCat("--flagfile=", path, ": more than ", kMostWords,
-                                                   " words; does the file name itself?"));
+    return InvalidArgument("--flagfile=", path, ": more than ", kMostWords,
+                           " words; does the file name itself?");
   }
   words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), lines.begin(), lines.end());
   return absl::OkStatus();
@@ -233,7 +233,7 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
       } else if (is_own && own.text != nullptr && word.empty()) {
         // "--name VALUE"
         if (++i == words.size()) {
-          return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value: ", flag, "=..."));
+          return InvalidArgument(flag, " needs a value: ", flag, "=...");
         }
         *own.text = words[i];
       } else {

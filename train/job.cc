@@ -49,11 +49,11 @@ absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
                            : options.quantized_gradients ? "quantized_gradients"
                                                          : nullptr;
   if (flag == nullptr || shards || options.data_ranks() == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "--", flag, ": under --strategy=", options.strategy,
       options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
       " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
-      "out, or shard, as full_shard does"));
+      "out, or shard, as full_shard does");
 }
 
 // Checks the strategy's name and sizes before any rank starts; only the ranks use them.
@@ -137,10 +137,10 @@ absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
   if (!started.ok()) return WithBuildHint(started.status());
   if (started->has_value()) {
     if (options.world_size != 0 && options.world_size != **started) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--world_size=", options.world_size, ", but the environment says that ",
-                       **started, " ranks have been started; leave the flag out, and have the ",
-                       "launcher start as many as you want (mpirun -n ", options.world_size, ")"));
+      return InvalidArgument(
+          "--world_size=", options.world_size, ", but the environment says that ", **started,
+          " ranks have been started; leave the flag out, and have the ",
+          "launcher start as many as you want (mpirun -n ", options.world_size, ")");
     }
     options.world_size = **started;
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
@@ -172,9 +172,8 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
             options.tensor_parallel > 1 ? options.tensor_parallel : options.deterministic_tensor));
   }
   if (options.seq_len > model->max_seq_len()) {
-    return absl::InvalidArgumentError(absl::StrCat("--seq_len=", options.seq_len,
-                                                   ": the model has ", model->max_seq_len(),
-                                                   " positions; expected at most that"));
+    return InvalidArgument("--seq_len=", options.seq_len, ": the model has ", model->max_seq_len(),
+                           " positions; expected at most that");
   }
   ZEROTH_ASSIGN_OR_RETURN(
       LrSchedule schedule,
@@ -339,11 +338,10 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
       : no_mpi ? "start them by mpirun or srun, for --comm=mpi, or train with --device=cuda, for "
                  "--comm=nccl"
                : "take --comm=mpi, or leave --comm out";
-  return absl::InvalidArgumentError(
-      absl::StrCat("--comm=", options.comm, ": ", started,
-                   is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
-                           : ", and each would be a whole run of its own, all in one --out; ",
-                   advice));
+  return InvalidArgument("--comm=", options.comm, ": ", started,
+                         is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
+                                 : ", and each would be a whole run of its own, all in one --out; ",
+                         advice);
 }
 
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options) {

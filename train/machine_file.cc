@@ -136,9 +136,8 @@ absl::StatusOr<Machine> PresetNamed(absl::string_view name) {
   for (const Preset& preset : kPresets) {
     if (preset.name == name) return MachineOf(preset);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown machine '", name, "'", InsteadOf(name, {}, MachineNames()),
-                   "; or a file that describes one, whose name ends in .toml"));
+  return InvalidArgument("unknown machine '", name, "'", InsteadOf(name, {}, MachineNames()),
+                         "; or a file that describes one, whose name ends in .toml");
 }
 
 absl::Status SetLinkRates(const toml::node& node, Machine& machine) {
@@ -157,10 +156,10 @@ absl::Status SetLinkRates(const toml::node& node, Machine& machine) {
     machine.link_rates.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
   }
   if (rows != nullptr && machine.link_rates.size() == rows->size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       kLinkRates,
       ": expected rows of four numbers above 0, as [[1048576, 4e10, 3e10, 5e10]]: the bytes, which "
-      "grow, and the rates of all-gather, reduce-scatter and all-reduce"));
+      "grow, and the rates of all-gather, reduce-scatter and all-reduce");
 }
 
 absl::Status SetField(const std::string& key, const toml::node& node, Machine& machine) {
@@ -168,15 +167,14 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
                                          [&](const Field& known) { return key == known.name; });
   if (field == std::end(kFields)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no field ", key, "; there are like, name, ", kLinkRates, ", ",
-                     absl::StrJoin(kFields, ", ", [](std::string* out, const Field& known) {
-                       absl::StrAppend(out, known.name);
-                     })));
+    return InvalidArgument("there is no field ", key, "; there are like, name, ", kLinkRates, ", ",
+                           absl::StrJoin(kFields, ", ", [](std::string* out, const Field& known) {
+                             absl::StrAppend(out, known.name);
+                           }));
   }
   if (field->flag != nullptr) {
     if (!node.is_boolean()) {
-      return absl::InvalidArgumentError(absl::StrCat(key, ": expected true or false"));
+      return InvalidArgument(key, ": expected true or false");
     }
     machine.*field->flag = node.ref<bool>();
     return absl::OkStatus();
@@ -185,8 +183,7 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   const double least = field->count != nullptr ? 1 : 1e-12;
   if (!node.is_number() || !value.has_value() || *value < 0 || *value > kMost ||
       (*value < least && !(field->may_be_zero && *value == 0))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, ": expected a number above 0", field->may_be_zero ? ", or 0" : ""));
+    return InvalidArgument(key, ": expected a number above 0", field->may_be_zero ? ", or 0" : "");
   }
   if (field->count != nullptr) {
     machine.*field->count = static_cast<int>(std::min(*value, 1e6));
@@ -200,9 +197,9 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
   if (!parsed) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ":", parsed.error().source().begin.line,
-                                                   ": ", std::string(parsed.error().description()),
-                                                   "; expected lines as link_bandwidth = 3.6e11"));
+    return InvalidArgument(path, ":", parsed.error().source().begin.line, ": ",
+                           std::string(parsed.error().description()),
+                           "; expected lines as link_bandwidth = 3.6e11");
   }
   Machine machine;
   if (const std::optional<std::string> like = parsed.table()["like"].value<std::string>()) {
@@ -223,14 +220,13 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
   }
   if (machine.multiprocessors > 0 &&
       machine.collective_multiprocessors >= machine.multiprocessors) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": collective_multiprocessors is ", machine.collective_multiprocessors,
-                     ", expected fewer than the ", machine.multiprocessors, " of multiprocessors"));
+    return InvalidArgument(path, ": collective_multiprocessors is ",
+                           machine.collective_multiprocessors, ", expected fewer than the ",
+                           machine.multiprocessors, " of multiprocessors");
   }
   if (missing.empty()) return machine;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, " lacks ", absl::StrJoin(missing, ", "),
-                   "; give them, or like = \"H100\" to take them from a known machine"));
+  return InvalidArgument(path, " lacks ", absl::StrJoin(missing, ", "),
+                         "; give them, or like = \"H100\" to take them from a known machine");
 }
 
 }  // namespace

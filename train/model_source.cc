@@ -33,20 +33,19 @@ absl::Status Adopt(const char* flag, const T& unset, const T& value, T& option) 
     option = value;
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, "=", option, ", but that of --init_adapter is ", value, "; leave the flag out"));
+  return InvalidArgument("--", flag, "=", option, ", but that of --init_adapter is ", value,
+                         "; leave the flag out");
 }
 
 absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
   if (!options.init_from.empty()) return absl::OkStatus();
   const std::string adapter = absl::StrCat("--init_adapter=", options.init_adapter);
   if (!options.model.empty() || base.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        adapter,
-        options.model.empty()
-            ? " does not say which model it was made for"
-            : absl::StrCat(" and --model=", options.model, ": it belongs to a trained model"),
-        "; give --init_from=DIRECTORY"));
+    return InvalidArgument(adapter,
+                           options.model.empty() ? " does not say which model it was made for"
+                                                 : absl::StrCat(" and --model=", options.model,
+                                                                ": it belongs to a trained model"),
+                           "; give --init_from=DIRECTORY");
   }
   std::error_code error;
   if (!std::filesystem::is_directory(base, error)) {
@@ -66,11 +65,11 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--init_adapter");
   const PeftAdapter& adapter = opened->adapter();
   if (adapter.dropout != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--init_adapter=", options.init_adapter, ": was trained with a dropout of ",
-                     adapter.dropout,
-                     ", and Zeroth has none; to go on without, set \"lora_dropout\" to 0 in its "
-                     "adapter_config.json"));
+    return InvalidArgument(
+        "--init_adapter=", options.init_adapter, ": was trained with a dropout of ",
+        adapter.dropout,
+        ", and Zeroth has none; to go on without, set \"lora_dropout\" to 0 in its "
+        "adapter_config.json");
   }
   const TrainOptions unset;
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
@@ -114,9 +113,9 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
       std::ranges::set_difference(all, some, std::back_inserter(rest));
       return rest.empty() ? "" : absl::StrCat("\n  ", what, ": ", absl::StrJoin(rest, ", "));
     };
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "--init_adapter=", path, " adapts other layers than this model's adapters",
-        listed("only the adapter", stored, adapted), listed("only the model", adapted, stored)));
+        listed("only the adapter", stored, adapted), listed("only the model", adapted, stored));
   }
   for (const LoraAdapter& part : LoraAdapters(model)) {
     const std::string layer = part.layer();
@@ -127,9 +126,8 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
       const Shape& own = parameter->global_shape();
       const Shape expected = transposed ? Shape({own.dim(1), own.dim(0)}) : own;
       if (shape != expected) {
-        return absl::InvalidArgumentError(absl::StrCat("--init_adapter=", path, ": tensor \"", name,
-                                                       "\" has shape ", shape.ToString(),
-                                                       ", expected ", expected.ToString()));
+        return InvalidArgument("--init_adapter=", path, ": tensor \"", name, "\" has shape ",
+                               shape.ToString(), ", expected ", expected.ToString());
       }
       adapter->halves[parameter->name()] = {name, transposed};
     }
@@ -208,9 +206,9 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
     wrong.resize(kShown);
     wrong.push_back(absl::StrCat("… and ", count - kShown, " more"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the weights of ", weights.description(),
-      " do not fit the model that its config.json describes:\n  ", absl::StrJoin(wrong, "\n  ")));
+  return InvalidArgument("the weights of ", weights.description(),
+                         " do not fit the model that its config.json describes:\n  ",
+                         absl::StrJoin(wrong, "\n  "));
 }
 
 // A model with a tied head has no lm_head.weight, but its files may: then it must be the embedding,
@@ -243,10 +241,10 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
     same = std::memcmp(a.data(), b.data(), size * sizeof(float)) == 0;
   }
   if (same) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(weights.description(), ": \"", kHead, "\" differs from \"", embedding,
-                   "\", but the model's head is its embedding. If the head is one of its own, set "
-                   "\"tie_word_embeddings\" to false in config.json; otherwise remove the tensor"));
+  return InvalidArgument(
+      weights.description(), ": \"", kHead, "\" differs from \"", embedding,
+      "\", but the model's head is its embedding. If the head is one of its own, set "
+      "\"tie_word_embeddings\" to false in config.json; otherwise remove the tensor");
 }
 
 }  // namespace
@@ -293,10 +291,10 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildWithLayers(int6
     config[key] = layers;
     return BuildFrom(config);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       name_,
       ": its configuration has neither num_hidden_layers nor n_layer, so that its layers "
-      "cannot be counted"));
+      "cannot be counted");
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(

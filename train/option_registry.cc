@@ -127,7 +127,7 @@ absl::Status NotExpected(const Option& option) {
   if (allowed.old_word != nullptr) {
     renamed = absl::StrCat("; ", allowed.old_word, " is called ", allowed.new_word, " now");
   }
-  return absl::InvalidArgumentError(absl::StrCat("expected ", Expected(option), renamed));
+  return InvalidArgument("expected ", Expected(option), renamed);
 }
 
 // Flags here, and their names in transformers, PyTorch's recipes and FSDP, DeepSpeed, Megatron-LM,
@@ -206,9 +206,8 @@ std::optional<std::string> FlagText(const Option& option, const toml::node& node
 absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOptions& options) {
   const Option* const option = FindOption(key);
   if (option == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no option ", key, DidYouMean(key),
-                     node.is_table() ? "; keys are names of flags, without sections" : ""));
+    return InvalidArgument("there is no option ", key, DidYouMean(key),
+                           node.is_table() ? "; keys are names of flags, without sections" : "");
   }
   if (const std::optional<std::string> text = FlagText(*option, node)) {
     return Annotate(SetOption(*option, *text, options), absl::StrCat(key, " = ", *text));
@@ -219,8 +218,7 @@ absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOp
   if (std::holds_alternative<std::string TrainOptions::*>(option->field)) {
     absl::StrAppend(&expected, expected.empty() ? "text in quotes" : ", in quotes");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(key, " is of type ", type.str(), ", expected ", expected));
+  return InvalidArgument(key, " is of type ", type.str(), ", expected ", expected);
 }
 
 }  // namespace
@@ -274,10 +272,9 @@ absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
   if (!parsed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ":", parsed.error().source().begin.line, ": ",
-                     std::string(parsed.error().description()),
-                     "; expected lines of TOML as steps = 500, each key once"));
+    return InvalidArgument(path, ":", parsed.error().source().begin.line, ": ",
+                           std::string(parsed.error().description()),
+                           "; expected lines of TOML as steps = 500, each key once");
   }
   std::vector<std::pair<int64_t, std::string>> wrong;  // by line
   for (const auto& [key, node] : parsed.table()) {

@@ -39,8 +39,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
     for (const absl::string_view name : absl::StrSplit(names, ' ')) {
       flags.push_back(AsFlag(name, o));
     }
-    status = absl::InvalidArgumentError(
-        absl::StrCat(absl::StrJoin(flags, " and "), flags.size() > 1 ? ": " : " ", why));
+    status = InvalidArgument(absl::StrJoin(flags, " and "), flags.size() > 1 ? ": " : " ", why);
   };
   const TrainOptions defaults;
   refuse(o.overwrite && o.out.empty(), "overwrite",
@@ -185,9 +184,9 @@ int64_t SequencesPerStep(const TrainOptions& options) {
 
 absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
   if (options.world_size % options.tensor_parallel != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
-        " ranks of the run; take a divisor, or another --world_size"));
+    return InvalidArgument("--tensor_parallel=", options.tensor_parallel, " does not divide the ",
+                           options.world_size,
+                           " ranks of the run; take a divisor, or another --world_size");
   }
   const TrainOptions unset;
   if (options.deterministic_batch > 0) {
@@ -198,29 +197,29 @@ absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
                                                    : "--deterministic_batch and --world_size over "
                                                      "--tensor_parallel");
     if (options.grad_accum != unset.grad_accum && options.grad_accum != *each) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--grad_accum=", options.grad_accum,
-          ": --deterministic_batch=", options.deterministic_batch, " over ", options.data_ranks(),
-          " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
+      return InvalidArgument("--grad_accum=", options.grad_accum,
+                             ": --deterministic_batch=", options.deterministic_batch, " over ",
+                             options.data_ranks(), " ranks is ", *each,
+                             " micro-batches on each; leave --grad_accum out");
     }
     options.grad_accum = *each;
   }
   if (options.global_batch_size == 0) return options;
   const int64_t micro_batches = options.grad_accum * options.data_ranks();
   if (options.global_batch_size % micro_batches != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "--global_batch_size=", options.global_batch_size, " over ", options.data_ranks(),
         " ranks with ", options.grad_accum,
         options.grad_accum == 1 ? " micro-batch" : " micro-batches",
         " each: expected a multiple of ", micro_batches, "; take one, or another --world_size or ",
-        options.deterministic_batch > 0 ? "--deterministic_batch" : "--grad_accum"));
+        options.deterministic_batch > 0 ? "--deterministic_batch" : "--grad_accum");
   }
   const int64_t batch_size = options.global_batch_size / micro_batches;
   const bool given = options.batch_size_is_given || options.batch_size != unset.batch_size;
   if (given && options.batch_size != batch_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "--global_batch_size=", options.global_batch_size, " and --batch_size=", options.batch_size,
-        ": the one follows from the other, and makes it ", batch_size, "; leave one out"));
+        ": the one follows from the other, and makes it ", batch_size, "; leave one out");
   }
   options.batch_size = batch_size;
   return options;
@@ -229,8 +228,7 @@ absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   absl::Duration timeout;
   if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return timeout;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no positive duration; expected one as 90s or 10m"));
+  return InvalidArgument("'", text, "' is no positive duration; expected one as 90s or 10m");
 }
 
 KernelOptions TrainOptions::kernel_options() const {
@@ -279,9 +277,9 @@ absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
                        : part == "optimizer" ? &offload.optimizer
                                              : nullptr;
     if (kind == nullptr || *kind) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           "'", part, "' in '", text,
-          "': expected parameters, gradients or optimizer, each once, or none or all"));
+          "': expected parameters, gradients or optimizer, each once, or none or all");
     }
     *kind = true;
   }
@@ -356,9 +354,8 @@ absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() con
       loss_scale == "auto" && (param_dtype == "fp16" || reduce_dtype == "fp16");
   if (loss_scale != "dynamic" && !scales_by_itself &&
       loss_scale_growth_interval != TrainOptions().loss_scale_growth_interval) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--loss_scale_growth_interval=", loss_scale_growth_interval,
-                     " needs a dynamic loss scale: --loss_scale=dynamic, or fp16"));
+    return InvalidArgument("--loss_scale_growth_interval=", loss_scale_growth_interval,
+                           " needs a dynamic loss scale: --loss_scale=dynamic, or fp16");
   }
   if (loss_scale == "auto") {
     if (!scales_by_itself) return std::nullopt;

@@ -125,9 +125,9 @@ absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOption
   const std::string asked = absl::StrCat("--largest=", what);
   if (what == "batch") {
     if (options.global_batch_size > 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           asked, " with --global_batch_size=", options.global_batch_size,
-          ": the sequences of a micro-batch follow from that; leave one of the two out"));
+          ": the sequences of a micro-batch follow from that; leave one of the two out");
     }
     return Direction{"batch_size", 1, std::max<int64_t>(1, kMostTokens / options.seq_len),
                      "more are not tried"};
@@ -142,13 +142,12 @@ absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOption
   }
   if (what == "layers") {
     if (!options.init_from.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(asked, " with --init_from=", options.init_from,
-                       ": its files have the layers that they have; name a --model"));
+      return InvalidArgument(asked, " with --init_from=", options.init_from,
+                             ": its files have the layers that they have; name a --model");
     }
     return Direction{"", 1, kMostLayers, "more are not tried"};
   }
-  return absl::InvalidArgumentError(absl::StrCat(asked, ": expected batch, sequence or layers"));
+  return InvalidArgument(asked, ": expected batch, sequence or layers");
 }
 
 // The plan with this value.

@@ -163,10 +163,10 @@ absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
     ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
     if (machine.is_gpu == on_gpu) return machine;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "a plan with --device=", options.device, " and --machine=", options.machine,
       ": one is a GPU and the other is not; make them agree, or ask //tools/plan about a run on "
-      "another machine"));
+      "another machine");
 }
 
 absl::Status SayPlan(const Job& job) {

@@ -104,9 +104,9 @@ absl::Status CheckOwnBase(const TrainOptions& options) {
     if (base.parent_path() != Canonical(options.out) || !IsModel(base.filename().string())) {
       continue;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         flag, source, " lies in --out=", options.out,
-        ": the run would replace what it starts from; name another directory by --out"));
+        ": the run would replace what it starts from; name another directory by --out");
   }
   return absl::OkStatus();
 }
@@ -136,10 +136,10 @@ absl::Status Lock(const std::string& directory, int& fd) {
   fd = TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
   if (TryLock(fd) != LockResult::kHeld) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("--out=", directory,
-                   ": another run that is alive writes there; end it first, or name another "
-                   "directory"));
+  return FailedPrecondition(
+      "--out=", directory,
+      ": another run that is alive writes there; end it first, or name another "
+      "directory");
 }
 
 }  // namespace
@@ -200,16 +200,16 @@ absl::Status CheckRunDirectory(const TrainOptions& options) {
     // A run that was killed before its first checkpoint starts again. A finished one has a model.
     const bool finished = !contents.models.empty() && contents.checkpoints.empty();
     if (options.resume != "auto" || !finished) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "--resume=auto: ", options.out, " holds what an earlier run made (", contents.Named(),
         "), and no checkpoint to go on from; name another directory by --out, or, instead of "
-        "--resume, say --overwrite to remove what is there"));
+        "--resume, say --overwrite to remove what is there");
   }
   if (contents.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "--out=", options.out, " holds what an earlier run made (", contents.Named(),
       "): go on from its checkpoints with --resume=auto, name another directory by --out, or say "
-      "--overwrite to remove what is there"));
+      "--overwrite to remove what is there");
 }
 
 absl::Status RemoveEarlierRun(const std::string& directory) {

@@ -22,10 +22,10 @@ namespace {
 absl::Status ValidateOutlierOptions(const TrainerOptions& options) {
   for (const double limit : {options.skip_loss_zscore, options.skip_grad_norm_zscore}) {
     if (!(limit >= 0) || limit >= OutlierDetector::LargestZScore()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a z-score limit of ", limit,
-          ": expected 0 (none), or one that a step can exceed: below ",
-          OutlierDetector::LargestZScore(), " in a window of ", OutlierDetector::kWindow));
+      return InvalidArgument("a z-score limit of ", limit,
+                             ": expected 0 (none), or one that a step can exceed: below ",
+                             OutlierDetector::LargestZScore(), " in a window of ",
+                             OutlierDetector::kWindow);
     }
     if (limit > 0 && options.record_steps) {
       return absl::InvalidArgumentError(
@@ -56,8 +56,8 @@ absl::Status DivideForTraining(LanguageModel& model, Rank& rank, const TrainerOp
   const TensorParallelOptions& tensor = options.tensor;
   if (tensor.size == 1 && !tensor.enabled()) return absl::OkStatus();
   if (tensor.size < 1 || rank.world_size() % tensor.size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(tensor.size, " tensor ranks do not divide the ",
-                                                   rank.world_size(), " of the world"));
+    return InvalidArgument(tensor.size, " tensor ranks do not divide the ", rank.world_size(),
+                           " of the world");
   }
   if (options.record_steps) {
     return absl::UnimplementedError(
@@ -146,17 +146,16 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
   }
   const auto count = static_cast<int64_t>(micro_batches.size());
   if (is_deterministic() && count * data_ranks() != options_.deterministic_batch) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(count, " micro-batches on this rank of ", data_ranks(), ", expected ",
-                     options_.deterministic_batch / data_ranks(), ": the deterministic batch has ",
-                     options_.deterministic_batch));
+    return InvalidArgument(count, " micro-batches on this rank of ", data_ranks(), ", expected ",
+                           options_.deterministic_batch / data_ranks(),
+                           ": the deterministic batch has ", options_.deterministic_batch);
   }
   for (const Batch& batch : micro_batches) {
     const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
     if (batch.inputs.size() != tokens || batch.targets.size() != tokens) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a micro-batch of ", batch.batch, " x ", batch.seq, " tokens with ", batch.inputs.size(),
-          " inputs and ", batch.targets.size(), " targets, expected ", tokens, " of each"));
+      return InvalidArgument("a micro-batch of ", batch.batch, " x ", batch.seq, " tokens with ",
+                             batch.inputs.size(), " inputs and ", batch.targets.size(),
+                             " targets, expected ", tokens, " of each");
     }
     if ((batch.counted > 0) != (micro_batches[0].counted > 0) ||
         batch.starts.size() != (micro_batches[0].starts.empty() ? 0 : tokens)) {
@@ -165,9 +164,9 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
           "others do not; expected all or none");
     }
     if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq, " and ",
-        batch.batch, " x ", batch.seq, " tokens, expected one shape: their means are averaged"));
+    return InvalidArgument("micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq,
+                           " and ", batch.batch, " x ", batch.seq,
+                           " tokens, expected one shape: their means are averaged");
   }
   return absl::OkStatus();
 }
@@ -227,9 +226,9 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
 
 absl::Status Trainer::Begin() {
   if (!status_.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the trainer cannot go on after an earlier error (", status_.ToString(),
-                     "); make a new one, in a new world, from what was saved before"));
+    return FailedPrecondition("the trainer cannot go on after an earlier error (",
+                              status_.ToString(),
+                              "); make a new one, in a new world, from what was saved before");
   }
   updating_ = false;
   // Clears what the loss of an earlier call has set.

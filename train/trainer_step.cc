@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/train/trainer.h"
 
@@ -131,14 +129,13 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
 
 absl::Status Trainer::CanRecordSteps(const Communicator& world, const Device& device) {
   if (!device.CanRecord()) {
-    return absl::UnimplementedError(
-        absl::StrCat("steps cannot be recorded: device ", device.name(),
-                     " executes work immediately, or cannot replay it"));
+    return Unimplemented("steps cannot be recorded: device ", device.name(),
+                         " executes work immediately, or cannot replay it");
   }
   if (!world.SupportsRecording()) {
-    return absl::UnimplementedError(absl::StrCat(
+    return Unimplemented(
         "steps cannot be recorded: the collectives of ", world.name(),
-        " need the host; expected one rank, or a transport whose collectives run on the device"));
+        " need the host; expected one rank, or a transport whose collectives run on the device");
   }
   return absl::OkStatus();
 }

@@ -46,9 +46,9 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
     if (!config.Has(key)) continue;
     if (rope.where.empty()) rope.where = key;
     if (!SayTheSame(config.json().at(rope.where), config.json().at(key))) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           config.where(), ": keys \"", rope.where, "\" and \"", key,
-          "\" say different things, expected the same; remove the one that is not meant"));
+          "\" say different things, expected the same; remove the one that is not meant");
     }
     ZEROTH_ASSIGN_OR_RETURN(rope.theta,
                             config.GetDoubleOr(absl::StrCat(key, ".rope_theta"), rope.theta));
@@ -77,9 +77,9 @@ absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t beside, config.GetIntOr(original, 8192));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t context, config.GetIntOr(key(original), beside));
   if (config.Has(original) && context != beside) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        config.where(), ": key \"", key(original), "\" is ", context, ", expected ", beside,
-        ", as \"", original, "\" beside the object says; remove the one that is wrong"));
+    return InvalidArgument(config.where(), ": key \"", key(original), "\" is ", context,
+                           ", expected ", beside, ", as \"", original,
+                           "\" beside the object says; remove the one that is wrong");
   }
   rope.original_context = static_cast<double>(context);
   if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&

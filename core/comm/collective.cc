@@ -18,11 +18,10 @@ constexpr int64_t kCacheLine = 64;
 
 absl::Status CheckView(const BufferView& view, absl::string_view name) {
   if (view.count < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ".count is ", view.count));
+    return InvalidArgument(name, ".count is ", view.count);
   }
   if (view.count > 0 && view.data == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ".data is null for ", view.count, " elements"));
+    return InvalidArgument(name, ".data is null for ", view.count, " elements");
   }
   return absl::OkStatus();
 }
@@ -31,9 +30,8 @@ absl::Status CheckView(const BufferView& view, absl::string_view name) {
 absl::Status CheckPieces(const BufferView& whole, absl::string_view whole_name,
                          const BufferView& piece, absl::string_view piece_name, int size) {
   if (whole.count % size == 0 && whole.count / size == piece.count) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(whole_name, ".count is ", whole.count,
-                                                 ", expected ", piece_name,
-                                                 ".count * size = ", piece.count, " * ", size));
+  return InvalidArgument(whole_name, ".count is ", whole.count, ", expected ", piece_name,
+                         ".count * size = ", piece.count, " * ", size);
 }
 
 bool Overlap(const BufferView& a, const BufferView& b) {
@@ -46,8 +44,8 @@ bool Overlap(const BufferView& a, const BufferView& b) {
 
 absl::Status CheckReduceOp(DType dtype, ReduceOp op) {
   if (op == ReduceOp::kMean && !IsFloatingPoint(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "mean of ", DTypeName(dtype), " is not defined; use sum or max, or a floating-point type"));
+    return InvalidArgument("mean of ", DTypeName(dtype),
+                           " is not defined; use sum or max, or a floating-point type");
   }
   return absl::OkStatus();
 }
@@ -56,15 +54,13 @@ absl::Status CheckReduceOp(DType dtype, ReduceOp op) {
 absl::Status CheckReductionDTypes(const BufferView& send, const BufferView& recv) {
   if (recv.dtype == send.dtype) return absl::OkStatus();
   if (IsFloatingPoint(send.dtype) && recv.dtype == DType::kFloat32) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("recv is ", DTypeName(recv.dtype), " and send is ", DTypeName(send.dtype),
-                   ": recv must have send's type, or be fp32 for a floating-point send"));
+  return InvalidArgument("recv is ", DTypeName(recv.dtype), " and send is ", DTypeName(send.dtype),
+                         ": recv must have send's type, or be fp32 for a floating-point send");
 }
 
 absl::Status CheckAccumulate(const BufferView& send, const BufferView& recv, ReduceOp op) {
   if (recv.dtype != DType::kFloat32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("accumulate needs an fp32 recv, got ", DTypeName(recv.dtype)));
+    return InvalidArgument("accumulate needs an fp32 recv, got ", DTypeName(recv.dtype));
   }
   if (op == ReduceOp::kMax) {
     return absl::InvalidArgumentError("accumulate is not defined for max; use sum or mean");
@@ -84,9 +80,9 @@ absl::Status CheckCounts(const BufferView& view, absl::Span<const int64_t> count
       std::accumulate(counts.begin(), counts.end(), int64_t{0}) == view.count) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(name, "_counts are [", absl::StrJoin(counts, ", "),
-                                                 "], expected one of at least ", "0 for each of ",
-                                                 size, " ranks, ", view.count, " together"));
+  return InvalidArgument(name, "_counts are [", absl::StrJoin(counts, ", "),
+                         "], expected one of at least ", "0 for each of ", size, " ranks, ",
+                         view.count, " together");
 }
 
 }  // namespace
@@ -130,14 +126,13 @@ absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int 
   ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));
   ZEROTH_RETURN_IF_ERROR(CheckView(recv, "recv"));
   if (send.dtype != recv.dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("send is ", DTypeName(send.dtype),
-                                                   " and recv is ", DTypeName(recv.dtype),
-                                                   ": both must have one type"));
+    return InvalidArgument("send is ", DTypeName(send.dtype), " and recv is ",
+                           DTypeName(recv.dtype), ": both must have one type");
   }
   ZEROTH_RETURN_IF_ERROR(CheckPieces(recv, "recv", send, "send", size));
   if (Overlap(send, recv) && send.data != Piece(recv, rank, send.count).data) {
-    return absl::InvalidArgumentError(absl::StrCat("send overlaps recv but is not its slice ", rank,
-                                                   ", which in place would be"));
+    return InvalidArgument("send overlaps recv but is not its slice ", rank,
+                           ", which in place would be");
   }
   return absl::OkStatus();
 }
@@ -152,8 +147,8 @@ absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, 
   if (accumulate) ZEROTH_RETURN_IF_ERROR(CheckAccumulate(send, recv, op));
   const bool in_place = send.dtype == recv.dtype && recv.data == Piece(send, rank, recv.count).data;
   if (Overlap(send, recv) && !in_place) {
-    return absl::InvalidArgumentError(absl::StrCat("recv overlaps send but is not its slice ", rank,
-                                                   ", which in place would be"));
+    return InvalidArgument("recv overlaps send but is not its slice ", rank,
+                           ", which in place would be");
   }
   return absl::OkStatus();
 }
@@ -175,17 +170,15 @@ absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int s
   ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));
   ZEROTH_RETURN_IF_ERROR(CheckView(recv, "recv"));
   if (recv.dtype != send.dtype) {
-    return absl::InvalidArgumentError(absl::StrCat("send is ", DTypeName(send.dtype),
-                                                   " and recv is ", DTypeName(recv.dtype),
-                                                   ", expected one type"));
+    return InvalidArgument("send is ", DTypeName(send.dtype), " and recv is ",
+                           DTypeName(recv.dtype), ", expected one type");
   }
   if (counts.uneven()) {
     ZEROTH_RETURN_IF_ERROR(CheckCounts(send, counts.send, "send", size));
     ZEROTH_RETURN_IF_ERROR(CheckCounts(recv, counts.recv, "recv", size));
   } else if (send.count != recv.count || send.count % size != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("send.count is ", send.count, " and recv.count ", recv.count,
-                     ", expected the same multiple of size = ", size));
+    return InvalidArgument("send.count is ", send.count, " and recv.count ", recv.count,
+                           ", expected the same multiple of size = ", size);
   }
   if (Overlap(send, recv)) {
     return absl::InvalidArgumentError("recv overlaps send; an all-to-all is not in place");
@@ -196,8 +189,7 @@ absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int s
 absl::Status CheckBroadcast(const BufferView& buffer, int root, int size) {
   ZEROTH_RETURN_IF_ERROR(CheckView(buffer, "buffer"));
   if (root >= 0 && root < size) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("root is ", root, ", expected a rank in [0, ", size, ")"));
+  return InvalidArgument("root is ", root, ", expected a rank in [0, ", size, ")");
 }
 
 }  // namespace zeroth

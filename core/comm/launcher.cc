@@ -46,18 +46,17 @@ absl::StatusOr<std::optional<int>> Ask(absl::string_view name, WorldSizeSource B
 
 absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   if (options.timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("timeout is ", absl::FormatDuration(options.timeout),
-                     ", expected a positive duration; absl::InfiniteDuration() waits for ever"));
+    return InvalidArgument(
+        "timeout is ", absl::FormatDuration(options.timeout),
+        ", expected a positive duration; absl::InfiniteDuration() waits for ever");
   }
   if (options.reduction != "tree" && options.reduction != "nccl") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reduction is '", options.reduction, "', expected tree or nccl"));
+    return InvalidArgument("reduction is '", options.reduction, "', expected tree or nccl");
   }
   if (options.nccl_copy_engine != "auto" && options.nccl_copy_engine != "on" &&
       options.nccl_copy_engine != "off") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "nccl_copy_engine is '", options.nccl_copy_engine, "', expected auto, on or off"));
+    return InvalidArgument("nccl_copy_engine is '", options.nccl_copy_engine,
+                           "', expected auto, on or off");
   }
   return absl::OkStatus();
 }

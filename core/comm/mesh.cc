@@ -58,20 +58,17 @@ absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world,
   int64_t ranks = 1;
   for (const MeshAxis& axis : axes) {
     if (axis.name.empty() || !names.insert(axis.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("mesh ", Describe(axes), ": expected axes with names that differ"));
+      return InvalidArgument("mesh ", Describe(axes), ": expected axes with names that differ");
     }
     if (axis.size < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("mesh ", Describe(axes), ": axis '", axis.name,
-                                                     "' has ", axis.size,
-                                                     " ranks, expected at least 1"));
+      return InvalidArgument("mesh ", Describe(axes), ": axis '", axis.name, "' has ", axis.size,
+                             " ranks, expected at least 1");
     }
     ranks *= axis.size;
   }
   if (ranks != world.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("mesh ", Describe(axes), " has ", ranks,
-                                                   " ranks, but the world has ", world.size(),
-                                                   "; expected sizes that multiply to that"));
+    return InvalidArgument("mesh ", Describe(axes), " has ", ranks, " ranks, but the world has ",
+                           world.size(), "; expected sizes that multiply to that");
   }
   return std::unique_ptr<Mesh>(new Mesh(world, std::move(axes)));
 }
@@ -82,21 +79,19 @@ absl::StatusOr<Mesh::Axes> Mesh::Find(absl::Span<const std::string> names) const
     const auto axis = std::find_if(axes_.begin(), axes_.end(),
                                    [&](const MeshAxis& known) { return known.name == name; });
     if (axis == axes_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown axis '", name, "'; the mesh is ", Describe(axes_)));
+      return InvalidArgument("unknown axis '", name, "'; the mesh is ", Describe(axes_));
     }
     const int position = static_cast<int>(axis - axes_.begin());
     if (std::count(found.begin(), found.end(), position) > 0) {
-      return absl::InvalidArgumentError(absl::StrCat("axis '", name, "' is named twice"));
+      return InvalidArgument("axis '", name, "' is named twice");
     }
     found.push_back(position);
   }
   if (found.empty()) return found;
   const auto [first, last] = std::minmax_element(found.begin(), found.end());
   if (*last - *first + 1 == static_cast<int>(found.size())) return found;
-  return absl::InvalidArgumentError(absl::StrCat("axes ", absl::StrJoin(names, ", "),
-                                                 " are no neighbours in the mesh ", Describe(axes_),
-                                                 "; name those between them too, or fewer"));
+  return InvalidArgument("axes ", absl::StrJoin(names, ", "), " are no neighbours in the mesh ",
+                         Describe(axes_), "; name those between them too, or fewer");
 }
 
 Mesh::Axes Mesh::AllBut(const Axes& axes) const {

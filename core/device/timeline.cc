@@ -78,10 +78,10 @@ absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take(std::vector<MemorySam
       continue;
     }
     if (inside.empty() || spans[inside.back()].label != mark.label) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           "timeline: on stream '", mark.stream, "', '", mark.label, "' ends, but ",
           inside.empty() ? "nothing has begun"
-                         : absl::StrCat("'", spans[inside.back()].label, "' is what began last")));
+                         : absl::StrCat("'", spans[inside.back()].label, "' is what began last"));
     }
     spans[inside.back()].end = seconds;
     spans[inside.back()].bytes = mark.bytes;
@@ -89,8 +89,8 @@ absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take(std::vector<MemorySam
   }
   for (const auto& [stream, inside] : open) {
     if (inside.empty()) continue;
-    return absl::FailedPreconditionError(absl::StrCat("timeline: on stream '", stream, "', '",
-                                                      spans[inside.back()].label, "' has no end"));
+    return FailedPrecondition("timeline: on stream '", stream, "', '", spans[inside.back()].label,
+                              "' has no end");
   }
   std::stable_sort(spans.begin(), spans.end(),
                    [](const Span& a, const Span& b) { return a.begin < b.begin; });

@@ -21,8 +21,8 @@ bool IsWordChar(char c) {
 }
 
 absl::Status NoEnd(absl::string_view what, size_t at) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the chat template is no whole Jinja template: ", what, " at byte ", at, " has no end"));
+  return InvalidArgument("the chat template is no whole Jinja template: ", what, " at byte ", at,
+                         " has no end");
 }
 
 // Reads a string whose opening quote is at `*at`, and sets `*at` after the closing one.

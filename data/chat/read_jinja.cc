@@ -88,11 +88,11 @@ struct Piece {
 };
 
 absl::Status UnreadSystem(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "the chat template (ChatML) has a message of the system of its own, which cannot be read: ",
       what, "; expected one text between <|im_start|>system and ", kEndOfTurn,
       ". --chat_template=chatml goes on without that message, and conversations can begin with "
-      "their own"));
+      "their own");
 }
 
 // The texts that {% set NAME = ... %} gives a name.
@@ -213,11 +213,11 @@ bool IsText(const JinjaToken& term, std::initializer_list<absl::string_view> all
 }
 
 absl::Status UnreadMistral(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(
+  return InvalidArgument(
       "the chat template has [INST], but in a form that is not known here: ", what,
       "; expected that of a template by Mistral, as \"[INST] \" + message[\"content\"] + "
       "\"[/INST]\" and \" \" + message[\"content\"] + eos_token. --chat_template=mistral writes "
-      "version 0.3's form (or the earlier one, if the tokenizer has no token [INST])"));
+      "version 0.3's form (or the earlier one, if the tokenizer has no token [INST])");
 }
 
 bool IsContent(const JinjaToken& term) {

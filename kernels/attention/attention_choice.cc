@@ -57,11 +57,10 @@ AttentionChoice::Made AttentionChoice::Make(const CudnnAttentionKey& key) {
     const size_t each = (whole + key.shape.batch - 1) / key.shape.batch;
     parts.part = PartThatFits(key.shape, each);
     if (parts.part.kv_heads == 0) {
-      return absl::UnimplementedError(
-          absl::StrCat("cuDNN: attention over ", key.shape.seq, " tokens in ", key.shape.heads,
-                       " heads needs ", each / static_cast<size_t>(key.shape.kv_heads) >> 20,
-                       " MiB of workspace for one of a sequence's ", key.shape.kv_heads,
-                       " heads of keys, expected at most ", kMostCudnnWorkspace >> 20));
+      return Unimplemented("cuDNN: attention over ", key.shape.seq, " tokens in ", key.shape.heads,
+                           " heads needs ", each / static_cast<size_t>(key.shape.kv_heads) >> 20,
+                           " MiB of workspace for one of a sequence's ", key.shape.kv_heads,
+                           " heads of keys, expected at most ", kMostCudnnWorkspace >> 20);
     }
     const bool some_heads = parts.part.kv_heads < key.shape.kv_heads;
     ZEROTH_ASSIGN_OR_RETURN(parts.plan,

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
@@ -175,10 +174,10 @@ absl::Status CheckStarts(const AttentionShape& shape, const int32_t* starts) {
     const int64_t place = i % shape.seq;
     const int64_t least = place == 0 ? 0 : starts[i - 1];
     if (starts[i] >= least && starts[i] <= place) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("Attention: starts is ", starts[i], " at token ", place, " of sequence ",
-                     i / shape.seq, ", expected ", least, " to ", place,
-                     ": where the token's document begins, which no later token's comes before"));
+    return InvalidArgument(
+        "Attention: starts is ", starts[i], " at token ", place, " of sequence ", i / shape.seq,
+        ", expected ", least, " to ", place,
+        ": where the token's document begins, which no later token's comes before");
   }
   return absl::OkStatus();
 }

@@ -50,7 +50,7 @@ absl::Status Unsupported(absl::string_view what, absl::string_view words) {
   constexpr size_t kMostWords = 300;
   std::string line = absl::StrReplaceAll(absl::StripAsciiWhitespace(words), {{"\n", " "}});
   if (line.size() > kMostWords) line = absl::StrCat(line.substr(0, kMostWords), " ...");
-  return absl::UnimplementedError(absl::StrCat("cuDNN: ", what, ": ", line));
+  return Unimplemented("cuDNN: ", what, ": ", line);
 }
 
 // Loads the library once for the process.
@@ -307,8 +307,7 @@ absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::CreateForDescription(absl::string_
     auto description = std::make_shared<fe::DeviceProperties>();
     fe::error_t error = description->deserialize({json.begin(), json.end()});
     if (error.is_bad()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cuDNN: description of a device: ", error.get_message()));
+      return InvalidArgument("cuDNN: description of a device: ", error.get_message());
     }
     return std::make_unique<LoadedCudnn>(compute_capability, nullptr, std::move(description));
   } catch (const std::exception& error) {

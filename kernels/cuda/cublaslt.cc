@@ -139,11 +139,11 @@ CublasLt::~CublasLt() {
 
 absl::Status CublasLt::AdmitSlow(const std::string& product) {
   if (!options_.allow_slow_kernels) {
-    return absl::UnimplementedError(absl::StrCat(
+    return Unimplemented(
         "cuBLASLt has no algorithm on this GPU for ", product,
         ", and a plain kernel would be about a hundred times slower; take sizes that are multiples "
         "of 8 or another type, or allow it: --allow_slow_kernels, "
-        "KernelOptions::allow_slow_kernels"));
+        "KernelOptions::allow_slow_kernels");
   }
   slow_products_.insert(product);
   return absl::OkStatus();

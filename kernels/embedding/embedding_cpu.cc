@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
@@ -160,9 +158,9 @@ absl::Status CheckTokens(const char* op, int64_t batch, int64_t seq, int64_t voc
                          const int32_t* tokens) {
   for (int64_t i = 0; i < batch * seq; ++i) {
     if (tokens[i] >= 0 && tokens[i] < vocab + (part ? 1 : 0)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(op, ": tokens[", i / seq, ", ", i % seq, "] is ",
-                                                   tokens[i], ", expected a value in [0, ", vocab,
-                                                   "), the rows of the embedding table"));
+    return InvalidArgument(op, ": tokens[", i / seq, ", ", i % seq, "] is ", tokens[i],
+                           ", expected a value in [0, ", vocab,
+                           "), the rows of the embedding table");
   }
   return absl::OkStatus();
 }

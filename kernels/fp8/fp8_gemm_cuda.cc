@@ -3,7 +3,6 @@
 #include "zeroth/kernels/fp8/fp8_gemm_cuda.h"
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
@@ -53,10 +52,9 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CublasLt& blas, const LaunchTarget
                                     .second_scale = call.a_scale};
   ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, blas.Multiply(KeyOf(call), pointers));
   if (multiplied) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("Fp8Gemm: cuBLASLt has no algorithm for [", call.m,
-                                               ", ", call.k, "] x [", call.k, ", ", call.n,
-                                               "] of 8-bit floats into ", DTypeName(call.c_dtype),
-                                               " on this GPU; multiply this layer in bf16"));
+  return Unimplemented("Fp8Gemm: cuBLASLt has no algorithm for [", call.m, ", ", call.k, "] x [",
+                       call.k, ", ", call.n, "] of 8-bit floats into ", DTypeName(call.c_dtype),
+                       " on this GPU; multiply this layer in bf16");
 }
 
 namespace {
@@ -65,9 +63,9 @@ absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) 
   constexpr int kLeastFp8Capability = 89;
   const int capability = static_cast<CudaKernels&>(kernels).properties().compute_capability;
   if (capability >= kLeastFp8Capability) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      kernels.device().name(), " has compute capability ", capability / 10, ".", capability % 10,
-      ", and products of 8-bit floats begin with 8.9 (Ada) and 9.0 (Hopper)"));
+  return Unimplemented(kernels.device().name(), " has compute capability ", capability / 10, ".",
+                       capability % 10,
+                       ", and products of 8-bit floats begin with 8.9 (Ada) and 9.0 (Hopper)");
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8("cuda", SupportsFp8);
 

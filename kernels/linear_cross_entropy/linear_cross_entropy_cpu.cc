@@ -7,8 +7,6 @@
 #include <cstring>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
@@ -25,9 +23,9 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
     const int32_t target = call.targets[row];
     if (target == kIgnoredTarget) continue;
     if (target < 0 || target >= call.vocab) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "LinearCrossEntropy: targets[", row, "] is ", target, "; expected a token in [0, ",
-          call.vocab, ") or ", kIgnoredTarget, " to leave the row out"));
+      return InvalidArgument("LinearCrossEntropy: targets[", row, "] is ", target,
+                             "; expected a token in [0, ", call.vocab, ") or ", kIgnoredTarget,
+                             " to leave the row out");
     }
     ++counted;
   }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -200,9 +199,8 @@ absl::Status CountExperts(const CountExpertsCall& call, CpuKernels&) {
     std::fill(counts.begin(), counts.end(), 0);
     for (int64_t pair = sequence * call.pairs; pair < (sequence + 1) * call.pairs; ++pair) {
       if (call.chosen[pair] < 0 || call.chosen[pair] >= call.experts) {
-        return absl::InvalidArgumentError(absl::StrCat("mixture of experts: experts is ",
-                                                       call.chosen[pair], " at ", pair,
-                                                       ", expected 0 to ", call.experts - 1));
+        return InvalidArgument("mixture of experts: experts is ", call.chosen[pair], " at ", pair,
+                               ", expected 0 to ", call.experts - 1);
       }
       ++counts[static_cast<size_t>(call.chosen[pair])];
     }
@@ -220,8 +218,8 @@ absl::Status CheckRows(const RowsCall& call) {
   const int64_t pairs = call.tokens * call.top_k;
   for (int64_t pair = 0; pair < pairs; ++pair) {
     if (call.rows[pair] >= 0 && call.rows[pair] < pairs) continue;
-    return absl::InvalidArgumentError(absl::StrCat("mixture of experts: rows is ", call.rows[pair],
-                                                   " at ", pair, ", expected 0 to ", pairs - 1));
+    return InvalidArgument("mixture of experts: rows is ", call.rows[pair], " at ", pair,
+                           ", expected 0 to ", pairs - 1);
   }
   return absl::OkStatus();
 }
@@ -251,8 +249,7 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
   bool right = offsets[0] == 0 && offsets[experts] == rows;
   for (size_t e = 0; e < experts; ++e) right = right && offsets[e] <= offsets[e + 1];
   if (right) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("mixture of experts: offsets do not go from 0 up to ", rows, " rows"));
+  return InvalidArgument("mixture of experts: offsets do not go from 0 up to ", rows, " rows");
 }
 
 // Returns the product of expert e with the fields set that both kinds of products share.

@@ -41,8 +41,7 @@ absl::Status WriteCheckpointAdapter(const std::string& checkpoint, const std::st
                                     const HfConvertOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const CheckpointModel opened, OpenCheckpointModel(checkpoint));
   if (!opened.adapter.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--lora_export=adapter: ", checkpoint, " has no adapters"));
+    return FailedPrecondition("--lora_export=adapter: ", checkpoint, " has no adapters");
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(*opened.adapter));
   std::vector<TensorCopy> copies;
@@ -66,8 +65,7 @@ absl::StatusOr<std::optional<DType>> ParseDTypeFlag(const std::string& text) {
   if (text == "auto") return std::nullopt;
   const absl::StatusOr<DType> dtype = ParseDType(text);
   if (!dtype.ok() || !IsFloatingPoint(*dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype=", text, ": expected auto, fp32, fp16 or bf16"));
+    return InvalidArgument("--dtype=", text, ": expected auto, fp32, fp16 or bf16");
   }
   return *dtype;
 }
@@ -86,8 +84,7 @@ absl::StatusOr<GgufVocabularySource> ChooseVocabulary(const HfDirectory& model,
   if (text == "byte") return GgufVocabularySource::kByte;
   if (text == "none") return GgufVocabularySource::kNone;
   if (text != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--vocabulary=", text, ": expected auto, files, byte or none"));
+    return InvalidArgument("--vocabulary=", text, ": expected auto, files, byte or none");
   }
   if (HasTokenizer(model)) return GgufVocabularySource::kFiles;
   ZEROTH_ASSIGN_OR_RETURN(const int64_t tokens, model.config().GetInt("vocab_size"));
@@ -108,22 +105,21 @@ std::string VocabularyNote(GgufVocabularySource source) {
 // Checks the options that only adapters have.
 absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_directory) {
   if (options.lora_export != "merged" && options.lora_export != "adapter") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--lora_export=", options.lora_export, ": expected merged or adapter"));
+    return InvalidArgument("--lora_export=", options.lora_export, ": expected merged or adapter");
   }
   const bool alone = options.lora_export == "adapter";
   if (alone && (!is_directory || !IsCheckpoint(options.in))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--lora_export=adapter: ", options.in, " is not a checkpoint of the trainer"));
+    return InvalidArgument("--lora_export=adapter: ", options.in,
+                           " is not a checkpoint of the trainer");
   }
   if (alone && absl::EndsWith(options.out, ".gguf")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--lora_export=adapter and --out=", options.out,
-                     ": an adapter alone is written as a directory for PEFT; name a directory"));
+    return InvalidArgument(
+        "--lora_export=adapter and --out=", options.out,
+        ": an adapter alone is written as a directory for PEFT; name a directory");
   }
   if (!options.base.empty() && !is_directory) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--base=", options.base, " is for an adapter, and ", options.in, " is a file"));
+    return InvalidArgument("--base=", options.base, " is for an adapter, and ", options.in,
+                           " is a file");
   }
   return absl::OkStatus();
 }
@@ -136,9 +132,9 @@ std::string LastPart(const std::string& path) {
 
 absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType> dtype) {
   if (options.max_shard_size != ConvertOptions().max_shard_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--max_shard_size=", options.max_shard_size, " is for Hugging Face directories, and --out=",
-        options.out, " is a GGUF file, which is never split"));
+    return InvalidArgument("--max_shard_size=", options.max_shard_size,
+                           " is for Hugging Face directories, and --out=", options.out,
+                           " is a GGUF file, which is never split");
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   GgufExportOptions gguf;
@@ -154,14 +150,13 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType>
 absl::StatusOr<HfConvertOptions> DirectoryOptionsOf(const ConvertOptions& options,
                                                     std::optional<DType> dtype) {
   if (absl::EndsWith(options.out, ".gguf")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--out=", options.out, ": ", options.in,
-                     " is a file and becomes a directory; expected a name without .gguf"));
+    return InvalidArgument("--out=", options.out, ": ", options.in,
+                           " is a file and becomes a directory; expected a name without .gguf");
   }
   if (options.vocabulary != "auto" || !options.name.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.vocabulary != "auto" ? "--vocabulary" : "--name",
-        " is for writing GGUF files, and ", options.in, " becomes a Hugging Face directory"));
+    return InvalidArgument(options.vocabulary != "auto" ? "--vocabulary" : "--name",
+                           " is for writing GGUF files, and ", options.in,
+                           " becomes a Hugging Face directory");
   }
   const absl::StatusOr<int64_t> bytes = ParseByteCount(options.max_shard_size);
   ZEROTH_RETURN_IF_ERROR_WITH(bytes.status(), "--max_shard_size");
@@ -181,15 +176,14 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
   std::error_code error;
   // Rounding would destroy the only copy.
   if (fs::equivalent(options.in, options.out, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--out=", options.out, " is the directory of --in; name another directory"));
+    return InvalidArgument("--out=", options.out,
+                           " is the directory of --in; name another directory");
   }
   if (options.lora_export == "adapter") {
     // PEFT reads a single file.
     if (convert.directory.max_shard_bytes > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--max_shard_size=", options.max_shard_size,
-                       " and --lora_export=adapter: an adapter is one file; leave one out"));
+      return InvalidArgument("--max_shard_size=", options.max_shard_size,
+                             " and --lora_export=adapter: an adapter is one file; leave one out");
     }
     ZEROTH_RETURN_IF_ERROR(WriteCheckpointAdapter(options.in, options.out, convert));
     return Notes{absl::StrCat("Wrote the adapter ", options.out, ".")};
@@ -205,9 +199,9 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(4));
   const bool is_llmc = HasLlmcModelMagic(head);
   if (!is_llmc && !HasGgufMagic(head)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         options.in,
-        ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c"));
+        ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c");
   }
   Notes notes = DirectoryNotes(options);
   if (is_llmc) {
@@ -228,10 +222,9 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
 
 absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) {
   if (options.in.empty() || options.out.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.in.empty() ? "--in" : "--out",
-                     " is missing: name what to convert and what to write, as in --in=model "
-                     "--out=model.gguf"));
+    return InvalidArgument(options.in.empty() ? "--in" : "--out",
+                           " is missing: name what to convert and what to write, as in --in=model "
+                           "--out=model.gguf");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<DType> dtype, ParseDTypeFlag(options.dtype));
   std::error_code error;

@@ -52,9 +52,7 @@ int64_t Characters(absl::string_view text) {
 
 absl::StatusOr<Question> ParseQuestion(absl::string_view line, const std::string& where) {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(line, where));
-  const auto wrong = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
-  };
+  const auto wrong = [&](absl::string_view what) { return InvalidArgument(where, ": ", what); };
   if (!json.is_object() || !json.contains("ctx") || !json["ctx"].is_string()) {
     return wrong("expected an object with \"ctx\", a string");
   }
@@ -107,9 +105,8 @@ absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& cont
   const int64_t count = static_cast<int64_t>(whole.size());
   const int64_t asked = count - std::min(count, static_cast<int64_t>(given.size()));
   if (asked < 1 || asked > max_length) {
-    return absl::InvalidArgumentError(absl::StrCat("the ending \"", ending.substr(0, 60), "\" has ",
-                                                   asked, " tokens, expected 1 to the ", max_length,
-                                                   " positions of the model"));
+    return InvalidArgument("the ending \"", ending.substr(0, 60), "\" has ", asked,
+                           " tokens, expected 1 to the ", max_length, " positions of the model");
   }
   const int64_t kept = std::min(count, max_length + 1);
   ZEROTH_ASSIGN_OR_RETURN(
@@ -123,9 +120,8 @@ absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& cont
 absl::StatusOr<Perplexity> MeasurePerplexity(const TokenSource& data, const WindowOptions& options,
                                              LikelihoodFunction likelihood) {
   if (options.length < 2 || options.stride < 1 || options.stride > options.length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("windows of ", options.length, " tokens at a stride of ", options.stride,
-                     ", expected at least 2, and a stride from 1 to that"));
+    return InvalidArgument("windows of ", options.length, " tokens at a stride of ", options.stride,
+                           ", expected at least 2, and a stride from 1 to that");
   }
   Perplexity result;
   double sum = 0;
@@ -135,8 +131,7 @@ absl::StatusOr<Perplexity> MeasurePerplexity(const TokenSource& data, const Wind
         MeasureSequence(data, begin, begin + length, options, likelihood, sum, result));
   }
   if (result.tokens == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(data.description(), ": ", data.size(), " tokens, expected at least two"));
+    return InvalidArgument(data.description(), ": ", data.size(), " tokens, expected at least two");
   }
   result.mean = sum / static_cast<double>(result.tokens);
   return result;
@@ -155,8 +150,7 @@ absl::StatusOr<std::vector<Question>> ReadQuestions(const std::string& path, int
     questions.push_back(std::move(question));
   }
   if (questions.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": no questions, expected JSON lines with ctx, endings and label"));
+    return InvalidArgument(path, ": no questions, expected JSON lines with ctx, endings and label");
   }
   return questions;
 }

@@ -10,7 +10,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -60,10 +59,9 @@ absl::Status RefuseConversations(const std::string& spec) {
   if (!IsText(files[0].kind)) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
   if (!conversations) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--data=", spec,
-                   " holds conversations, expected text or tokens; the trainer measures "
-                   "conversations, by --eval_data and --steps=0"));
+  return InvalidArgument("--data=", spec,
+                         " holds conversations, expected text or tokens; the trainer measures "
+                         "conversations, by --eval_data and --steps=0");
 }
 
 absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {

@@ -110,8 +110,8 @@ class InspectedFiles final : public Inspected {
     const InspectedTensor& tensor = tensors_[index];
     const int64_t bits = BitsOf(tensor.dtype);
     if (bits % 8 != 0) {
-      return absl::UnimplementedError(absl::StrCat(tensor.name, ": elements of ", bits,
-                                                   " bits, of which several share a byte"));
+      return Unimplemented(tensor.name, ": elements of ", bits,
+                           " bits, of which several share a byte");
     }
     const int64_t size = bits / 8;
     ZEROTH_ASSIGN_OR_RETURN(
@@ -268,8 +268,8 @@ absl::StatusOr<std::vector<std::string>> SafetensorsPaths(const std::string& pat
       steps.ok() && !steps->empty()
           ? absl::StrCat("; it holds checkpoints: inspect ", CheckpointPath(path, steps->back()))
           : "";
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a checkpoint (index.json) or .safetensors files in it", hint));
+  return InvalidArgument(path, ": expected a checkpoint (index.json) or .safetensors files in it",
+                         hint);
 }
 
 }  // namespace

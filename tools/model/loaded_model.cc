@@ -59,8 +59,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadedModel::Open(const LoadModelOp
   }
   const absl::StatusOr<DType> dtype = ParseDType(options.precision);
   if (!dtype.ok() || !IsFloatingPoint(*dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--precision=", options.precision, ": expected fp32, bf16 or fp16"));
+    return InvalidArgument("--precision=", options.precision, ": expected fp32, bf16 or fp16");
   }
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenModel(options.model, options.base));
   const std::string path = directory.path();
@@ -141,8 +140,8 @@ absl::StatusOr<double> LoadedModel::NegativeLogLikelihood(absl::Span<const int32
                                                           int64_t from) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (from < 1 || from > count) {
-    return absl::InvalidArgumentError(absl::StrCat("likelihood of the tokens from ", from, " of ",
-                                                   count, ", expected 1 to ", count));
+    return InvalidArgument("likelihood of the tokens from ", from, " of ", count,
+                           ", expected 1 to ", count);
   }
   if (from == count) return 0.0;
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());

@@ -59,8 +59,8 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   const bool is_named = !base_path.empty();
   if (!is_named) base_path = adapter.adapter().base_model;
   if (base_path.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": the adapter does not name its base model; give --base=DIRECTORY"));
+    return InvalidArgument(path,
+                           ": the adapter does not name its base model; give --base=DIRECTORY");
   }
   const absl::StatusOr<HfDirectory> base = HfDirectory::Open(base_path);
   if (!base.ok()) {
@@ -87,8 +87,8 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
 absl::StatusOr<HfDirectory> OpenModel(const std::string& path, const std::string& base) {
   if (IsPeftDirectory(path)) return OpenAdapted(path, base);
   if (!base.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--base=", base, " is for an adapter, and ",
-                                                   path, " has no adapter_config.json"));
+    return InvalidArgument("--base=", base, " is for an adapter, and ", path,
+                           " has no adapter_config.json");
   }
   return IsCheckpoint(path) ? OpenCheckpoint(path) : HfDirectory::Open(path);
 }

@@ -135,15 +135,15 @@ absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTim
                       const TrainOptions& options, const Machine& machine) {
   const std::string plan_file = absl::StrCat(folder, "/plan.json");
   if (IsFile(absl::StrCat(folder, "/", kConfigName)) && !IsFile(plan_file)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         folder, ": it has the ", kConfigName,
-        " of a run, which the plan's would replace; expected a folder of the plan's own"));
+        " of a run, which the plan's would replace; expected a folder of the plan's own");
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        folder, ": ", error.message(), "; expected a folder that is there or can be made"));
+    return InvalidArgument(folder, ": ", error.message(),
+                           "; expected a folder that is there or can be made");
   }
   nlohmann::json json = PlanJson(plan);
   json["machine"] = machine.name;
@@ -162,20 +162,18 @@ absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
   const std::string asked = absl::StrCat("--measure with --device=", options.device);
   if (!is_gpu) {
     if (options.machine.empty()) return CpuAtHand();
-    return absl::InvalidArgumentError(
-        absl::StrCat(asked, " and --machine=", options.machine,
-                     ": it measures the CPU at hand; leave --machine out"));
+    return InvalidArgument(asked, " and --machine=", options.machine,
+                           ": it measures the CPU at hand; leave --machine out");
   }
   if (options.machine.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         asked,
         ": memory and multiprocessors are not measured; name a machine that has the same "
-        "GPUs, as --machine=H100"));
+        "GPUs, as --machine=H100");
   }
   ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
   if (!machine.is_gpu) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(asked, " and --machine=", options.machine, ": that is no GPU"));
+    return InvalidArgument(asked, " and --machine=", options.machine, ": that is no GPU");
   }
   machine.name = absl::StrCat(machine.name, ", measured");
   return machine;
@@ -188,17 +186,16 @@ absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
 // of writing.
 absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   if (!absl::EndsWith(path, ".toml")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--measure=", path, ": expected a name that ends in .toml"));
+    return InvalidArgument("--measure=", path, ": expected a name that ends in .toml");
   }
   ZEROTH_ASSIGN_OR_RETURN(Machine machine, Unmeasured(options));
   TrainOptions started = options;
   ZEROTH_ASSIGN_OR_RETURN(started.comm, ChooseBackEnd(options));
   if (started.comm == "local" && options.world_size > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "--measure with --world_size=", options.world_size,
         ": without a launcher it measures all cores, or one GPU; leave --world_size out, or start "
-        "the ranks by mpirun or torchrun"));
+        "the ranks by mpirun or torchrun");
   }
   if (started.comm == "local" && machine.is_gpu) started.world_size = 1;
   if (started.comm == "local" && !machine.is_gpu) {

@@ -26,7 +26,7 @@ namespace {
 absl::StatusOr<int64_t> NumberIn(const nlohmann::json& position, const char* key) {
   const auto found = position.is_object() ? position.find(key) : position.end();
   if (found == position.end() || !found->is_number_integer() || found->get<int64_t>() < 0)
-    return absl::InvalidArgumentError(absl::StrCat("has no number \"", key, "\" of the output"));
+    return InvalidArgument("has no number \"", key, "\" of the output");
   return found->get<int64_t>();
 }
 

@@ -8,7 +8,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -93,12 +92,10 @@ absl::Status TokenizeAsTold(int argc, char** argv) {
   if (add == "true" || add == "false") {
     options.add_special_tokens = add == "true";
   } else if (add != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--add_special_tokens=", add, ": expected true, false or auto"));
+    return InvalidArgument("--add_special_tokens=", add, ": expected true, false or auto");
   }
   if (options.threads < 0 || options.threads > 1024) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--threads=", options.threads, ": expected 0 to 1024"));
+    return InvalidArgument("--threads=", options.threads, ": expected 0 to 1024");
   }
   Progress progress;
   const auto counts = TokenizeFiles(options, [&progress](const TokenizeCounts& now) {

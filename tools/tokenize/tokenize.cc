@@ -81,10 +81,10 @@ absl::Status MakeText(const std::string& parquet, const std::string& text) {
   const char* const named = std::getenv("ZEROTH_PYTHON");
   const std::string python = named != nullptr && *named != '\0' ? named : "python3";
   const auto missing = [&](absl::string_view what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(parquet, ": parquet files are read by Python's package pyarrow, and ", what,
-                     ". Install it (pip install pyarrow) and name that Python by ZEROTH_PYTHON, or "
-                     "give JSON lines"));
+    return FailedPrecondition(
+        parquet, ": parquet files are read by Python's package pyarrow, and ", what,
+        ". Install it (pip install pyarrow) and name that Python by ZEROTH_PYTHON, or "
+        "give JSON lines");
   };
   std::vector<std::string> words = {python, "-c", kScript, parquet, text};
   std::vector<char*> arguments;
@@ -104,11 +104,9 @@ absl::Status MakeText(const std::string& parquet, const std::string& text) {
   if (code == kNoPackage) return missing(absl::StrCat(python, " does not have it"));
   if (code == 127) return missing(absl::StrCat("there is no ", python));
   if (code == kNoColumn) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(parquet, ": has no column \"text\" to tokenise"));
+    return InvalidArgument(parquet, ": has no column \"text\" to tokenise");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(parquet, ": ", python, " could not read it; its error message is above"));
+  return InvalidArgument(parquet, ": ", python, " could not read it; its error message is above");
 }
 
 // Converts the .parquet files of `in`, a comma-separated list of paths, to JSON lines, and returns
@@ -192,12 +190,10 @@ class Job {
       return path == out ||
              (absl::StartsWith(path, out + ".") && !absl::StrContains(path, ".parquet-"));
     });
-    if (files_.empty())
-      return absl::InvalidArgumentError(absl::StrCat("--in=", in, " holds nothing but the output"));
+    if (files_.empty()) return InvalidArgument("--in=", in, " holds nothing but the output");
     for (const DataFile& file : files_) {
       if (!IsText(file.kind))
-        return absl::InvalidArgumentError(
-            absl::StrCat("--in: ", file.path, " holds tokens, expected text"));
+        return InvalidArgument("--in: ", file.path, " holds tokens, expected text");
       ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile opened, RandomAccessFile::Open(file.path));
       sizes_.push_back(static_cast<int64_t>(opened.size()));
       counts_.all_bytes += sizes_.back();
@@ -258,9 +254,9 @@ class Job {
     if (!fs::exists(progress_path_, ignored)) return absl::OkStatus();
     ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json saved, ReadJsonFile(progress_path_));
     const auto bad = [this](absl::string_view what) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           progress_path_, ": ", what,
-          "; remove this file to start again, or give the same flags and files to continue"));
+          "; remove this file to start again, or give the same flags and files to continue");
     };
     if (!saved.is_object() || saved.value("request", nlohmann::json()) != Request())
       return bad("is of an interrupted run with another tokenizer, other input or other flags");

@@ -226,12 +226,11 @@ class LocalCommunicator final : public CheckedCommunicator {
 
 absl::Status CheckOptions(const LaunchOptions& options) {
   if (options.world_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("world_size is ", options.world_size, ", expected at least 1 rank"));
+    return InvalidArgument("world_size is ", options.world_size, ", expected at least 1 rank");
   }
   if (options.reduction != "tree") {
-    return absl::InvalidArgumentError(absl::StrCat("reduction is '", options.reduction,
-                                                   "', but the local back end has only 'tree'"));
+    return InvalidArgument("reduction is '", options.reduction,
+                           "', but the local back end has only 'tree'");
   }
   return CheckLaunchOptions(options);
 }

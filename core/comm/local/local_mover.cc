@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
@@ -82,9 +81,8 @@ absl::Status CopyPieces(const Collective& own, int rank, absl::Span<const LocalB
                                 : PieceOf(theirs.send, theirs.counts.send, rank, size);
     const BufferView to = PieceOf(own.recv, own.counts.recv, peer, size);
     if (from.count != to.count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("all-to-all: rank ", peer, " of the group sends ", from.count,
-                       " elements to rank ", rank, ", which expects ", to.count));
+      return InvalidArgument("all-to-all: rank ", peer, " of the group sends ", from.count,
+                             " elements to rank ", rank, ", which expects ", to.count);
     }
     ZEROTH_RETURN_IF_ERROR(CopyElements(from, to, mover));
   }
@@ -124,9 +122,8 @@ LocalMoverRegistration::LocalMoverRegistration(absl::string_view device_type, Fa
 absl::StatusOr<std::unique_ptr<LocalMover>> NewLocalMover(Stream& stream) {
   const absl::string_view type = stream.device().type();
   if (const auto factory = Movers::Global().Find(type)) return (*factory)(stream);
-  return absl::UnimplementedError(
-      absl::StrCat("the local back end cannot move memory of device type '", type,
-                   "'; link //core/comm:all_backends, built for that device"));
+  return Unimplemented("the local back end cannot move memory of device type '", type,
+                       "'; link //core/comm:all_backends, built for that device");
 }
 
 }  // namespace zeroth

@@ -72,10 +72,10 @@ class PendingCall {
 
 absl::Status CheckStream(Stream& stream) {
   if (dynamic_cast<CpuStream*>(&stream) != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the stream '", stream.name(), "' belongs to ", stream.device().name(),
-                   ", expected one of the CPU, between whose memories MPI moves data; on GPUs "
-                   "communicate by 'nccl' or, in one process, 'local'"));
+  return InvalidArgument(
+      "the stream '", stream.name(), "' belongs to ", stream.device().name(),
+      ", expected one of the CPU, between whose memories MPI moves data; on GPUs "
+      "communicate by 'nccl' or, in one process, 'local'");
 }
 
 // One rank's communicator of a group of processes, for CPU streams. A stream's own thread meets the
@@ -129,14 +129,13 @@ class MpiCommunicator final : public CheckedCommunicator {
 absl::Status CheckOptions(const LaunchOptions& options, const mpi::Engine& engine) {
   ZEROTH_RETURN_IF_ERROR(CheckLaunchOptions(options));
   if (options.reduction != "tree") {
-    return absl::InvalidArgumentError(absl::StrCat("reduction is '", options.reduction,
-                                                   "', but the mpi back end has only 'tree'"));
+    return InvalidArgument("reduction is '", options.reduction,
+                           "', but the mpi back end has only 'tree'");
   }
   if (options.world_size != 0 && options.world_size != engine.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("world_size is ", options.world_size, ", but ", engine.description(), " has ",
-                     engine.size(), engine.size() == 1 ? " rank" : " ranks",
-                     "; leave the number out, or start as many processes by mpirun or srun"));
+    return InvalidArgument("world_size is ", options.world_size, ", but ", engine.description(),
+                           " has ", engine.size(), engine.size() == 1 ? " rank" : " ranks",
+                           "; leave the number out, or start as many processes by mpirun or srun");
   }
   return absl::OkStatus();
 }
@@ -170,12 +169,12 @@ absl::Status CheckRanks(const mpi::Engine& engine, const ProcessEnvironment& env
   if (environment.rank == engine.rank() && environment.world_size == engine.size()) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       environment.launcher, " has started this process as rank ", environment.rank, " of ",
       environment.world_size, ", but to ", engine.description(), " it is rank ", engine.rank(),
       " of ", engine.size(),
       ": the two do not belong together; start it by the mpirun of that MPI (under Slurm: srun "
-      "--mpi=pmix, or pmi2), or set ZEROTH_MPI_LIBRARY to the library of the launcher's"));
+      "--mpi=pmix, or pmi2), or set ZEROTH_MPI_LIBRARY to the library of the launcher's");
 }
 
 // The AddressExchange (process/meeting.h) of this back end, and of others whose ranks mpirun

@@ -85,18 +85,16 @@ class Binding final : public Library {
     if (initialized != 0) {
       ZEROTH_RETURN_IF_ERROR(Call(query_thread_, &level));
       if (level < kThreadMultiple) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("this program has started MPI with thread level ", level,
-                         ", but communication has a thread of its own; start it with "
-                         "MPI_THREAD_MULTIPLE (",
-                         kThreadMultiple, "), or leave it to Zeroth"));
+        return FailedPrecondition("this program has started MPI with thread level ", level,
+                                  ", but communication has a thread of its own; start it with "
+                                  "MPI_THREAD_MULTIPLE (",
+                                  kThreadMultiple, "), or leave it to Zeroth");
       }
     } else {
       // The thread that starts MPI is the only one to call it.
       ZEROTH_RETURN_IF_ERROR(Call(init_thread_, nullptr, nullptr, kThreadFunneled, &level));
       if (level < kThreadFunneled) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(description(), " cannot be used in a program with threads"));
+        return FailedPrecondition(description(), " cannot be used in a program with threads");
       }
       owns_ = true;
     }
@@ -208,7 +206,7 @@ template <typename Abi>
 absl::StatusOr<std::unique_ptr<Library>> Bind(const std::string& description, void* library) {
   auto binding = std::make_unique<Binding<Abi>>(description, library);
   if (const std::optional<std::string> missing = binding->missing(); missing.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat(description, " lacks ", *missing));
+    return FailedPrecondition(description, " lacks ", *missing);
   }
   return std::unique_ptr<Library>(std::move(binding));
 }
@@ -236,10 +234,10 @@ absl::StatusOr<std::unique_ptr<Library>> Use(const std::string& name, void* libr
   for (const char* kin : {"MPICH", "Intel(R) MPI", "MVAPICH"}) {
     if (absl::StrContains(version, kin)) return Bind<MpichAbi>(description, library);
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(description,
-                   " is no MPI whose binary interface is known here; expected Open MPI, or MPICH "
-                   "or one that is compatible with it (Intel MPI, MVAPICH, Cray MPICH)"));
+  return FailedPrecondition(
+      description,
+      " is no MPI whose binary interface is known here; expected Open MPI, or MPICH "
+      "or one that is compatible with it (Intel MPI, MVAPICH, Cray MPICH)");
 }
 
 }  // namespace
@@ -267,10 +265,10 @@ absl::StatusOr<std::unique_ptr<Library>> Library::Load() {
     if (library != nullptr) return Use(name, library);
     problems.emplace_back(dlerror());
   }
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "no MPI library: ", absl::StrJoin(problems, "; "),
       "; install Open MPI or MPICH (Debian: openmpi-bin), or set ZEROTH_MPI_LIBRARY to the path of "
-      "the library that belongs to the mpirun or srun in use"));
+      "the library that belongs to the mpirun or srun in use");
 }
 
 }  // namespace zeroth::mpi

@@ -32,8 +32,7 @@ absl::Status CheckOptions(const ProcessEnvironment& environment, const LaunchOpt
             "per GPU by torchrun, mpirun or srun"
           : absl::StrCat(environment.launcher, " has started ", environment.world_size,
                          "; leave the number out, or give that one");
-  return absl::InvalidArgumentError(
-      absl::StrCat("world_size is ", options.world_size, ", but ", started));
+  return InvalidArgument("world_size is ", options.world_size, ", but ", started);
 }
 
 // Local rank r takes GPU r. A process that sees a single GPU takes that one.
@@ -42,10 +41,9 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&devices));
   if (devices == 1) return 0;
   if (environment.local_rank < devices) return environment.local_rank;
-  return absl::FailedPreconditionError(
-      absl::StrCat("rank ", environment.rank, " is process ", environment.local_rank,
-                   " of its node (counted from 0), which has ", devices,
-                   " GPUs; start at most one process per GPU"));
+  return FailedPrecondition("rank ", environment.rank, " is process ", environment.local_rank,
+                            " of its node (counted from 0), which has ", devices,
+                            " GPUs; start at most one process per GPU");
 }
 
 // The rank's NCCL objects. They must stay until all ranks have returned, because other ranks may

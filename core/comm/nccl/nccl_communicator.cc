@@ -134,10 +134,9 @@ absl::Status NcclCommunicator::CheckStream(Stream& stream) const {
   if (cuda_stream != nullptr && stream.device().index() == world_->device()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the stream '", stream.name(), "' belongs to ", stream.device().name(),
-                   ", expected one of cuda:", world_->device(),
-                   ", which this rank's NCCL communicators are made for"));
+  return InvalidArgument("the stream '", stream.name(), "' belongs to ", stream.device().name(),
+                         ", expected one of cuda:", world_->device(),
+                         ", which this rank's NCCL communicators are made for");
 }
 
 RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& playback) {
@@ -335,11 +334,11 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   const std::string what = absl::StrCat(kRegisterMemoryOperation, " '", label, "' on ", name());
   const auto bytes = static_cast<size_t>(ByteSize(memory));
   if (bytes == 0 || !world_->memory()->Contains(memory.data, bytes)) {
-    return processes.Fail(absl::InvalidArgumentError(absl::StrCat(
-                              bytes,
-                              " bytes that are no memory of this rank's memory_source(); "
-                              "allocate them by Allocator::AllocateForTransport")),
-                          what);
+    return processes.Fail(
+        InvalidArgument(bytes,
+                        " bytes that are no memory of this rank's memory_source(); "
+                        "allocate them by Allocator::AllocateForTransport"),
+        what);
   }
   CollectiveCall call;
   call.operation = kRegisterMemoryOperation;

@@ -76,8 +76,8 @@ bool InPlace(const Collective& collective) {
 absl::StatusOr<std::unique_ptr<PlannedCommunicator>> PlannedCommunicator::CreateWorld(
     const Machine& machine, int size, int rank, const Options& options) {
   if (size < 1 || rank < 0 || rank >= size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of a world of ", size,
-                                                   ", expected at least 1 rank, and one of them"));
+    return InvalidArgument("rank ", rank, " of a world of ", size,
+                           ", expected at least 1 rank, and one of them");
   }
   std::vector<int> members(static_cast<size_t>(size));
   std::iota(members.begin(), members.end(), 0);

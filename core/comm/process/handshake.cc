@@ -95,9 +95,9 @@ CoordinatorHandshake::Step CoordinatorHandshake::Hello(WireReader& reader) {
   const uint32_t version = reader.U32();
   if (!reader.ok() || magic != kProtocolMagic) return {.fault = kNoGreeting};
   if (version != kProtocolVersion) {
-    const absl::Status refusal = absl::InvalidArgumentError(
-        absl::StrCat("rank 0 runs another version of this program (protocol ", kProtocolVersion,
-                     ", this rank has ", version, "); run the same program on all nodes"));
+    const absl::Status refusal =
+        InvalidArgument("rank 0 runs another version of this program (protocol ", kProtocolVersion,
+                        ", this rank has ", version, "); run the same program on all nodes");
     return {.reply = StatusMessage(MessageType::kRefused, refusal).bytes(),
             .fault = absl::StrCat("runs another version of this program (protocol ", version,
                                   ", rank 0 has ", kProtocolVersion, ")")};

@@ -40,9 +40,8 @@ absl::StatusOr<std::optional<int>> ReadNumber(const Lookup& lookup, const char* 
   if (!text.has_value()) return std::optional<int>();
   int value = 0;
   if (!absl::SimpleAtoi(*text, &value) || value < least || value > most) {
-    return absl::InvalidArgumentError(absl::StrCat("environment variable ", name, " is '", *text,
-                                                   "', expected a number from ", least, " to ",
-                                                   most));
+    return InvalidArgument("environment variable ", name, " is '", *text,
+                           "', expected a number from ", least, " to ", most);
   }
   return std::optional<int>(value);
 }
@@ -51,10 +50,10 @@ absl::StatusOr<int> RequireNumber(const Lookup& lookup, const Names& names, cons
                                   int least, int most) {
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> value, ReadNumber(lookup, name, least, most));
   if (value.has_value()) return *value;
-  return absl::InvalidArgumentError(
-      absl::StrCat("environment variable ", name, " is missing while others of ", names.launcher,
-                   " are set; expected all of ", names.rank, ", ", names.world_size,
-                   " and, with several processes on a node, ", names.local_rank));
+  return InvalidArgument("environment variable ", name, " is missing while others of ",
+                         names.launcher, " are set; expected all of ", names.rank, ", ",
+                         names.world_size, " and, with several processes on a node, ",
+                         names.local_rank);
 }
 
 absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironment& result) {
@@ -71,10 +70,9 @@ absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironm
   result.local_world_size = local_world_size.value_or(0);
   result.local_rank = local_rank.value_or(0);
   if (local_world_size.has_value() && result.local_rank >= *local_world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("environment variables contradict each other: ", names.local_rank, " is ",
-                     result.local_rank, ", expected less than ", names.local_world_size,
-                     ", which is ", *local_world_size));
+    return InvalidArgument("environment variables contradict each other: ", names.local_rank,
+                           " is ", result.local_rank, ", expected less than ",
+                           names.local_world_size, ", which is ", *local_world_size);
   }
   return absl::OkStatus();
 }
@@ -109,13 +107,13 @@ absl::Status ReadMeetingPlace(const Lookup& lookup, ProcessEnvironment& result) 
     result.address_by_launcher = true;
     return absl::OkStatus();
   } else if (result.local_world_size != result.world_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "environment variable MASTER_ADDR is missing, and the ", result.world_size,
         " ranks are not known to be on one node (", result.launcher, " says ",
         result.local_world_size == 0 ? std::string("nothing about it")
                                      : absl::StrCat(result.local_world_size, " are on this one"),
         "); set it to the name or address of rank 0's node on all ranks, or "
-        "ZEROTH_RENDEZVOUS_FILE to a file that all share"));
+        "ZEROTH_RENDEZVOUS_FILE to a file that all share");
   }
 
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> own_port,

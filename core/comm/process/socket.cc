@@ -194,8 +194,7 @@ absl::StatusOr<std::optional<std::string>> FrameReader::Next(size_t most) {
   if (bytes_.size() < kLengthBytes) return std::optional<std::string>();
   const uint32_t size = WireReader(bytes_).U32();
   if (size > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a message announces ", size, " bytes, expected at most ", most));
+    return InvalidArgument("a message announces ", size, " bytes, expected at most ", most);
   }
   if (bytes_.size() < kLengthBytes + size) return std::optional<std::string>();
   std::optional<std::string> frame = bytes_.substr(kLengthBytes, size);

@@ -168,9 +168,8 @@ absl::StatusOr<std::shared_ptr<Device>> CudaDevice::Open(const DeviceOptions& op
   ZEROTH_RETURN_IF_ERROR_WITH(ToStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount"),
                               absl::StrCat("device cuda:", options.index));
   if (options.index < 0 || options.index >= count) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no device cuda:", options.index, "; ",
-                                                   count, count == 1 ? " GPU is" : " GPUs are",
-                                                   " visible here, numbered from 0"));
+    return InvalidArgument("there is no device cuda:", options.index, "; ", count,
+                           count == 1 ? " GPU is" : " GPUs are", " visible here, numbered from 0");
   }
   ZEROTH_ASSIGN_OR_RETURN(DeviceProperties properties, ReadProperties(options.index));
   std::shared_ptr<CudaDevice> device(new CudaDevice(options, std::move(properties)));
@@ -230,8 +229,7 @@ absl::Status CudaDevice::FillZero(void* dst, size_t bytes, Stream& stream) {
 
 absl::Status CudaDevice::BeginRecording() {
   if (recording_ != nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("device ", name(), " is recording already; end that first"));
+    return FailedPrecondition("device ", name(), " is recording already; end that first");
   }
   BindThread();
   ZEROTH_ASSIGN_OR_RETURN(recording_, RecordingInProgress::Begin(streams_->Get(), allocator_));
@@ -240,8 +238,7 @@ absl::Status CudaDevice::BeginRecording() {
 
 absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::EndRecording() {
   if (recording_ == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("device ", name(), " is not recording; call BeginRecording first"));
+    return FailedPrecondition("device ", name(), " is not recording; call BeginRecording first");
   }
   const std::unique_ptr<RecordingInProgress> recording = std::move(recording_);
   return recording->Finish();

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
@@ -36,8 +34,8 @@ class CudaRecording final : public Recording {
     CudaStream& on = CudaStream::From(stream);
     ZEROTH_RETURN_IF_ERROR(on.status());
     if (on.playback() != nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "stream '", on.name(), "' is being recorded; a recording cannot be part of another"));
+      return FailedPrecondition("stream '", on.name(),
+                                "' is being recorded; a recording cannot be part of another");
     }
     const std::vector<std::shared_ptr<PlayObserver>> observers = playback_->observers();
     for (const auto& observer : observers) ZEROTH_RETURN_IF_ERROR(observer->BeforePlay(on));

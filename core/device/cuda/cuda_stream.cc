@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
@@ -327,9 +325,8 @@ void CudaStream::set_playback(std::shared_ptr<Playback> playback) {
 }
 absl::Status CudaStream::ExpectNotRecorded(absl::string_view what) const {
   if (playback() == nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("stream '", name_, "' is being recorded and cannot ", what,
-                   ": nothing runs before the recording is played; do it before or after"));
+  return FailedPrecondition("stream '", name_, "' is being recorded and cannot ", what,
+                            ": nothing runs before the recording is played; do it before or after");
 }
 
 absl::Status CudaStream::status() const { return state_->Get(); }

@@ -106,9 +106,9 @@ class PinnedStore final : public OffloadStore {
 absl::StatusOr<std::shared_ptr<OffloadStore>> CudaDevice::CreateOffloadStore(
     const OffloadStoreOptions& options) {
   if (!options.directory.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "device ", name(), " offloads to the host's memory, which has no use for the directory '",
-        options.directory, "'; leave it out"));
+    return InvalidArgument("device ", name(),
+                           " offloads to the host's memory, which has no use for the directory '",
+                           options.directory, "'; leave it out");
   }
   return std::make_shared<PinnedStore>(*this);
 }
