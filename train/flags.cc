@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -40,17 +41,25 @@ constexpr const char* kOthers[] = {"config", "flagfile", "undefok", "help", "ver
 // The parsed command line, in its order.
 struct Given {
   std::vector<std::pair<std::string, std::string>> options;  // names and values
-  std::map<std::string, std::string> others;                 // of kOthers
+  std::map<std::string, std::string> others;                 // of kOthers, and a program's own
 };
 
-bool IsSwitch(absl::string_view name) {
+// Null unless `name` is one of a program's own flags.
+const OwnSwitch* FindOwn(const std::vector<OwnSwitch>& own, absl::string_view name) {
+  const auto found = std::find_if(own.begin(), own.end(),
+                                  [&](const OwnSwitch& each) { return each.name == name; });
+  return found == own.end() ? nullptr : &*found;
+}
+
+bool IsSwitch(absl::string_view name, const std::vector<OwnSwitch>& own) {
+  if (const OwnSwitch* const found = FindOwn(own, name)) return found->value != nullptr;
   const Option* const option = FindOption(name);
   return option != nullptr ? std::holds_alternative<bool TrainOptions::*>(option->field)
                            : name == "help" || name == "version";
 }
 
-bool Exists(absl::string_view name) {
-  return FindOption(name) != nullptr ||
+bool Exists(absl::string_view name, const std::vector<OwnSwitch>& own) {
+  return FindOwn(own, name) != nullptr || FindOption(name) != nullptr ||
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
@@ -69,7 +78,7 @@ absl::Status InsertFlagFile(const std::string& path, size_t at, Words& words) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Given> ReadWords(Words words) {
+absl::StatusOr<Given> ReadWords(Words words, const std::vector<OwnSwitch>& own) {
   Given given;
   Words wrong, unknown;
   const auto refuse_argument = [&](absl::string_view word) {
@@ -93,15 +102,16 @@ absl::StatusOr<Given> ReadWords(Words words) {
     const bool has_value = equals != absl::string_view::npos;
     std::string name(word.substr(0, equals));
     std::string value(has_value ? word.substr(equals + 1) : "true");
-    if (!Exists(name) && !has_value && absl::StartsWith(name, "no") && IsSwitch(name.substr(2))) {
+    if (!Exists(name, own) && !has_value && absl::StartsWith(name, "no") &&
+        IsSwitch(name.substr(2), own)) {
       name.erase(0, 2);
       value = "false";
     }
-    if (!Exists(name)) {
+    if (!Exists(name, own)) {
       unknown.push_back(name);
       continue;
     }
-    if (!has_value && !IsSwitch(name)) {
+    if (!has_value && !IsSwitch(name, own)) {
       if (is_last || absl::StartsWith(words[i + 1], "--")) {
         wrong.push_back(absl::StrCat(
             "--", name, " has no value",
@@ -219,30 +229,7 @@ differ from those of the checkpoint ([checkpoints.md](checkpoints.md#what-is-com
 
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others) {
-  Words words(argv + 1, argv + argc);
-  for (const OwnSwitch& own : others) {
-    const std::string flag = absl::StrCat("--", own.name);
-    Words rest;
-    for (size_t i = 0; i < words.size(); ++i) {
-      absl::string_view word = words[i];
-      const bool is_own = absl::ConsumePrefix(&word, flag);
-      if (is_own && own.text == nullptr && word.empty()) {
-        *own.value = true;
-      } else if (is_own && own.text != nullptr && absl::ConsumePrefix(&word, "=")) {
-        *own.text = std::string(word);
-      } else if (is_own && own.text != nullptr && word.empty()) {
-        // "--name VALUE"
-        if (++i == words.size()) {
-          return InvalidArgument(flag, " needs a value: ", flag, "=...");
-        }
-        *own.text = words[i];
-      } else {
-        rest.push_back(words[i]);
-      }
-    }
-    words = std::move(rest);
-  }
-  ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(std::move(words)));
+  ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(Words(argv + 1, argv + argc), others));
   if (given.others.count("help") > 0) {
     PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
@@ -254,6 +241,15 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     ZEROTH_RETURN_IF_ERROR(ReadConfig(given.others["config"], options));
   }
   Words wrong;
+  for (const OwnSwitch& own : others) {
+    const auto found = given.others.find(own.name);
+    if (found == given.others.end()) continue;
+    if (own.text != nullptr) {
+      *own.text = found->second;
+    } else if (!absl::SimpleAtob(found->second, own.value)) {
+      wrong.push_back(absl::StrCat("--", own.name, "=", found->second, ": expected true or false"));
+    }
+  }
   for (const auto& [name, text] : given.options) {
     const absl::Status status = SetOption(*FindOption(name), text, options);
     if (!status.ok()) wrong.push_back(absl::StrCat("--", name, "=", text, ": ", status.message()));

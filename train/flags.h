@@ -36,7 +36,7 @@ struct OwnSwitch {
 };
 // As ParseCommandLine, but without Validate: for programs that take the trainer's options and need
 // not have all of them, as tools/plan needs no --data. `help` is printed by --help. `others` are
-// the program's own flags; each is removed from the command line and set if it is there.
+// the program's own flags, which are written as all flags are; each is set if it is there.
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others);
 
