@@ -148,17 +148,16 @@ absl::Status TokenShardWriter::Finish() {
   if (is_one && rename(PathOf(0).c_str(), options_.path.c_str()) != 0)
     return ErrnoStatus(errno, absl::StrCat("rename ", PathOf(0), " to ", options_.path));
   // What an earlier call with this path wrote and this one did not would be read beside it.
-  const auto remove = [](const std::string& path, bool& was_there) -> absl::Status {
-    was_there = unlink(path.c_str()) == 0;
-    if (was_there || errno == ENOENT) return absl::OkStatus();
+  const auto remove = [](const std::string& path) -> absl::StatusOr<bool> {
+    if (unlink(path.c_str()) == 0) return true;
+    if (errno == ENOENT) return false;
     return ErrnoStatus(errno, absl::StrCat("remove ", path, " of an earlier run"));
   };
-  bool more = true;
-  if (!is_one) ZEROTH_RETURN_IF_ERROR(remove(options_.path, more));
-  more = true;
-  for (int64_t shard = is_one ? 1 : position_.shard; more; ++shard)
-    ZEROTH_RETURN_IF_ERROR(remove(PathOf(shard), more));
-  return absl::OkStatus();
+  if (!is_one) ZEROTH_RETURN_IF_ERROR(remove(options_.path).status());
+  for (int64_t shard = position_.shard;; ++shard) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool was_there, remove(PathOf(shard)));
+    if (!was_there) return absl::OkStatus();
+  }
 }
 
 }  // namespace zeroth

@@ -329,6 +329,25 @@ absl::StatusOr<std::vector<PlannedLoad>> PlanLoads(const CheckpointReader& reade
   return plan;
 }
 
+// Reads the parameters, and what `plan` says of their states.
+absl::Status ReadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> plan,
+                      Sharding& sharding, const LoadStateOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(sharding.Load(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
+        if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
+        return reader.Read(parameter.name(), kParameterState, begin, out);
+      }));
+  for (const auto& [load, index, conversion] : plan) {
+    const ShardState& state = *load->state;
+    const Parameter& parameter = ParameterOf(state, index);
+    for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
+      ZEROTH_RETURN_IF_ERROR(
+          LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
@@ -350,22 +369,7 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
                           PlanLoads(reader, loads, loaded.incomplete));
   // Values change from here on, which FailedPrecondition rules out. A link in a file's place has
   // that code, too.
-  const absl::Status read = [&]() -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(sharding.Load(
-        [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
-          if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
-          return reader.Read(parameter.name(), kParameterState, begin, out);
-        }));
-    for (const auto& [load, index, conversion] : plan) {
-      const ShardState& state = *load->state;
-      const Parameter& parameter = ParameterOf(state, index);
-      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
-        ZEROTH_RETURN_IF_ERROR(
-            LoadPiece(reader, parameter, InBlocks(piece, state), *load, conversion));
-      }
-    }
-    return absl::OkStatus();
-  }();
+  const absl::Status read = ReadPlan(reader, plan, sharding, options);
   if (absl::IsFailedPrecondition(read)) return absl::InternalError(read.message());
   ZEROTH_RETURN_IF_ERROR(read);
   loaded.notes = Notes(differences);
