@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -76,23 +77,8 @@ absl::StatusOr<std::map<std::string, std::string>> HfDirectory::ReadTokenizerFil
 }
 
 absl::StatusOr<std::string> HfDirectory::ReadChatTemplate() const {
-  constexpr size_t kMaxBytes = size_t{1} << 20;
-  const std::string alone = (fs::path(path_) / "chat_template.jinja").string();
-  if (IsFile(alone)) return ReadFile(alone, kMaxBytes);
-  const std::string path = (fs::path(path_) / "tokenizer_config.json").string();
-  if (!IsFile(path)) return std::string();
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
-  const auto found = config.is_object() ? config.find("chat_template") : config.end();
-  if (found == config.end() || found->is_null()) return std::string();
-  if (found->is_string()) return found->get<std::string>();
-  for (const nlohmann::json& entry : found->is_array() ? *found : nlohmann::json::array()) {
-    if (!entry.is_object() || entry.value("name", nlohmann::json()) != "default") continue;
-    const auto text = entry.find("template");
-    if (text != entry.end() && text->is_string()) return text->get<std::string>();
-  }
-  return InvalidArgument(
-      path, ": key \"chat_template\" is ", found->type_name(),
-      ", expected a string, or a list with a template named default; mend or remove it");
+  ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate found, ReadHfChatTemplate(path_));
+  return std::move(found.jinja);
 }
 
 absl::StatusOr<std::optional<std::string>> HfDirectory::ReadGenerationConfig() const {

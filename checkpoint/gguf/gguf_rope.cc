@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -22,21 +23,6 @@ RopeSpec Llama3Rope(double theta) {
   return {.theta = theta, .type = RopeSpec::Type::kLlama3, .original_context = 8192};
 }
 
-// Whether two objects of rotary positions agree, but for a theta that only one of them has.
-bool SayTheSame(const nlohmann::json& a, const nlohmann::json& b) {
-  const auto meaning = [](const nlohmann::json& rope, const nlohmann::json& other) {
-    const auto type = rope.find("type");
-    nlohmann::json said = {{"rope_type", "default"}};
-    if (type != rope.end() && !type->is_null()) said["rope_type"] = *type;
-    for (const auto& [key, value] : rope.items()) {
-      const bool left_out = key == "type" || (key == "rope_theta" && !other.contains("rope_theta"));
-      if (!left_out && !value.is_null()) said[key] = value;
-    }
-    return said;
-  };
-  return meaning(a, b) == meaning(b, a);
-}
-
 }  // namespace
 
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
@@ -45,7 +31,7 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.Has(key)) continue;
     if (rope.where.empty()) rope.where = key;
-    if (!SayTheSame(config.json().at(rope.where), config.json().at(key))) {
+    if (!IsSameRope(config.json().at(rope.where), config.json().at(key))) {
       return InvalidArgument(
           config.where(), ": keys \"", rope.where, "\" and \"", key,
           "\" say different things, expected the same; remove the one that is not meant");

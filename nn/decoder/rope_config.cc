@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/config_reader.h"
 
@@ -27,21 +28,6 @@ double NumberOr(ConfigReader& reader, const char* key, double fallback) {
 // The factor by which YaRN lengthens vectors (its equation 22, with DeepSeek's coefficient).
 double YarnLength(double factor, double coefficient) {
   return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
-}
-
-// Whether two objects of rotary positions agree, but for a theta that only one of them has.
-bool SayTheSame(const nlohmann::json& a, const nlohmann::json& b) {
-  const auto meaning = [](const nlohmann::json& rope, const nlohmann::json& other) {
-    const auto type = rope.find("type");
-    nlohmann::json said = {{"rope_type", "default"}};
-    if (type != rope.end() && !type->is_null()) said["rope_type"] = *type;
-    for (const auto& [key, value] : rope.items()) {
-      const bool left_out = key == "type" || (key == kTheta && !other.contains(kTheta));
-      if (!left_out && !value.is_null()) said[key] = value;
-    }
-    return said;
-  };
-  return meaning(a, b) == meaning(b, a);
 }
 
 // Reads kOriginal. `beside` is what the same key beside the object says, 0 if it is not there.
@@ -131,7 +117,7 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   ZEROTH_RETURN_IF_ERROR(reader.status());
   if (reader.Has(kParameters) && reader.Has(kScaling)) {
     // transformers 5 takes rope_scaling, which somebody may have added to what it had saved.
-    reader.Require(SayTheSame(config.at(kParameters), config.at(kScaling)), kScaling,
+    reader.Require(IsSameRope(config.at(kParameters), config.at(kScaling)), kScaling,
                    absl::StrCat("what '", kParameters, "' says; remove the one that is not meant"));
     ZEROTH_RETURN_IF_ERROR(reader.status());
   }
