@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -249,6 +250,11 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     } else if (!absl::SimpleAtob(found->second, own.value)) {
       wrong.push_back(absl::StrCat("--", own.name, "=", found->second, ": expected true or false"));
     }
+  }
+  // Elsewhere the last value counts, so that a script's "$@" overrides what the script says. Of
+  // data that would leave files out without a word.
+  if (absl::c_count_if(given.options, [](const auto& each) { return each.first == "data"; }) > 1) {
+    wrong.push_back("--data is given more than once; write all in one, as --data=a.txt,b.txt");
   }
   for (const auto& [name, text] : given.options) {
     const absl::Status status = SetOption(*FindOption(name), text, options);

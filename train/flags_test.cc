@@ -53,6 +53,7 @@ TEST(FlagsTest, EveryWayToWriteAFlag) {
 // Every option is a flag, and its default is what the flag says without being given.
 TEST(FlagsTest, EveryOptionIsAFlag) {
   for (const Option& option : AllOptions()) {
+    if (option.name == std::string("data")) continue;  // has no default
     const std::string text = OptionText(option, TrainOptions());
     const auto options = Parse({absl::StrCat("--", option.name, "=", text), "--data=a"});
     ASSERT_EQ(options.status(), absl::OkStatus()) << option.name;
@@ -77,6 +78,11 @@ TEST(FlagsTest, WhatIsNoFlagIsRefused) {
   EXPECT_THAT(all, HasSubstr("no flag --stps; did you mean --steps?"));
   EXPECT_EQ(Parse({"--data=a", "--undefok=x,y", "--x"}).status(), absl::OkStatus());
   EXPECT_THAT(Error({"--data=a", "--undefok=x", "--xx"}), HasSubstr("there is no flag --xx"));
+}
+
+TEST(FlagsTest, DataThatIsGivenTwiceIsNotDropped) {
+  EXPECT_THAT(Error({"--data=a", "--data=b"}), HasSubstr("--data is given more than once"));
+  EXPECT_EQ(Parse({"--data=a", "--steps=3", "--steps=4"})->steps, 4);
 }
 
 TEST(FlagsTest, ValuesThatDoNotFitAreSaidTogether) {

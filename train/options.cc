@@ -104,6 +104,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
              option.name, why);
     }
   };
+  refuse_group(o.on_nonfinite != "skip", "max_nonfinite_steps",
+               "needs --on_nonfinite=skip: otherwise the first such step ends the run");
   // The rank of the adapters of --init_adapter is known once it is opened.
   const bool has_none = o.lora_rank == 0 && o.init_adapter.empty();
   refuse_group(has_none, "lora_", "needs --lora_rank: there are no adapters without a rank");

@@ -59,6 +59,8 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
       {"--activation_checkpointing=all",
        [](TrainOptions& o) { o.activation_checkpointing = "all"; }},
+      {"--max_nonfinite_steps=3 needs --on_nonfinite=skip",
+       [](TrainOptions& o) { o.max_nonfinite_steps = 3; }},
       {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
       {"--trace=trace.json: expected FROM:TO", [](TrainOptions& o) { o.trace = "trace.json"; }},
       {"beyond the last step of the run",
