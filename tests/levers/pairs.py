@@ -207,8 +207,8 @@ def comparable(names):
     """Whether a run with these levers has the bits of one with what rounds among them alone."""
     rounding = [name for name in names if name in ROUNDS]
     return len(rounding) <= 1 and not (
-        {"fp16", "dynamic_scale"} <= set(names) or  # whose growth overflows, and skips a step
-
+        # The scale decides what underflows in fp16, and a growing one overflows and skips a step.
+        "fp16" in names and {"static_scale", "dynamic_scale"} & set(names) or
         "divide_factor" in names and TWO_DATA_RANKS & set(names) or
         INT8 & set(names) and CUTS_ELSEWHERE & set(names) or
         "accumulate" in names and ADDS_UP_ELSEWHERE & set(names))
