@@ -242,14 +242,14 @@ bool CoordinatorWorld::Watched::ArriveOnHost(absl::string_view operation, int ra
 
 void CoordinatorWorld::AssignSeats(Group& group) {
   std::vector<WireWriter> seats(group.world_ranks.size(),
-                                Message(MessageType::kSeat).U32(kNoGroup));
+                                Message(MessageType::kSeat).U32(group.id).U32(kNoGroup));
   for (const std::vector<int>& ranks : SplitGroups(group.requests)) {
     std::vector<int> world_ranks;
     for (int rank : ranks) world_ranks.push_back(group.world_ranks[static_cast<size_t>(rank)]);
     const uint32_t id = next_group_;
     for (size_t i = 0; i < ranks.size(); ++i) {
-      WireWriter seat = Message(MessageType::kSeat).U32(id).U32(static_cast<uint32_t>(i));
-      seat.U32(static_cast<uint32_t>(world_ranks.size()));
+      WireWriter seat = Message(MessageType::kSeat).U32(group.id).U32(id);
+      seat.U32(static_cast<uint32_t>(i)).U32(static_cast<uint32_t>(world_ranks.size()));
       for (int world_rank : world_ranks) seat.I32(world_rank);
       seats[static_cast<size_t>(ranks[i])] = seat;
     }

@@ -83,7 +83,7 @@ class WireReader {
 };
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 // The number of the group of all ranks. Splits number the other groups.
 inline constexpr uint32_t kWorldGroup = 0;
 
@@ -104,7 +104,7 @@ enum class MessageType : uint8_t {
   kRefused,       // status
   kAgreed,        // group, number of matching calls that all its ranks have posted
   kBroken,        // status
-  kSeat,          // group (kNoGroup: none), rank, number of members, their world ranks
+  kSeat,          // group, new group (kNoGroup: none), rank, number of members, world ranks
   kValue,         // key, value
   kAllReturned,   // status
   kMet,           // group

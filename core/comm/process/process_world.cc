@@ -139,6 +139,7 @@ bool ProcessWorld::Handle(absl::string_view frame) {
       break;
     }
     case MessageType::kSeat: {
+      const uint32_t split = reader.U32();
       Seat seat;
       seat.group = reader.U32();
       if (seat.group != kNoGroup) {
@@ -148,7 +149,7 @@ bool ProcessWorld::Handle(absl::string_view frame) {
           seat.world_ranks.push_back(reader.I32());
         }
       }
-      seat_ = std::move(seat);
+      seats_[split] = std::move(seat);
       break;
     }
     case MessageType::kMet:
@@ -309,14 +310,10 @@ absl::Status ProcessWorld::AwaitAgreed(uint32_t group, uint64_t count) {
 
 absl::StatusOr<ProcessWorld::Seat> ProcessWorld::Split(uint32_t group, int color, int key) {
   ZEROTH_RETURN_IF_ERROR(SettledStatus());
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    seat_.reset();
-  }
   static_cast<void>(Send(Message(MessageType::kSplit).U32(group).I32(color).I32(key)));
-  ZEROTH_RETURN_IF_ERROR(Await([&] { return seat_.has_value(); }));
+  ZEROTH_RETURN_IF_ERROR(Await([&] { return seats_.contains(group); }));
   std::lock_guard<std::mutex> lock(mutex_);
-  return *std::exchange(seat_, std::nullopt);
+  return std::move(seats_.extract(group).mapped());
 }
 
 absl::Status ProcessWorld::Meet(uint32_t group) {

@@ -159,7 +159,7 @@ class ProcessWorld {
   std::vector<std::function<void()>> on_break_;
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;
-  std::optional<Seat> seat_;
+  std::map<uint32_t, Seat> seats_;    // answers to Split, by the group that was split
   std::map<uint32_t, uint64_t> met_;  // how often each group has met
   std::map<std::string, std::string> values_;
   std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded

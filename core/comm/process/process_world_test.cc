@@ -197,6 +197,38 @@ TEST(ProcessWorldTest, SplitsAndValues) {
   }
 }
 
+// Threads of a rank that have a group each may split them in any order.
+TEST(ProcessWorldTest, GroupsAreSplitAtOnce) {
+  for (const absl::Status& status : RunThreads(2, [](ProcessWorld& world) -> absl::Status {
+         constexpr int kGroups = 8;
+         std::vector<ProcessWorld::Seat> groups;
+         for (int i = 0; i < kGroups; ++i) {
+           auto seat = world.Split(kWorldGroup, 0, world.rank());
+           if (!seat.ok()) return seat.status();
+           groups.push_back(*std::move(seat));
+         }
+         const auto split = [&](int i) {
+           const int up = i % 2 == 0 ? 1 : -1;
+           const auto seat =
+               world.Split(groups[static_cast<size_t>(i)].group, 0, up * world.rank());
+           ASSERT_TRUE(seat.ok()) << seat.status();
+           EXPECT_EQ(seat->world_ranks,
+                     up > 0 ? (std::vector<int>{0, 1}) : (std::vector<int>{1, 0}));
+         };
+         if (world.rank() == 1) {
+           usleep(50000);
+           for (int i = kGroups; i-- > 0;) split(i);
+           return absl::OkStatus();
+         }
+         std::vector<std::thread> threads;
+         for (int i = 0; i < kGroups; ++i) threads.emplace_back(split, i);
+         for (std::thread& thread : threads) thread.join();
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST(ProcessWorldTest, NobodyLeavesAMeetingAlone) {
   std::atomic<int> present{0};
   for (const absl::Status& status : RunThreads(4, [&](ProcessWorld& world) {
