@@ -5,7 +5,9 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,18 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
                             " GPUs; start at most one process per GPU");
 }
 
+// Makes the plan for gathers by copy engines from the abilities of all ranks. Collective.
+absl::StatusOr<nccl::CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes,
+                                                        const nccl::RankAbility& own) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          processes.Meet(kWorldGroup, own.Serialize()));
+  std::vector<nccl::RankAbility> ranks;
+  for (const std::string& bytes : all) {
+    ZEROTH_ASSIGN_OR_RETURN(ranks.emplace_back(), nccl::RankAbility::Parse(bytes));
+  }
+  return nccl::CopyEnginePlan::Make(std::move(ranks));
+}
+
 // The rank's NCCL objects. They must stay until all ranks have returned, because other ranks may
 // still need this one.
 struct Rank {
@@ -60,7 +74,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
   ZEROTH_ASSIGN_OR_RETURN(
       nccl::CopyEnginePlan copy_engines,
-      nccl::AgreeOnCopyEngines(*processes, nccl::OwnAbility(options.nccl_copy_engine, device)));
+      AgreeOnCopyEngines(*processes, nccl::OwnAbility(options.nccl_copy_engine, device)));
   rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl",
                                              std::move(copy_engines));
   absl::StatusOr<std::unique_ptr<nccl::NcclCommunicator>> communicator =

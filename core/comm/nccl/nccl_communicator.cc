@@ -46,8 +46,6 @@ class WindowRegistration final : public MemoryRegistration {
   const void* const data_;
 };
 
-std::string IdKey(uint32_t group) { return absl::StrCat("nccl id of group ", group); }
-
 }  // namespace
 
 void RecordedCalls::Add(CollectiveOp op, int64_t bytes, const CollectiveCall& call) {
@@ -89,17 +87,16 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWorld(
   ProcessWorld& processes = world->processes();
   const ProcessWorld::Seat seat = processes.WorldSeat();
   ncclUniqueId id = {};
+  absl::string_view own;  // other ranks than the first have none
   if (seat.rank == 0) {
     ZEROTH_RETURN_IF_ERROR(ToStatus(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr));
-    ZEROTH_RETURN_IF_ERROR(
-        processes.Put(IdKey(seat.group), absl::string_view(id.internal, sizeof(id.internal))));
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(const std::string bytes, processes.Get(IdKey(seat.group)));
-    if (bytes.size() != sizeof(id.internal)) {
-      return absl::InternalError("rank 0 gave an NCCL id of another size");
-    }
-    std::memcpy(id.internal, bytes.data(), bytes.size());
+    own = absl::string_view(id.internal, sizeof(id.internal));
   }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> ids, processes.Meet(seat.group, own));
+  if (ids.front().size() != sizeof(id.internal)) {
+    return absl::InternalError("rank 0 gave an NCCL id of another size");
+  }
+  std::memcpy(id.internal, ids.front().data(), sizeof(id.internal));
   const std::shared_ptr<Handle> handle = world->NewHandle(processes.NameOf(seat));
   const int ranks = static_cast<int>(seat.world_ranks.size());
   ZEROTH_RETURN_IF_ERROR(handle->Start("ncclCommInitRankConfig", /*by_copy_engine=*/false,
@@ -108,7 +105,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWorld(
                                                                        seat.rank, config);
                                        }));
   ZEROTH_RETURN_IF_ERROR(handle->Await("ncclCommInitRankConfig"));
-  ZEROTH_RETURN_IF_ERROR(processes.Meet(seat.group));
+  ZEROTH_RETURN_IF_ERROR(processes.Meet(seat.group).status());
   return std::unique_ptr<NcclCommunicator>(
       new NcclCommunicator(std::move(world), seat, handle, /*by_copy_engine=*/false));
 }
@@ -312,7 +309,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitBy(int colo
   if (!asked.ok()) handle_->Keep(handle);
   if (asked.ok()) asked = created;
   if (asked.ok()) asked = handle->Await("ncclCommSplit");
-  if (asked.ok()) asked = processes.Meet(seat_.group);
+  if (asked.ok()) asked = processes.Meet(seat_.group).status();
   if (!asked.ok()) return processes.Fail(asked, absl::StrCat("split of ", name()));
   std::unique_ptr<Communicator> communicator;
   if (joins) communicator.reset(new NcclCommunicator(world_, seat, handle, by_copy_engine));
@@ -350,7 +347,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   ZEROTH_RETURN_IF_ERROR(processes.AwaitAgreed(seat_.group, number));
   if (last_call_->end != nullptr) ZEROTH_RETURN_IF_ERROR(last_call_->end->Synchronize());
   absl::Status done = handle_->RegisterWindow(memory.data, bytes);
-  if (done.ok()) done = processes.Meet(seat_.group);
+  if (done.ok()) done = processes.Meet(seat_.group).status();
   if (!done.ok()) {
     return processes.Fail(Annotate(done, "--nccl_copy_engine=off does without registered memory"),
                           what);

@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/process/messages.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -134,32 +133,6 @@ void HandleSet::AwaitFreed() {
 std::string HandleSet::Unfinished() const {
   const size_t left = freeing_;
   return left == 0 ? "" : absl::StrCat("ncclCommAbort of ", left, " communicators");
-}
-
-absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own) {
-  const std::string all_key = "nccl abilities";
-  const auto key = [](int rank) { return absl::StrCat("nccl ability of rank ", rank); };
-  WireWriter all;
-  if (processes.rank() == 0) {
-    for (int rank = 0; rank < processes.size(); ++rank) {
-      std::string bytes = own.Serialize();
-      if (rank > 0) {
-        ZEROTH_ASSIGN_OR_RETURN(bytes, processes.Get(key(rank)));
-      }
-      all.String(bytes);
-    }
-    ZEROTH_RETURN_IF_ERROR(processes.Put(all_key, all.bytes()));
-  } else {
-    ZEROTH_RETURN_IF_ERROR(processes.Put(key(processes.rank()), own.Serialize()));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(const std::string bytes, processes.Get(all_key));
-  WireReader reader(bytes);
-  std::vector<RankAbility> ranks;
-  for (int rank = 0; rank < processes.size(); ++rank) {
-    ZEROTH_ASSIGN_OR_RETURN(RankAbility ability, RankAbility::Parse(reader.String()));
-    ranks.push_back(std::move(ability));
-  }
-  return CopyEnginePlan::Make(std::move(ranks));
 }
 
 World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,

@@ -125,9 +125,6 @@ class HandleSet {
   std::thread freer_;               // of the first AbortAll
 };
 
-// Makes the plan for gathers by copy engines from the abilities of all ranks. Collective.
-absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own);
-
 // When the world breaks, it aborts every communicator, so that no kernel waits for a lost peer.
 // When NCCL reports an error, or the device does not finish a call, it breaks the world.
 // Thread-safe.

@@ -33,7 +33,8 @@ CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group
       splits{{world, world_ranks, name}},
       meetings{{world, world_ranks, name}},
       ahead(world_ranks.size()),
-      requests(world_ranks.size()) {}
+      requests(world_ranks.size()),
+      values(world_ranks.size()) {}
 
 CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port)
     : options_(options),
@@ -97,12 +98,6 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
       if (understood) Returned(*rank, status);
       break;
     }
-    case MessageType::kPut:
-      understood = Put(reader);
-      break;
-    case MessageType::kGet:
-      understood = Get(connection, reader);
-      break;
     default:
       break;
   }
@@ -161,12 +156,15 @@ bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReade
   const uint32_t id = reader.U32();
   std::optional<CollectiveCall> call;
   SplitRequest request;
+  std::string value;
   if (type == MessageType::kCall) {
     call = ReadCall(reader);
     if (!call.has_value()) return false;
   } else if (type == MessageType::kSplit) {
     request.color = reader.I32();
     request.key = reader.I32();
+  } else if (type == MessageType::kMeet) {
+    value = reader.String();
   }
   int rank = 0;
   Group* const group = Find(id, world_rank, &rank);
@@ -178,8 +176,12 @@ bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReade
     group->requests[static_cast<size_t>(rank)] = request;
     if (group->splits.ArriveOnHost("split", rank)) AssignSeats(*group);
   } else if (type == MessageType::kMeet) {
+    group->values[static_cast<size_t>(rank)] = std::move(value);
     if (group->meetings.ArriveOnHost("setting_up", rank)) {
-      SendToGroup(*group, Message(MessageType::kMet).U32(id));
+      WireWriter met = Message(MessageType::kMet).U32(id);
+      met.U32(static_cast<uint32_t>(group->values.size()));
+      for (const std::string& one : group->values) met.String(one);
+      SendToGroup(*group, met);
     }
   } else {
     for (Watched* watched : group->watched()) watched->ledger.LeaveLocked(rank);
@@ -259,30 +261,6 @@ void CoordinatorWorld::AssignSeats(Group& group) {
     const auto& connection = connection_of_rank_[static_cast<size_t>(group.world_ranks[rank])];
     if (connection.has_value()) Send(*connection, seats[rank]);
   }
-}
-
-bool CoordinatorWorld::Put(WireReader& reader) {
-  const std::string key = reader.String();
-  const std::string value = reader.String();
-  if (!reader.IsComplete()) return false;
-  values_[key] = value;
-  for (size_t connection : waiting_for_value_[key]) {
-    Send(connection, Message(MessageType::kValue).String(key).String(value));
-  }
-  waiting_for_value_.erase(key);
-  return true;
-}
-
-bool CoordinatorWorld::Get(size_t connection, WireReader& reader) {
-  const std::string key = reader.String();
-  if (!reader.IsComplete()) return false;
-  const auto found = values_.find(key);
-  if (found == values_.end()) {
-    waiting_for_value_[key].push_back(connection);
-  } else {
-    Send(connection, Message(MessageType::kValue).String(key).String(found->second));
-  }
-  return true;
 }
 
 void CoordinatorWorld::Disconnected(size_t connection) {

@@ -81,15 +81,14 @@ class CoordinatorWorld {
     // By rank: calls that were posted early. They arrive when the rank's earlier calls are
     // complete.
     std::vector<std::deque<CollectiveCall>> ahead;
-    std::vector<SplitRequest> requests;
-    uint64_t announced = 0;  // the number of agreed calls that ranks were told last
+    std::vector<SplitRequest> requests;  // by rank, of the next split
+    std::vector<std::string> values;     // by rank, of the next meeting
+    uint64_t announced = 0;              // the number of agreed calls that ranks were told last
   };
 
   // Handles a message about a group that the rank is in.
   bool HandleInGroup(MessageType type, int world_rank, WireReader& reader);
   void Call(Group& group, int rank, const CollectiveCall& call);
-  bool Put(WireReader& reader);
-  bool Get(size_t connection, WireReader& reader);
 
   void CreateGroup(std::vector<int> world_ranks);
   // Returns the group and sets `rank` to the rank's place in it. Null if it is not a member.
@@ -123,8 +122,6 @@ class CoordinatorWorld {
   std::string last_turned_away_;
   std::optional<Clock::time_point> broken_since_;
   bool over_ = false;
-  std::map<std::string, std::string> values_;
-  std::map<std::string, std::vector<size_t>> waiting_for_value_;
   std::vector<std::pair<size_t, std::string>> output_;
 };
 

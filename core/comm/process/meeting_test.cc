@@ -34,7 +34,7 @@ std::vector<absl::Status> JoinAll(int size) {
     threads.emplace_back([&, rank] {
       auto world = ProcessWorld::Join(EnvironmentOf(rank, size), LaunchOptions(), "test");
       statuses[static_cast<size_t>(rank)] =
-          world.ok() ? (*world)->Return((*world)->Meet(kWorldGroup)) : world.status();
+          world.ok() ? (*world)->Return((*world)->Meet(kWorldGroup).status()) : world.status();
     });
   }
   for (std::thread& thread : threads) thread.join();

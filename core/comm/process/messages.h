@@ -95,9 +95,7 @@ enum class MessageType : uint8_t {
   kLeave,      // group
   kBreak,      // status
   kReturned,   // status
-  kPut,        // key, value
-  kGet,        // key
-  kMeet,       // group
+  kMeet,       // group, value
   kJoin,       // world size, rank, back end, proof
   // To a rank.
   kWelcome = 64,  // no fields: all ranks have joined
@@ -105,9 +103,8 @@ enum class MessageType : uint8_t {
   kAgreed,        // group, number of matching calls that all its ranks have posted
   kBroken,        // status
   kSeat,          // group, new group (kNoGroup: none), rank, number of members, world ranks
-  kValue,         // key, value
   kAllReturned,   // status
-  kMet,           // group
+  kMet,           // group, number of members, their values
   kChallenge,     // nonce, proof
   kAnotherJob,    // no fields: the rank is of another job than the coordinator
   kJoined,        // no fields: the rank has joined

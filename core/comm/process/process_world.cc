@@ -139,7 +139,7 @@ bool ProcessWorld::Handle(absl::string_view frame) {
       break;
     }
     case MessageType::kSeat: {
-      const uint32_t split = reader.U32();
+      const uint32_t asked = reader.U32();
       Seat seat;
       seat.group = reader.U32();
       if (seat.group != kNoGroup) {
@@ -149,15 +149,13 @@ bool ProcessWorld::Handle(absl::string_view frame) {
           seat.world_ranks.push_back(reader.I32());
         }
       }
-      seats_[split] = std::move(seat);
+      seats_[asked] = std::move(seat);
       break;
     }
-    case MessageType::kMet:
-      ++met_[reader.U32()];
-      break;
-    case MessageType::kValue: {
-      const std::string key = reader.String();
-      values_[key] = reader.String();
+    case MessageType::kMet: {
+      std::vector<std::string>& values = met_[reader.U32()];
+      const uint32_t members = reader.U32();
+      for (uint32_t i = 0; i < members && reader.ok(); ++i) values.push_back(reader.String());
       break;
     }
     case MessageType::kAllReturned: {
@@ -260,8 +258,7 @@ absl::Status ProcessWorld::Send(const WireWriter& message) {
 
 // Callers ignore errors of Send: the connection is lost then, which the reading thread learns too.
 template <typename Predicate>
-absl::Status ProcessWorld::Await(Predicate done) {
-  std::unique_lock<std::mutex> lock(mutex_);
+absl::Status ProcessWorld::Await(std::unique_lock<std::mutex>& lock, Predicate done) {
   changed_.wait(lock, [&] { return done() || stopped_; });
   return done() ? absl::OkStatus() : broken_->ToStatus();
 }
@@ -305,43 +302,31 @@ uint64_t ProcessWorld::Agreed(uint32_t group) const {
 }
 
 absl::Status ProcessWorld::AwaitAgreed(uint32_t group, uint64_t count) {
-  return Await([&] { return agreed_[group] >= count; });
+  std::unique_lock<std::mutex> lock(mutex_);
+  return Await(lock, [&] { return agreed_[group] >= count; });
+}
+
+template <typename T>
+absl::StatusOr<T> ProcessWorld::Ask(uint32_t group, const WireWriter& question,
+                                    std::map<uint32_t, T>& answers) {
+  ZEROTH_RETURN_IF_ERROR(SettledStatus());
+  static_cast<void>(Send(question));
+  std::unique_lock<std::mutex> lock(mutex_);
+  ZEROTH_RETURN_IF_ERROR(Await(lock, [&] { return answers.contains(group); }));
+  return std::move(answers.extract(group).mapped());
 }
 
 absl::StatusOr<ProcessWorld::Seat> ProcessWorld::Split(uint32_t group, int color, int key) {
-  ZEROTH_RETURN_IF_ERROR(SettledStatus());
-  static_cast<void>(Send(Message(MessageType::kSplit).U32(group).I32(color).I32(key)));
-  ZEROTH_RETURN_IF_ERROR(Await([&] { return seats_.contains(group); }));
-  std::lock_guard<std::mutex> lock(mutex_);
-  return std::move(seats_.extract(group).mapped());
+  return Ask(group, Message(MessageType::kSplit).U32(group).I32(color).I32(key), seats_);
 }
 
-absl::Status ProcessWorld::Meet(uint32_t group) {
-  uint64_t before = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    before = met_[group];
-  }
-  static_cast<void>(Send(Message(MessageType::kMeet).U32(group)));
-  return Await([&] { return met_[group] > before; });
+absl::StatusOr<std::vector<std::string>> ProcessWorld::Meet(uint32_t group,
+                                                            absl::string_view value) {
+  return Ask(group, Message(MessageType::kMeet).U32(group).String(value), met_);
 }
 
 void ProcessWorld::Leave(uint32_t group) {
   static_cast<void>(Send(Message(MessageType::kLeave).U32(group)));
-}
-
-absl::Status ProcessWorld::Put(absl::string_view key, absl::string_view value) {
-  ZEROTH_RETURN_IF_ERROR(status());
-  static_cast<void>(Send(Message(MessageType::kPut).String(key).String(value)));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ProcessWorld::Get(absl::string_view key) {
-  const std::string name(key);
-  static_cast<void>(Send(Message(MessageType::kGet).String(name)));
-  ZEROTH_RETURN_IF_ERROR(Await([&] { return values_.count(name) > 0; }));
-  std::lock_guard<std::mutex> lock(mutex_);
-  return values_[name];
 }
 
 absl::Status ProcessWorld::Return(const absl::Status& status) {

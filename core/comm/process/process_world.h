@@ -109,15 +109,11 @@ class ProcessWorld {
 
   // As Communicator::Split. Returns a seat without a group for a negative color.
   absl::StatusOr<Seat> Split(uint32_t group, int color, int key);
-  // Waits until all ranks of the group have called it: a barrier on the host.
-  absl::Status Meet(uint32_t group);
+  // A barrier on the host: waits until all ranks of the group have called it. Returns the small
+  // values that they passed, in the order of ranks.
+  absl::StatusOr<std::vector<std::string>> Meet(uint32_t group, absl::string_view value = "");
   // Says that this rank makes no further calls in the group.
   void Leave(uint32_t group);
-
-  // A store of small values for all ranks. Get waits until a rank has put the value, or the world
-  // breaks.
-  absl::Status Put(absl::string_view key, absl::string_view value);
-  absl::StatusOr<std::string> Get(absl::string_view key);
 
   // This rank's work has ended with `status`. Waits until all ranks have called Return. The result
   // is the same on all ranks: OK if all succeeded, otherwise the error of the rank that failed
@@ -135,7 +131,10 @@ class ProcessWorld {
   std::string WhatHangs(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>
-  absl::Status Await(Predicate done);
+  absl::Status Await(std::unique_lock<std::mutex>& lock, Predicate done);
+  // Sends `question` in a group, and returns the answer once it is in `answers`.
+  template <typename T>
+  absl::StatusOr<T> Ask(uint32_t group, const WireWriter& question, std::map<uint32_t, T>& answers);
 
   const ProcessEnvironment environment_;
   const absl::Duration timeout_;
@@ -159,9 +158,9 @@ class ProcessWorld {
   std::vector<std::function<void()>> on_break_;
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;
-  std::map<uint32_t, Seat> seats_;    // answers to Split, by the group that was split
-  std::map<uint32_t, uint64_t> met_;  // how often each group has met
-  std::map<std::string, std::string> values_;
+  // Answers that have arrived, by the group that was asked.
+  std::map<uint32_t, Seat> seats_;
+  std::map<uint32_t, std::vector<std::string>> met_;
   std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded
   bool connection_lost_ = false;
 };

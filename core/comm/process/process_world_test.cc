@@ -144,7 +144,7 @@ TEST(ProcessWorldTest, AllRanksReturnTheErrorThatCameFirst) {
 TEST(ProcessWorldTest, FailReturnsTheErrorThatCameFirst) {
   for (int round = 0; round < 20; ++round) {
     const std::vector<absl::Status> statuses = RunThreads(4, [](ProcessWorld& world) {
-      absl::Status failed = world.Meet(kWorldGroup);
+      absl::Status failed = world.Meet(kWorldGroup).status();
       if (failed.ok()) failed = world.Fail(absl::DataLossError("disk on fire"), "h.0");
       EXPECT_EQ(failed, world.status());
       return failed;
@@ -177,13 +177,10 @@ TEST(ProcessWorldTest, SplitsAndValues) {
          const int odd = world.rank() % 2;
          EXPECT_EQ(seat->world_ranks, (std::vector<int>{2 + odd, odd}));
          EXPECT_EQ(seat->rank, world.rank() < 2 ? 1 : 0);
-         const std::string key = absl::StrCat("id/", seat->group);
-         if (seat->rank == 0) {
-           EXPECT_TRUE(world.Put(key, absl::StrCat(std::string(3, '\0'), odd)).ok());
-         }
-         const auto value = world.Get(key);
-         EXPECT_TRUE(value.ok()) << value.status();
-         EXPECT_EQ(*value, absl::StrCat(std::string(3, '\0'), odd));
+         const auto of = [](int rank) { return absl::StrCat(std::string(3, '\0'), rank); };
+         const auto values = world.Meet(seat->group, of(world.rank()));
+         EXPECT_TRUE(values.ok()) << values.status();
+         EXPECT_EQ(*values, (std::vector<std::string>{of(2 + odd), of(odd)}));
          const auto number = world.Post(seat->group, Call(CollectiveOp::kBarrier, 0, "x"));
          EXPECT_TRUE(number.ok());
          const absl::Status agreed = world.AwaitAgreed(seat->group, *number);
@@ -234,7 +231,7 @@ TEST(ProcessWorldTest, NobodyLeavesAMeetingAlone) {
   for (const absl::Status& status : RunThreads(4, [&](ProcessWorld& world) {
          usleep(static_cast<useconds_t>(world.rank()) * 2000);
          ++present;
-         absl::Status met = world.Meet(kWorldGroup);
+         absl::Status met = world.Meet(kWorldGroup).status();
          EXPECT_EQ(present, 4);
          // Meet stays OK, even if another rank breaks the world right afterwards.
          EXPECT_TRUE(met.ok()) << met;
@@ -245,11 +242,10 @@ TEST(ProcessWorldTest, NobodyLeavesAMeetingAlone) {
   }
 }
 
-// No rank puts the value.
-TEST(ProcessWorldTest, AWaitForAValueEndsWithTheWorld) {
+TEST(ProcessWorldTest, AMeetingEndsWithTheWorld) {
   for (const absl::Status& status : RunThreads(2, [](ProcessWorld& world) -> absl::Status {
          if (world.rank() == 1) return absl::AbortedError("no id to give");
-         return world.Get("never").status();
+         return world.Meet(kWorldGroup).status();
        })) {
     ExpectError(status, absl::StatusCode::kAborted, {"rank 1 failed: no id to give"});
   }

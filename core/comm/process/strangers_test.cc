@@ -46,15 +46,9 @@ using testing::TestRendezvousFile;
 absl::StatusOr<std::string> Talk(ProcessWorld& world, int rounds) {
   std::string heard;
   for (int i = 0; i < rounds; ++i) {
-    const auto key = [&](int rank) { return absl::StrCat(i, " of ", rank); };
-    absl::Status done = world.Put(key(world.rank()), absl::StrCat("said by ", world.rank(), ";"));
-    for (int rank = 0; rank < world.size() && done.ok(); ++rank) {
-      const auto value = world.Get(key(rank));
-      done = value.status();
-      if (value.ok()) heard += *value;
-    }
-    if (done.ok()) done = world.Meet(kWorldGroup);
-    if (!done.ok()) return done;
+    const auto said = world.Meet(kWorldGroup, absl::StrCat("said by ", world.rank(), ";"));
+    if (!said.ok()) return said.status();
+    for (const std::string& one : *said) heard += one;
   }
   return heard;
 }

@@ -317,7 +317,7 @@ TEST(MpiRanks, OthersMeetByMpi) {
   EXPECT_TRUE(environment->address_by_launcher);
   auto processes = ProcessWorld::Join(*environment, LaunchOptions(), "another");
   ASSERT_TRUE(processes.ok()) << processes.status();
-  const absl::Status met = (*processes)->Return((*processes)->Meet(kWorldGroup));
+  const absl::Status met = (*processes)->Return((*processes)->Meet(kWorldGroup).status());
   EXPECT_TRUE(met.ok()) << met;
 }
 
