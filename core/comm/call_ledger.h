@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,12 +24,12 @@ namespace zeroth {
 // A rank first issues a call, which promises it, and then arrives at it. It may arrive at its next
 // call only after all ranks have arrived at this one. `rank` is a rank of the group. Functions that
 // end in Locked need the world's mutex held.
-class CallLedger : public WorldState::Channel {
+class CallLedger {
  public:
   // Group rank r is rank world_ranks[r] of the world. `name` is the communicator's. The world's
   // mutex must be held.
   CallLedger(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::string name);
-  ~CallLedger() override;
+  ~CallLedger();
 
   WorldState& world() const { return *world_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
@@ -48,14 +49,20 @@ class CallLedger : public WorldState::Channel {
   // The number of calls that `rank` has arrived at.
   uint64_t ArrivedLocked(int rank) const { return members_[static_cast<size_t>(rank)].arrived; }
   bool IsWaitingLocked(int rank) const { return IsWaiting(members_[static_cast<size_t>(rank)]); }
+  // The first rank to arrive at the call for which others are missing.
+  int first_to_arrive() const { return first_to_arrive_; }
   // Breaks the world because `rank` has waited in its call for too long.
   void TimeOutLocked(int rank);
   // `rank` has destroyed its communicator and makes no further calls here.
   void LeaveLocked(int rank);
 
-  void WakeLocked() override {}
-  std::string DescribeWaitForLocked(int world_rank) const override;
-  std::string DescribeWaitOfLocked(int world_rank) const override;
+  // Notified when the world breaks. For threads that wait for the ledger with the world's mutex.
+  std::condition_variable& changed() { return changed_; }
+  // `world_rank` makes no further calls. Returns the error of the ranks that wait for it here;
+  // empty if none does.
+  std::string DescribeWaitForLocked(int world_rank) const;
+  // Returns the call in which `world_rank` waits for others here; empty if it does not wait.
+  std::string DescribeWaitOfLocked(int world_rank) const;
 
  private:
   struct Member {
@@ -80,6 +87,7 @@ class CallLedger : public WorldState::Channel {
   int present_ = 0;  // ranks that have arrived at the next call
   int first_to_arrive_ = 0;
   std::atomic<uint64_t> completed_{0};
+  std::condition_variable changed_;
 };
 
 }  // namespace zeroth

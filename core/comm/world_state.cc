@@ -12,6 +12,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/call_ledger.h"
 
 namespace zeroth {
 
@@ -30,7 +31,7 @@ absl::Status WorldState::status() {
 void WorldState::BreakLocked(Failure failure) {
   if (broken_.has_value()) return;
   broken_ = std::move(failure);
-  for (Channel* channel : channels_) channel->WakeLocked();
+  for (CallLedger* ledger : ledgers_) ledger->changed().notify_all();
 }
 
 void WorldState::BreakLocked(const absl::Status& reason, int world_rank) {
@@ -58,16 +59,22 @@ void WorldState::BreakByDepartureLocked(const std::string& departure, int world_
 
 void WorldState::RankReturned(int world_rank, const absl::Status& status) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (HasReturnedLocked(world_rank)) return;
   returned_[static_cast<size_t>(world_rank)] = true;
   if (!status.ok()) {
     returned_errors_.emplace_back(status, world_rank);
     BreakLocked(Annotate(status, absl::StrCat("rank ", world_rank, " failed")), world_rank);
     return;
   }
-  for (const Channel* channel : channels_) {
-    const std::string wait = channel->DescribeWaitForLocked(world_rank);
+  for (const CallLedger* ledger : ledgers_) {
+    const std::string wait = ledger->DescribeWaitForLocked(world_rank);
     if (!wait.empty()) BreakLocked(absl::FailedPreconditionError(wait), world_rank);
   }
+}
+
+bool WorldState::AllReturned() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::find(returned_.begin(), returned_.end(), false) == returned_.end();
 }
 
 absl::Status WorldState::RootCause() {
@@ -96,15 +103,16 @@ absl::Status WorldState::RootCause() {
       absl::StrCat(first_own.message(), " (after communication broke: ", broken_->message, ")"));
 }
 
-void WorldState::Unregister(Channel* channel) {
+void WorldState::Unregister(CallLedger* ledger) {
   std::lock_guard<std::mutex> lock(mutex_);
-  channels_.erase(channel);
+  ledgers_.erase(ledger);
 }
 
-std::string WorldState::DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const {
-  for (const Channel* channel : channels_) {
-    if (channel == except) continue;
-    std::string wait = channel->DescribeWaitOfLocked(world_rank);
+std::string WorldState::DescribeWaitElsewhereLocked(int world_rank,
+                                                    const CallLedger* except) const {
+  for (const CallLedger* ledger : ledgers_) {
+    if (ledger == except) continue;
+    std::string wait = ledger->DescribeWaitOfLocked(world_rank);
     if (!wait.empty()) return wait;
   }
   return "";

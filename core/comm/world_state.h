@@ -30,24 +30,14 @@ struct SharedError {
   std::string message;
 };
 
-// One mutex guards the world and every rendezvous in it. So a call either runs on all of its ranks
-// or on none: the world cannot break while the last rank arrives. The mutex is held for bookkeeping
-// only, never while data moves. Thread-safe. Functions that end in Locked need the mutex held.
+class CallLedger;
+
+// One mutex guards the world and every ledger of calls in it. So a call either runs on all of its
+// ranks or on none: the world cannot break while the last rank arrives. The mutex is held for
+// bookkeeping only, never while data moves. Thread-safe. Functions that end in Locked need the
+// mutex held.
 class WorldState {
  public:
-  // A place where ranks wait for each other. It is registered for as long as it exists.
-  class Channel {
-   public:
-    virtual ~Channel() = default;
-    // Wakes the waiting ranks, because the world has broken.
-    virtual void WakeLocked() = 0;
-    // `world_rank` makes no further calls. Returns the error of the ranks that wait for it here;
-    // empty if none does.
-    virtual std::string DescribeWaitForLocked(int world_rank) const = 0;
-    // Returns the call in which `world_rank` waits for others here; empty if it does not wait.
-    virtual std::string DescribeWaitOfLocked(int world_rank) const = 0;
-  };
-
   WorldState(int size, absl::Duration timeout);
   WorldState(const WorldState&) = delete;
   WorldState& operator=(const WorldState&) = delete;
@@ -73,8 +63,9 @@ class WorldState {
   // returns.
   void BreakByDepartureLocked(const std::string& departure, int world_rank);
 
-  // The main function of `world_rank` has returned `status`.
+  // The main function of `world_rank` has returned `status`. Only the first call for a rank counts.
   void RankReturned(int world_rank, const absl::Status& status);
+  bool AllReturned();
   bool HasReturnedLocked(int world_rank) const {
     return returned_[static_cast<size_t>(world_rank)];
   }
@@ -82,10 +73,11 @@ class WorldState {
   // error that came first, with its rank.
   absl::Status RootCause();
 
-  void RegisterLocked(Channel* channel) { channels_.insert(channel); }
-  void Unregister(Channel* channel);
-  // The call in which `world_rank` waits, in any channel but `except`; empty if it waits nowhere.
-  std::string DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const;
+  // For ledgers, which are registered for as long as they exist.
+  void RegisterLocked(CallLedger* ledger) { ledgers_.insert(ledger); }
+  void Unregister(CallLedger* ledger);
+  // The call in which `world_rank` waits, in any ledger but `except`; empty if it waits nowhere.
+  std::string DescribeWaitElsewhereLocked(int world_rank, const CallLedger* except) const;
 
  private:
   struct Failure : SharedError {
@@ -103,7 +95,7 @@ class WorldState {
   std::optional<Failure> broken_;
   std::vector<bool> returned_;
   std::vector<Failure> returned_errors_;  // in the order in which ranks returned them
-  std::set<Channel*> channels_;
+  std::set<CallLedger*> ledgers_;
 };
 
 // What a rank asks for in Communicator::Split.

@@ -43,9 +43,6 @@ Rendezvous::Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world
                 static_cast<unsigned>(CallLedger::world().size())),
       buffers_(static_cast<size_t>(size())) {}
 
-// The base's destructor would be too late: other ranks make virtual calls until this returns.
-Rendezvous::~Rendezvous() { world().Unregister(this); }
-
 absl::StatusOr<uint64_t> Rendezvous::Issue(int rank) {
   std::lock_guard<std::mutex> lock(world().mutex());
   return IssueLocked(rank);
@@ -60,7 +57,7 @@ absl::Status Rendezvous::Arrive(int rank, const CollectiveCall& call, const Loca
   if (completed() >= target) {
     if (when_complete != nullptr) when_complete();
     arrived_.store(target, std::memory_order_release);
-    changed_.notify_all();
+    changed().notify_all();
     return absl::OkStatus();
   }
 
@@ -70,7 +67,7 @@ absl::Status Rendezvous::Arrive(int rank, const CollectiveCall& call, const Loca
   const auto complete = [&] { return arrived_ >= target; };
   const auto most = absl::ToChronoNanoseconds(std::min(world().timeout(), kForever));
   const bool in_time =
-      changed_.wait_for(lock, most, [&] { return complete() || world().IsBrokenLocked(); });
+      changed().wait_for(lock, most, [&] { return complete() || world().IsBrokenLocked(); });
   if (complete()) return absl::OkStatus();
   if (!in_time) TimeOutLocked(rank);
   return world().StatusLocked();
@@ -82,7 +79,7 @@ void Rendezvous::Finish(int rank, bool wait_for_all) {
   if (++finishing_ == size()) {
     finishing_ = 0;
     finished_.store(target, std::memory_order_release);
-    changed_.notify_all();
+    changed().notify_all();
     return;
   }
   if (!wait_for_all) return;
@@ -90,7 +87,7 @@ void Rendezvous::Finish(int rank, bool wait_for_all) {
   SpinUntil(finished_, target);
   if (finished_.load(std::memory_order_acquire) >= target) return;
   lock.lock();
-  changed_.wait(lock, [&] { return finished_ >= target; });
+  changed().wait(lock, [&] { return finished_ >= target; });
 }
 
 void Rendezvous::Leave(int rank) {
@@ -105,7 +102,5 @@ void Rendezvous::SpinUntil(const std::atomic<uint64_t>& counter, uint64_t target
     PauseCpu();
   }
 }
-
-void Rendezvous::WakeLocked() { changed_.notify_all(); }
 
 }  // namespace zeroth

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,7 +45,6 @@ class Rendezvous final : public CallLedger {
  public:
   // As CallLedger's constructor.
   Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::string name);
-  ~Rendezvous() override;
 
   // `rank` issues a call. Returns the call's index, or the world's error.
   absl::StatusOr<uint64_t> Issue(int rank);
@@ -68,8 +66,6 @@ class Rendezvous final : public CallLedger {
   // `rank` has destroyed its communicator and makes no further calls here.
   void Leave(int rank);
 
-  void WakeLocked() override;
-
  private:
   // Polls for a moment, or until `counter` has reached `target`.
   void SpinUntil(const std::atomic<uint64_t>& counter, uint64_t target) const;
@@ -77,7 +73,6 @@ class Rendezvous final : public CallLedger {
   // True if waiting threads poll before they sleep. With fewer cores than ranks, polling would only
   // keep the missing rank from running.
   const bool may_spin_;
-  std::condition_variable changed_;
   // Not in the ledger, because ranks read it without the mutex while data moves.
   std::vector<LocalBuffers> buffers_;
   std::atomic<uint64_t> arrived_{0};   // calls that all ranks have arrived at, for polling

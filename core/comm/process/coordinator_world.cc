@@ -43,7 +43,6 @@ CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port
       start_(Clock::now()),
       world_(std::make_shared<WorldState>(options.world_size, options.timeout)),
       connection_of_rank_(static_cast<size_t>(options.world_size)),
-      has_returned_(static_cast<size_t>(options.world_size)),
       last_call_(static_cast<size_t>(options.world_size)) {
   std::vector<int> all(static_cast<size_t>(options.world_size));
   std::iota(all.begin(), all.end(), 0);
@@ -95,7 +94,7 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
     case MessageType::kReturned: {
       const absl::Status status = ReadStatus(reader);
       understood = reader.IsComplete();
-      if (understood) Returned(*rank, status);
+      if (understood) world_->RankReturned(*rank, status);
       break;
     }
     default:
@@ -123,7 +122,7 @@ absl::Status CoordinatorWorld::Join(size_t connection, const Announcement& who) 
                                "'; start all ranks with the same flags"));
   }
   std::optional<size_t>& place = connection_of_rank_[static_cast<size_t>(who.rank)];
-  if (place.has_value() || has_returned_[static_cast<size_t>(who.rank)]) {
+  if (place.has_value() || started_) {
     return refuse(absl::StrCat("two processes say that they are rank ", who.rank, " of ",
                                who.world_size,
                                "; give each its own rank, and two jobs on one node different "
@@ -131,10 +130,9 @@ absl::Status CoordinatorWorld::Join(size_t connection, const Announcement& who) 
   }
   place = connection;
   Send(connection, Message(MessageType::kJoined));
-  if (++joined_ == options_.world_size) {
-    started_ = true;
-    SendToAll(Message(MessageType::kWelcome));
-  }
+  started_ = std::find(connection_of_rank_.begin(), connection_of_rank_.end(), std::nullopt) ==
+             connection_of_rank_.end();
+  if (started_) SendToAll(Message(MessageType::kWelcome));
   return absl::OkStatus();
 }
 
@@ -228,7 +226,6 @@ absl::StatusOr<bool> CoordinatorWorld::Watched::Arrive(int rank, const Collectiv
     since.reset();
   } else if (!since.has_value()) {
     since = Clock::now();
-    first = rank;
   }
   return completes;
 }
@@ -267,26 +264,15 @@ void CoordinatorWorld::Disconnected(size_t connection) {
   const std::optional<int> rank = RankOf(connection);
   if (!rank.has_value()) return;
   connection_of_rank_[static_cast<size_t>(*rank)].reset();
-  if (!started_) {
-    --joined_;  // the rank may try again in time
-    return;
-  }
-  if (!has_returned_[static_cast<size_t>(*rank)]) {
-    const std::string& last = last_call_[static_cast<size_t>(*rank)];
-    Returned(
-        *rank,
-        absl::UnavailableError(absl::StrCat(
-            "its process has ended or cannot be reached: the connection to it is lost (",
-            last.empty() ? "it had made no call yet" : absl::StrCat("its last call was ", last),
-            ")")));
-  }
+  if (!started_) return;  // the rank may try again in time
+  const std::string& last = last_call_[static_cast<size_t>(*rank)];
+  world_->RankReturned(
+      *rank,
+      absl::UnavailableError(absl::StrCat(
+          "its process has ended or cannot be reached: the connection to it is lost (",
+          last.empty() ? "it had made no call yet" : absl::StrCat("its last call was ", last),
+          ")")));
   Settle();
-}
-
-void CoordinatorWorld::Returned(int rank, const absl::Status& status) {
-  if (has_returned_[static_cast<size_t>(rank)]) return;
-  has_returned_[static_cast<size_t>(rank)] = true;
-  world_->RankReturned(rank, status);
 }
 
 void CoordinatorWorld::Settle() {
@@ -295,9 +281,7 @@ void CoordinatorWorld::Settle() {
     broken_since_ = Clock::now();
     SendToAll(StatusMessage(MessageType::kBroken, broken));
   }
-  if (over_ || !std::all_of(has_returned_.begin(), has_returned_.end(), [](bool b) { return b; })) {
-    return;
-  }
+  if (over_ || !world_->AllReturned()) return;
   over_ = true;
   SendToAll(StatusMessage(MessageType::kAllReturned, world_->RootCause()));
 }
@@ -337,13 +321,14 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
     return;
   }
   if (broken_since_.has_value()) {
-    for (int rank = 0; rank < options_.world_size; ++rank) Returned(rank, world_->status());
+    for (int rank = 0; rank < options_.world_size; ++rank)
+      world_->RankReturned(rank, world_->status());
   } else {
     std::lock_guard<std::mutex> lock(world_->mutex());
     for (const auto& [id, group] : groups_) {
       for (Watched* watched : group->watched()) {
         if (watched->since.has_value() && *watched->since + limit_ <= now) {
-          watched->ledger.TimeOutLocked(watched->first);
+          watched->ledger.TimeOutLocked(watched->ledger.first_to_arrive());
         }
       }
     }

@@ -57,11 +57,10 @@ class CoordinatorWorld {
   std::vector<std::pair<size_t, std::string>> TakeOutput();
 
  private:
-  // A ledger, since when a rank waits in it, and which rank was first to wait.
+  // A ledger, and since when a rank waits in it.
   struct Watched {
     CallLedger ledger;
     std::optional<Clock::time_point> since = std::nullopt;
-    int first = 0;
 
     // `rank` makes its next call. Returns whether that completes the call on all ranks, or the
     // world's error.
@@ -97,7 +96,6 @@ class CoordinatorWorld {
   void ArriveAtTurn(Group& group, int rank);
   void SendToGroup(const Group& group, const WireWriter& message);
   void AssignSeats(Group& group);
-  void Returned(int rank, const absl::Status& status);
   // Tells the ranks if the world has broken, or if all of them have returned.
   void Settle();
   void RefuseAll(const absl::Status& reason);
@@ -113,9 +111,7 @@ class CoordinatorWorld {
   std::map<uint32_t, std::unique_ptr<Group>> groups_;
   uint32_t next_group_ = kWorldGroup;
   std::vector<std::optional<size_t>> connection_of_rank_;
-  std::vector<bool> has_returned_;
   std::vector<std::string> last_call_;  // by rank
-  int joined_ = 0;
   bool started_ = false;
   absl::Status refused_;
   int turned_away_ = 0;
