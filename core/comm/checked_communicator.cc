@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -28,37 +28,47 @@ Collective Make(CollectiveOp op, int64_t count, const BufferView& send, const Bu
 
 }  // namespace
 
-Collective CheckedCommunicator::AllGatherOf(const BufferView& send, const BufferView& recv,
-                                            absl::string_view label) {
-  return Make(CollectiveOp::kAllGather, send.count, send, recv, label);
-}
-
 absl::Status CheckedCommunicator::AllGather(BufferView send, BufferView recv, Stream& stream,
                                             absl::string_view label) {
-  return Submit(AllGatherOf(send, recv, label), CheckAllGather(send, recv, rank(), size()), stream);
+  return AllGatherAll({{send, recv}}, stream, label);
 }
 
-Collective CheckedCommunicator::ReduceScatterOf(const BufferView& send, const BufferView& recv,
-                                                ReduceOp op, absl::string_view label,
-                                                bool accumulate) {
-  Collective collective = Make(CollectiveOp::kReduceScatter, recv.count, send, recv, label);
-  collective.call.reduce = op;
-  collective.accumulate = accumulate;
-  return collective;
+absl::Status CheckedCommunicator::AllGatherAll(absl::Span<const GatherBuffers> gathers,
+                                               Stream& stream, absl::string_view label) {
+  absl::Status checked;
+  std::vector<Collective> collectives;
+  for (const auto& [send, recv] : gathers) {
+    checked.Update(CheckAllGather(send, recv, rank(), size()));
+    collectives.push_back(Make(CollectiveOp::kAllGather, send.count, send, recv, label));
+  }
+  return Submit(absl::MakeSpan(collectives), checked, stream);
 }
 
 absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
                                                 Stream& stream, absl::string_view label,
                                                 bool accumulate) {
-  return Submit(ReduceScatterOf(send, recv, op, label, accumulate),
-                CheckReduceScatter(send, recv, op, accumulate, rank(), size()), stream);
+  return ReduceScatterAll({{send, recv, accumulate}}, op, stream, label);
+}
+
+absl::Status CheckedCommunicator::ReduceScatterAll(absl::Span<const ReductionBuffers> reductions,
+                                                   ReduceOp op, Stream& stream,
+                                                   absl::string_view label) {
+  absl::Status checked;
+  std::vector<Collective> collectives;
+  for (const auto& [send, recv, accumulate] : reductions) {
+    checked.Update(CheckReduceScatter(send, recv, op, accumulate, rank(), size()));
+    collectives.push_back(Make(CollectiveOp::kReduceScatter, recv.count, send, recv, label));
+    collectives.back().call.reduce = op;
+    collectives.back().accumulate = accumulate;
+  }
+  return Submit(absl::MakeSpan(collectives), checked, stream);
 }
 
 absl::Status CheckedCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                                             absl::string_view label) {
   Collective collective = Make(CollectiveOp::kAllReduce, buffer.count, buffer, buffer, label);
   collective.call.reduce = op;
-  return Submit(std::move(collective), CheckAllReduce(buffer, op), stream);
+  return Submit({&collective, 1}, CheckAllReduce(buffer, op), stream);
 }
 
 absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
@@ -66,27 +76,31 @@ absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Str
   const int64_t count = counts.uneven() ? kUnevenCount : send.count;
   Collective collective = Make(CollectiveOp::kAllToAll, count, send, recv, label);
   collective.counts = counts;
-  return Submit(std::move(collective), CheckAllToAll(send, recv, size(), counts), stream);
+  return Submit({&collective, 1}, CheckAllToAll(send, recv, size(), counts), stream);
 }
 
 absl::Status CheckedCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
                                             absl::string_view label) {
   Collective collective = Make(CollectiveOp::kBroadcast, buffer.count, buffer, buffer, label);
   collective.call.root = root;
-  return Submit(std::move(collective), CheckBroadcast(buffer, root, size()), stream);
+  return Submit({&collective, 1}, CheckBroadcast(buffer, root, size()), stream);
 }
 
 absl::Status CheckedCommunicator::Barrier(Stream& stream, absl::string_view label) {
-  return Submit(Make(CollectiveOp::kBarrier, 0, {}, {}, label), absl::OkStatus(), stream);
+  Collective collective = Make(CollectiveOp::kBarrier, 0, {}, {}, label);
+  return Submit({&collective, 1}, absl::OkStatus(), stream);
 }
 
-absl::Status CheckedCommunicator::Submit(Collective collective, const absl::Status& checked,
-                                         Stream& stream) {
-  if (!checked.ok()) return Enqueue(std::move(collective), checked, stream);
-  const int64_t bytes = TrafficOf(collective);
+absl::Status CheckedCommunicator::Submit(absl::Span<Collective> collectives,
+                                         const absl::Status& checked, Stream& stream) {
+  if (collectives.empty()) return absl::OkStatus();
+  if (!checked.ok()) return Enqueue(collectives, checked, stream);
+  int64_t bytes = 0;
+  for (const Collective& collective : collectives) bytes += TrafficOf(collective);
+  const CollectiveCall& call = collectives.front().call;
   return TimedWait(
-      stats_->timeline(), stream, collective.call.operation, collective.call.label,
-      [&] { return Enqueue(std::move(collective), absl::OkStatus(), stream); }, bytes);
+      stats_->timeline(), stream, call.operation, call.label,
+      [&] { return Enqueue(collectives, absl::OkStatus(), stream); }, bytes);
 }
 
 void CheckedCommunicator::Abort(const absl::Status& reason) {

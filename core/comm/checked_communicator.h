@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/comm_stats.h"
@@ -15,8 +16,8 @@
 
 namespace zeroth {
 
-// The common base of the back ends' communicators. It turns each operation into a Collective,
-// checks the arguments, and hands it to Enqueue.
+// The common base of the back ends' communicators. It turns each operation into one or more
+// collectives, checks the arguments, and hands them to Enqueue.
 class CheckedCommunicator : public Communicator {
  public:
   absl::Status AllGather(BufferView send, BufferView recv, Stream& stream,
@@ -30,21 +31,22 @@ class CheckedCommunicator : public Communicator {
   absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                          absl::string_view label) final;
   absl::Status Barrier(Stream& stream, absl::string_view label) final;
+  absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
+                            absl::string_view label) final;
+  absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
+                                Stream& stream, absl::string_view label) final;
   void Abort(const absl::Status& reason) final;
 
   const CommStats& stats() const final { return *stats_; }
   CommStats& stats() final { return *stats_; }
 
  protected:
-  // Enqueues `collective`. If `checked` is an error, this rank's arguments are wrong: breaks the
-  // world with it instead, because the other ranks would wait for a call that never comes.
-  virtual absl::Status Enqueue(Collective collective, const absl::Status& checked,
+  // Enqueues `collectives`, which it may change: at least one; if several, then gathers or
+  // reduce-scatters with one label, which may run as one operation. If `checked` is an error, this
+  // rank's arguments are wrong: breaks the world with it instead, because the other ranks would
+  // wait for a call that never comes.
+  virtual absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                                Stream& stream) = 0;
-  // The collectives of AllGather and ReduceScatter.
-  static Collective AllGatherOf(const BufferView& send, const BufferView& recv,
-                                absl::string_view label);
-  static Collective ReduceScatterOf(const BufferView& send, const BufferView& recv, ReduceOp op,
-                                    absl::string_view label, bool accumulate);
   // This rank's number in the world.
   virtual int world_rank() const = 0;
   // Breaks the world with this rank's error, unless it is broken already.
@@ -58,8 +60,9 @@ class CheckedCommunicator : public Communicator {
   std::string Describe(const CollectiveCall& call) const;
 
  private:
-  // Calls Enqueue, and marks the call.
-  absl::Status Submit(Collective collective, const absl::Status& checked, Stream& stream);
+  // Calls Enqueue unless `collectives` is empty, and marks the calls.
+  absl::Status Submit(absl::Span<Collective> collectives, const absl::Status& checked,
+                      Stream& stream);
 
   const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
 };

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/checked_communicator.h"
@@ -195,8 +196,14 @@ class LocalCommunicator final : public CheckedCommunicator {
   }
 
  private:
-  absl::Status Enqueue(Collective collective, const absl::Status& checked,
+  absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                        Stream& stream) override {
+    for (Collective& collective : collectives) {
+      ZEROTH_RETURN_IF_ERROR(EnqueueOne(std::move(collective), checked, stream));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status EnqueueOne(Collective collective, const absl::Status& checked, Stream& stream) {
     ZEROTH_ASSIGN_OR_RETURN(collective.call.index, calls_.Issue(rank_));
     const std::string where =
         absl::StrCat("rank ", world_rank(), " failed: ", Describe(collective.call));

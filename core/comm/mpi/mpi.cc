@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/checked_communicator.h"
@@ -103,8 +104,14 @@ class MpiCommunicator final : public CheckedCommunicator {
   }
 
  private:
-  absl::Status Enqueue(Collective collective, const absl::Status& checked,
+  absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                        Stream& stream) override {
+    for (Collective& collective : collectives) {
+      ZEROTH_RETURN_IF_ERROR(EnqueueOne(std::move(collective), checked, stream));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status EnqueueOne(Collective collective, const absl::Status& checked, Stream& stream) {
     ProcessWorld& processes = channel_->processes();
     ZEROTH_RETURN_IF_ERROR(processes.SettledStatus());
     collective.call.index = enqueued_++;

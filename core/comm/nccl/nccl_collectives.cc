@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
@@ -40,17 +39,6 @@ absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& s
 }
 
 }  // namespace
-
-absl::Status NcclCommunicator::AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
-                                            absl::string_view label) {
-  absl::Status checked;
-  std::vector<Collective> collectives;
-  for (const auto& [send, recv] : gathers) {
-    checked.Update(CheckAllGather(send, recv, rank(), size()));
-    collectives.push_back(AllGatherOf(send, recv, label));
-  }
-  return SubmitAll(std::move(collectives), checked, stream);
-}
 
 absl::Status NcclCommunicator::GatherTogether(absl::Span<const Collective> gathers,
                                               cuda::CudaStream& stream) {
@@ -91,18 +79,6 @@ absl::Status NcclCommunicator::GatherFrom(const void* send, void* recv, int64_t 
     return ncclAllGather(send, recv, static_cast<size_t>(count), TypeOf(dtype), communicator,
                          stream.handle());
   });
-}
-
-absl::Status NcclCommunicator::ReduceScatterAll(absl::Span<const ReductionBuffers> reductions,
-                                                ReduceOp op, Stream& stream,
-                                                absl::string_view label) {
-  absl::Status checked;
-  std::vector<Collective> collectives;
-  for (const auto& [send, recv, accumulate] : reductions) {
-    checked.Update(CheckReduceScatter(send, recv, op, accumulate, rank(), size()));
-    collectives.push_back(ReduceScatterOf(send, recv, op, label, accumulate));
-  }
-  return SubmitAll(std::move(collectives), checked, stream);
 }
 
 bool NcclCommunicator::LibraryReduces(const Collective& collective) const {

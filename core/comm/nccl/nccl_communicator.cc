@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/device/timeline.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -147,8 +146,8 @@ RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& 
   return *recorded_;
 }
 
-absl::Status NcclCommunicator::EnqueueAll(absl::Span<Collective> collectives,
-                                          const absl::Status& checked, Stream& stream) {
+absl::Status NcclCommunicator::Enqueue(absl::Span<Collective> collectives,
+                                       const absl::Status& checked, Stream& stream) {
   ProcessWorld& processes = world_->processes();
   const CollectiveCall& call = collectives.back().call;
   ZEROTH_RETURN_IF_ERROR(status());
@@ -187,19 +186,6 @@ absl::Status NcclCommunicator::EnqueueAll(absl::Span<Collective> collectives,
   // Recorded calls run when the recording is played, and each play is watched as a whole.
   if (playback == nullptr) traffic_->Add(call, number, *begin, *std::move(end));
   return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::SubmitAll(std::vector<Collective> collectives,
-                                         const absl::Status& checked, Stream& stream) {
-  const absl::Span<Collective> all = absl::MakeSpan(collectives);
-  if (all.empty()) return absl::OkStatus();
-  if (!checked.ok()) return EnqueueAll(all, checked, stream);
-  int64_t bytes = 0;
-  for (const Collective& collective : all) bytes += TrafficOf(collective);
-  const CollectiveCall& call = all.front().call;
-  return TimedWait(
-      stats().timeline(), stream, call.operation, call.label,
-      [&] { return EnqueueAll(all, absl::OkStatus(), stream); }, bytes);
 }
 
 absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStream& stream) {

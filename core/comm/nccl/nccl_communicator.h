@@ -90,12 +90,6 @@ class NcclCommunicator final : public CheckedCommunicator {
                                                                absl::string_view label) override;
   std::string GatherNote() const override;
 
-  // One group of NCCL's, which starts fewer kernels. Copy engines take the gathers one by one.
-  absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
-                            absl::string_view label) override;
-  absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
-                                Stream& stream, absl::string_view label) override;
-
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override {
     return SplitBy(color, key, /*for_gathers=*/false);
   }
@@ -113,18 +107,11 @@ class NcclCommunicator final : public CheckedCommunicator {
   // new.
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
-  // Posts the calls, and enqueues their data movement as one operation. An error on this rank
-  // alone, such as wrong arguments, breaks the world. Several calls are gathers, or
-  // reduce-scatters, with one label.
-  absl::Status EnqueueAll(absl::Span<Collective> collectives, const absl::Status& checked,
-                          Stream& stream);
-  absl::Status Enqueue(Collective collective, const absl::Status& checked,
-                       Stream& stream) override {
-    return EnqueueAll(absl::MakeSpan(&collective, 1), checked, stream);
-  }
-  // As EnqueueAll, and marks the calls.
-  absl::Status SubmitAll(std::vector<Collective> collectives, const absl::Status& checked,
-                         Stream& stream);
+  // Posts the calls, and enqueues their data movement as one group of NCCL's, which starts fewer
+  // kernels. Copy engines take gathers one by one. An error on this rank alone, such as wrong
+  // arguments, breaks the world.
+  absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
+                       Stream& stream) override;
   int world_rank() const override { return world_->processes().rank(); }
   void Break(const absl::Status& reason) override { world_->processes().Break(reason); }
   absl::Status Move(const Collective& collective, cuda::CudaStream& stream);

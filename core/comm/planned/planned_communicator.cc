@@ -117,24 +117,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::SplitInto(
       machine_, std::move(of_world), static_cast<int>(mine - members.begin()), options_));
 }
 
-absl::Status PlannedCommunicator::Together(absl::FunctionRef<absl::Status()> make) {
-  together_ = true;
-  const absl::Status status = make();
-  together_ = continues_ = false;
-  return status;
-}
-
-absl::Status PlannedCommunicator::AllGatherAll(absl::Span<const GatherBuffers> gathers,
-                                               Stream& stream, absl::string_view label) {
-  return Together([&] { return Communicator::AllGatherAll(gathers, stream, label); });
-}
-
-absl::Status PlannedCommunicator::ReduceScatterAll(absl::Span<const ReductionBuffers> reductions,
-                                                   ReduceOp op, Stream& stream,
-                                                   absl::string_view label) {
-  return Together([&] { return Communicator::ReduceScatterAll(reductions, op, stream, label); });
-}
-
 double PlannedCommunicator::LinkBandwidth(const Collective& collective) const {
   double LinkRate::*const field = RateOf(collective.op);
   if (machine_.link_rates.empty() || nodes_ > 1 || field == nullptr) return machine_.link_bandwidth;
@@ -241,15 +223,23 @@ void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
   }
 }
 
-absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Status& checked,
-                                          Stream& stream) {
+absl::Status PlannedCommunicator::Enqueue(absl::Span<Collective> collectives,
+                                          const absl::Status& checked, Stream& stream) {
   ZEROTH_RETURN_IF_ERROR(status_);
   if (!checked.ok()) {
-    Break(Annotate(checked, Describe(collective.call)));
+    Break(Annotate(checked, Describe(collectives.front().call)));
     return status_;
   }
+  for (const Collective& collective : collectives) {
+    const bool starts = &collective == &collectives.front() || !options_.calls_together;
+    ZEROTH_RETURN_IF_ERROR(EnqueueOne(collective, starts, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlannedCommunicator::EnqueueOne(const Collective& collective, bool starts,
+                                             Stream& stream) {
   Count(collective);
-  const bool starts = !std::exchange(continues_, together_) || !options_.calls_together;
   Parts parts;
   if (size() > 1 && options_.parts) parts = options_.parts(collective, size());
   if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, parts, starts, stream));

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -74,10 +73,6 @@ class PlannedCommunicator final : public CheckedCommunicator {
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(absl::Span<const int> members, int color,
                                                           bool for_gathers) override;
-  absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
-                            absl::string_view label) override;
-  absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
-                                Stream& stream, absl::string_view label) override;
   absl::Status status() const override { return status_; }
   // The group's, in its order.
   const std::vector<int>& world_ranks() const { return members_; }
@@ -94,16 +89,16 @@ class PlannedCommunicator final : public CheckedCommunicator {
   PlannedCommunicator(const Machine& machine, std::vector<int> members, int rank,
                       const Options& options);
 
-  // Makes the calls of `make` as one operation.
-  absl::Status Together(absl::FunctionRef<absl::Status()> make);
-  absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
+  absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
+                       Stream& stream) override;
+  // `starts`: it is the first call of its operation.
+  absl::Status EnqueueOne(const Collective& collective, bool starts, Stream& stream);
   double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
   // Bytes of scratch memory that a reduction takes in NcclCommunicator.
   size_t ScratchOf(const Collective& collective) const;
   // Memory and passes over it that the options add, before and after the collective itself.
-  // `starts`: it is the first of its operation.
   absl::Status Before(const Collective& collective, const Parts& parts, bool starts,
                       Stream& stream);
   void After(const Collective& collective, Stream& stream);
@@ -119,8 +114,6 @@ class PlannedCommunicator final : public CheckedCommunicator {
   std::shared_ptr<Buffer> gather_buffer_;  // of copies
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;
-  bool together_ = false;   // all calls belong to one operation
-  bool continues_ = false;  // the next call belongs to the operation of the call before
   absl::Status status_;
 };
 
