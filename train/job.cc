@@ -133,19 +133,17 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
 }  // namespace
 
 absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
-  const absl::StatusOr<std::optional<int>> started = LauncherRegistry::WorldSize(options.comm);
-  if (!started.ok()) return WithBuildHint(started.status());
-  if (started->has_value()) {
-    if (options.world_size != 0 && options.world_size != **started) {
+  const absl::StatusOr<std::optional<StartedRanks>> found = LauncherRegistry::Started(options.comm);
+  if (!found.ok()) return WithBuildHint(found.status());
+  if (const std::optional<StartedRanks>& started = *found; started.has_value()) {
+    if (options.world_size != 0 && options.world_size != started->world_size) {
       return InvalidArgument(
-          "--world_size=", options.world_size, ", but the environment says that ", **started,
-          " ranks have been started; leave the flag out, and have the ",
+          "--world_size=", options.world_size, ", but the environment says that ",
+          started->world_size, " ranks have been started; leave the flag out, and have the ",
           "launcher start as many as you want (mpirun -n ", options.world_size, ")");
     }
-    options.world_size = **started;
-    ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
-                            LauncherRegistry::LocalWorldSize(options.comm));
-    options.local_world_size = local.value_or(0);
+    options.world_size = started->world_size;
+    options.local_world_size = started->local_world_size;
     return options;
   }
   if (options.world_size == 0) options.world_size = kDefaultWorldSize;

@@ -215,8 +215,8 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(chosen));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithSharesOfRanks(started));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
-  ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> processes,
-                          LauncherRegistry::WorldSize(resolved.comm));
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<StartedRanks> processes,
+                          LauncherRegistry::Started(resolved.comm));
   job->ranks_are_threads = !processes.has_value();
   if (resolved.dry_run) return SayPlan(*job);
   if (job->only_evaluates && resolved.out.empty() && resolved.resume == "auto") {

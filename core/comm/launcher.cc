@@ -17,8 +17,7 @@ namespace {
 
 struct BackEnd {
   Launcher launcher;
-  WorldSizeSource world_size;
-  WorldSizeSource local_world_size;
+  StartedRanksSource started;
 };
 
 using BackEnds = Registry<LauncherRegistry, BackEnd>;
@@ -33,13 +32,6 @@ absl::StatusOr<BackEnd> Find(absl::string_view name) {
   if (std::optional<BackEnd> found = BackEnds::Global().Find(name)) return *std::move(found);
   return absl::NotFoundError(absl::StrCat("unknown communication back end '", name, "'",
                                           BackEnds::Global().Instead(name, kElsewhere)));
-}
-
-absl::StatusOr<std::optional<int>> Ask(absl::string_view name, WorldSizeSource BackEnd::*source) {
-  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
-  if (back_end.*source == nullptr) return std::optional<int>();
-  ZEROTH_ASSIGN_OR_RETURN(const int ranks, (back_end.*source)());
-  return ranks > 0 ? std::optional<int>(ranks) : std::optional<int>();
 }
 
 }  // namespace
@@ -71,19 +63,16 @@ absl::Status RunRankMain(const RankMain& rank_main, Communicator& world) {
   }
 }
 
-void LauncherRegistry::Register(absl::string_view name, Launcher launcher,
-                                WorldSizeSource world_size, WorldSizeSource local_world_size) {
+LauncherRegistration::LauncherRegistration(absl::string_view name, Launcher launcher,
+                                           StartedRanksSource started) {
   ZEROTH_CHECK(launcher != nullptr);
-  BackEnds::Global().Add(name,
-                         {std::move(launcher), std::move(world_size), std::move(local_world_size)});
+  BackEnds::Global().Add(name, {std::move(launcher), std::move(started)});
 }
 
-absl::StatusOr<std::optional<int>> LauncherRegistry::WorldSize(absl::string_view name) {
-  return Ask(name, &BackEnd::world_size);
-}
-
-absl::StatusOr<std::optional<int>> LauncherRegistry::LocalWorldSize(absl::string_view name) {
-  return Ask(name, &BackEnd::local_world_size);
+absl::StatusOr<std::optional<StartedRanks>> LauncherRegistry::Started(absl::string_view name) {
+  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
+  if (back_end.started == nullptr) return std::nullopt;
+  return back_end.started();
 }
 
 absl::Status LauncherRegistry::Launch(absl::string_view name, const LaunchOptions& options,

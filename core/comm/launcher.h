@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,9 +42,12 @@ using RankMain = std::function<absl::Status(Communicator& world)>;
 // instead of waiting.
 using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain&)>;
 
-// For a back end whose ranks another program starts (torchrun, mpirun, srun): returns the number of
-// ranks, in total or on this machine (0: unknown).
-using WorldSizeSource = std::function<absl::StatusOr<int>()>;
+// The ranks that another program has started (torchrun, mpirun, srun).
+struct StartedRanks {
+  int world_size = 1;
+  int local_world_size = 0;  // of them, on this machine; 0: unknown
+};
+using StartedRanksSource = std::function<absl::StatusOr<StartedRanks>()>;
 
 // For launchers: InvalidArgument for an invalid timeout or option.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
@@ -55,13 +57,8 @@ absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);
 // Back ends by name. Thread-safe.
 class LauncherRegistry {
  public:
-  static void Register(absl::string_view name, Launcher launcher,
-                       WorldSizeSource world_size = nullptr,
-                       WorldSizeSource local_world_size = nullptr);
-  // The number of ranks that another program has started; none if `name` starts its ranks itself.
-  static absl::StatusOr<std::optional<int>> WorldSize(absl::string_view name);
-  // The number of those on this machine; none if `name` starts its ranks itself, or does not know.
-  static absl::StatusOr<std::optional<int>> LocalWorldSize(absl::string_view name);
+  // The ranks that another program has started; none if `name` starts its ranks itself.
+  static absl::StatusOr<std::optional<StartedRanks>> Started(absl::string_view name);
   // NotFound lists the back ends that are linked in.
   static absl::Status Launch(absl::string_view name, const LaunchOptions& options,
                              const RankMain& rank_main);
@@ -69,14 +66,11 @@ class LauncherRegistry {
   static std::vector<std::string> Names();
 };
 
-// Put one at namespace scope in the back end's .cc, in a target with alwayslink.
+// Put one at namespace scope in the back end's .cc, in a target with alwayslink. `started`: of a
+// back end whose ranks another program starts. A second registration of a name is a bug and aborts.
 struct LauncherRegistration {
   LauncherRegistration(absl::string_view name, Launcher launcher,
-                       WorldSizeSource world_size = nullptr,
-                       WorldSizeSource local_world_size = nullptr) {
-    LauncherRegistry::Register(name, std::move(launcher), std::move(world_size),
-                               std::move(local_world_size));
-  }
+                       StartedRanksSource started = nullptr);
 };
 
 }  // namespace zeroth

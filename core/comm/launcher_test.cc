@@ -37,8 +37,8 @@ TEST(LauncherRegistryTest, UnknownNameListsTheKnown) {
 
 TEST(LauncherRegistryTest, NamesAreSorted) {
   const auto launcher = [](const LaunchOptions&, const RankMain&) { return absl::OkStatus(); };
-  LauncherRegistry::Register("zzz", launcher);
-  LauncherRegistry::Register("aaa", launcher);
+  const LauncherRegistration zzz("zzz", launcher);
+  const LauncherRegistration aaa("aaa", launcher);
   const std::vector<std::string> names = LauncherRegistry::Names();
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   EXPECT_EQ(names.front(), "aaa");
@@ -47,7 +47,7 @@ TEST(LauncherRegistryTest, NamesAreSorted) {
 
 TEST(LauncherRegistryDeathTest, ANameIsTakenOnce) {
   const auto launcher = [](const LaunchOptions&, const RankMain&) { return absl::OkStatus(); };
-  EXPECT_DEATH(LauncherRegistry::Register("local", launcher), "invariant");
+  EXPECT_DEATH(LauncherRegistration("local", launcher), "invariant");
 }
 
 }  // namespace

@@ -242,11 +242,13 @@ absl::StatusOr<ProcessEnvironment> ReadEnvironment(const mpi::Engine& engine) {
 }
 
 // Returns the world size from the environment, or from MPI if no known launcher has set it.
-absl::StatusOr<int> StartedRanks() {
+absl::StatusOr<StartedRanks> ReadStarted() {
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::ReadRanks());
-  if (environment.HasLauncher()) return environment.world_size;
+  StartedRanks started{environment.world_size, environment.local_world_size};
+  if (environment.HasLauncher()) return started;
   ZEROTH_ASSIGN_OR_RETURN(const mpi::Engine* const engine, mpi::Engine::Get());
-  return engine->size();
+  started.world_size = engine->size();
+  return started;
 }
 
 // The caller keeps `communicator` until all ranks have returned. The other ranks' error then says
@@ -280,8 +282,7 @@ absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main)
 }
 
 namespace {
-const LauncherRegistration registration("mpi", RunMpiRank, StartedRanks,
-                                        ProcessEnvironment::ReadLocalWorldSize);
+const LauncherRegistration registration("mpi", RunMpiRank, ReadStarted);
 const AddressExchangeRegistration address_registration(ExchangeAddress);
 }  // namespace
 

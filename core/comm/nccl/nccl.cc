@@ -106,11 +106,10 @@ const LauncherRegistration registration(
       ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::Read());
       return RunNcclRank(environment, options, rank_main);
     },
-    []() -> absl::StatusOr<int> {
+    []() -> absl::StatusOr<StartedRanks> {
       ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::Read());
-      return environment.world_size;
-    },
-    ProcessEnvironment::ReadLocalWorldSize);
+      return StartedRanks{environment.world_size, environment.local_world_size};
+    });
 }  // namespace
 
 }  // namespace zeroth

@@ -585,9 +585,10 @@ TEST(NcclTest, WithoutALauncherThereIsOneRank) {
        {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID"}) {
     unsetenv(name);
   }
-  const absl::StatusOr<std::optional<int>> started = LauncherRegistry::WorldSize("nccl");
+  const absl::StatusOr<std::optional<StartedRanks>> started = LauncherRegistry::Started("nccl");
   ASSERT_TRUE(started.ok()) << started.status();
-  EXPECT_EQ(*started, 1);
+  ASSERT_TRUE(started->has_value());
+  EXPECT_EQ((*started)->world_size, 1);
   const absl::Status status =
       LauncherRegistry::Launch("nccl", LaunchOptions(), OnCuda([](TestRank& rank) {
                                  EXPECT_EQ(rank.world.size(), 1);
@@ -595,8 +596,7 @@ TEST(NcclTest, WithoutALauncherThereIsOneRank) {
                                }));
   EXPECT_TRUE(status.ok()) << status;
   setenv("RANK", "one", 1);
-  EXPECT_EQ(LauncherRegistry::WorldSize("nccl").status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(LauncherRegistry::Started("nccl").status().code(), absl::StatusCode::kInvalidArgument);
   unsetenv("RANK");
 }
 

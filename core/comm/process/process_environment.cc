@@ -202,11 +202,6 @@ absl::StatusOr<ProcessEnvironment> ProcessEnvironment::ReadRanks(const Lookup& l
   return result;
 }
 
-absl::StatusOr<int> ProcessEnvironment::ReadLocalWorldSize() {
-  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ReadRanks());
-  return environment.local_world_size;
-}
-
 absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read(const Lookup& lookup) {
   ZEROTH_ASSIGN_OR_RETURN(ProcessEnvironment result, ReadRanks(lookup));
   ZEROTH_RETURN_IF_ERROR(ReadMeetingPlace(lookup, result));

@@ -61,8 +61,6 @@ struct ProcessEnvironment {
   static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup = Variable);
   // The same without the address of rank 0 and the job's key.
   static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup = Variable);
-  // Reads local_world_size alone, for LauncherRegistration.
-  static absl::StatusOr<int> ReadLocalWorldSize();
 };
 
 }  // namespace zeroth
