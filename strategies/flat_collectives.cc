@@ -42,7 +42,7 @@ Tensor SliceOf(const Unit& unit, int segment, const Tensor& full) {
 // Rounds an offloaded shard into its slice, chunk by chunk through `staging`.
 absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Kernels& kernels,
                          StreamScratch& staging, Stream& comm) {
-  const OffloadedTensor& shard = unit.segment(segment).offloaded_shard;
+  const StateTensor& shard = unit.segment(segment).offloaded_shard;
   const int64_t chunk = std::min(unit.offload_chunk_numel(), shard.numel());
   for (int64_t begin = 0; begin < shard.numel(); begin += chunk) {
     const int64_t numel = std::min(chunk, shard.numel() - begin);

@@ -33,7 +33,7 @@ absl::StatusOr<Tensor> AllocateFp32(const SegmentReduction& in, const Shape& sha
 absl::Status Store(SegmentReduction& in, Tensor sum) {
   const Unit::Segment& segment = in.segment();
   if (!in.unit.offloads_gradients()) return Put(in, sum, segment.grad_shard);
-  const OffloadedTensor& store = segment.offloaded_grad_shard;
+  const StateTensor& store = segment.offloaded_grad_shard;
   if (sum.dtype() != store.dtype()) {
     // The full gradient's memory is free by now.
     const Tensor rounded = segment.grad.View(0, sum.shape());

@@ -93,12 +93,11 @@ absl::StatusOr<std::unique_ptr<Offload>> Offload::Create(Device& device,
   return offload;
 }
 
-absl::StatusOr<OffloadedTensor> Offload::Reserve(int64_t numel, DType dtype,
-                                                 absl::string_view what) {
+absl::StatusOr<StateTensor> Offload::Reserve(int64_t numel, DType dtype, absl::string_view what) {
   ZEROTH_CHECK(store_ != nullptr);
   std::shared_ptr<OffloadStore> store = store_;
   if (timeline_ != nullptr) store = std::make_shared<MarkedStore>(store_, timeline_, what);
-  absl::StatusOr<OffloadedTensor> tensor = OffloadedTensor::Zeros(*store, numel, dtype);
+  absl::StatusOr<StateTensor> tensor = StateTensor::Offloaded(*store, numel, dtype);
   ZEROTH_RETURN_IF_ERROR_WITH(tensor.status(), absl::StrCat("offloading ", what));
   return tensor;
 }

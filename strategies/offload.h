@@ -51,7 +51,7 @@ class Offload {
 
   const OffloadOptions& options() const { return options_; }
   // Reserves [numel] zeros in the store; errors name `what`. Aborts if nothing is offloaded.
-  absl::StatusOr<OffloadedTensor> Reserve(int64_t numel, DType dtype, absl::string_view what);
+  absl::StatusOr<StateTensor> Reserve(int64_t numel, DType dtype, absl::string_view what);
   StatePasses& passes() { return *passes_; }
   // All zeros if nothing is offloaded.
   OffloadStats stats() const { return store_ == nullptr ? OffloadStats() : store_->stats(); }

@@ -88,7 +88,7 @@ Tensor EarlierInMemory(const SegmentReduction& in) {
 absl::StatusOr<Tensor> SumOfEarlier(SegmentReduction& in) {
   if (!AddsToEarlier(in)) return Tensor();
   if (Tensor sum = EarlierInMemory(in); sum.defined()) return sum;
-  const OffloadedTensor& store = in.segment().offloaded_grad_shard;
+  const StateTensor& store = in.segment().offloaded_grad_shard;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, TakeFp32(in, store.numel()));
   ZEROTH_RETURN_IF_ERROR(store.Read(0, sum, in.stream()));
   return sum;

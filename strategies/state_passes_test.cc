@@ -30,7 +30,7 @@ class StatePassesTest : public testing::Test {
     const Tensor tensor = *Tensor::FromHost<float>(
         *device_, Shape({static_cast<int64_t>(values.size())}), values, MemoryCategory::kWorkspace);
     if (!offloaded) return tensor;
-    const StateTensor state = *OffloadedTensor::Zeros(*store_, tensor.numel(), DType::kFloat32);
+    const StateTensor state = *StateTensor::Offloaded(*store_, tensor.numel(), DType::kFloat32);
     EXPECT_EQ(state.Write(0, tensor, device_->compute_stream()), absl::OkStatus());
     return state;
   }
@@ -167,8 +167,8 @@ TEST(StatePassesFailureTest, EveryTransferThatBreaksIsAnErrorThatLeavesNothingUn
     const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions());
     FaultyStore store(*device->CreateOffloadStore({}), good);
     const std::vector<StatePass> list = {
-        AddPass(*OffloadedTensor::Zeros(store, 30, DType::kFloat32),
-                *OffloadedTensor::Zeros(store, 30, DType::kFloat32))};
+        AddPass(*StateTensor::Offloaded(store, 30, DType::kFloat32),
+                *StateTensor::Offloaded(store, 30, DType::kFloat32))};
     const auto passes = *StatePasses::Create(*device, 3, /*is_offloaded=*/true);
     const absl::Status status = passes->Run(list);
     if (good == kTransfers) {

@@ -105,8 +105,8 @@ class Unit {
     std::vector<Tensor> waiting_sums;
     // In the place of `shard` and `grad_shard` if these are offloaded. The gradient's region has
     // room for fp32, whatever type it holds.
-    OffloadedTensor offloaded_shard;
-    OffloadedTensor offloaded_grad_shard;
+    StateTensor offloaded_shard;
+    StateTensor offloaded_grad_shard;
   };
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's index among the layout's shards.

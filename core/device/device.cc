@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Recording>> Device::EndRecording() {
 
 std::string Device::name() const { return absl::StrCat(type(), ":", index()); }
 
-void DeviceRegistry::Register(absl::string_view type, Factory factory) {
+DeviceRegistration::DeviceRegistration(absl::string_view type, DeviceRegistry::Factory factory) {
   Devices::Global().Add(type, std::move(factory));
 }
 

@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -150,8 +149,6 @@ class DeviceRegistry {
  public:
   using Factory = std::function<absl::StatusOr<std::shared_ptr<Device>>(const DeviceOptions&)>;
 
-  // Called by DeviceRegistration. A second registration of a name is a bug and aborts.
-  static void Register(absl::string_view type, Factory factory);
   // NotFound lists the kinds that are linked in.
   static absl::StatusOr<std::shared_ptr<Device>> Create(absl::string_view type,
                                                         const DeviceOptions& options);
@@ -159,11 +156,10 @@ class DeviceRegistry {
   static std::vector<std::string> Types();
 };
 
-// Put one at namespace scope in the implementation's .cc, in a target with alwayslink.
+// Put one at namespace scope in the implementation's .cc, in a target with alwayslink. A second
+// registration of a name is a bug and aborts.
 struct DeviceRegistration {
-  DeviceRegistration(absl::string_view type, DeviceRegistry::Factory factory) {
-    DeviceRegistry::Register(type, std::move(factory));
-  }
+  DeviceRegistration(absl::string_view type, DeviceRegistry::Factory factory);
 };
 
 }  // namespace zeroth

@@ -42,7 +42,7 @@ TEST(DeviceRegistryTest, UnknownKindListsTheKnownOnes) {
 }
 
 TEST(DeviceRegistryDeathTest, SecondRegistrationAborts) {
-  EXPECT_DEATH(DeviceRegistry::Register("zebra", FailingFactory("again")), "invariant violated");
+  EXPECT_DEATH(DeviceRegistration("zebra", FailingFactory("again")), "invariant violated");
 }
 
 }  // namespace

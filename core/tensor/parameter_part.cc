@@ -17,16 +17,9 @@ std::vector<int64_t> SectionsOf(const Shape& global, const ParameterPart& part) 
   return part.sections.empty() ? std::vector<int64_t>{global.dim(part.dim)} : part.sections;
 }
 
-// The share of one section: where it begins along the undivided dimension (`global_begin`), and
-// along the part's dimension (`begin`).
-struct Share {
-  int64_t global_begin;
-  int64_t begin;
-  int64_t numel;
-};
-
-std::vector<Share> SharesOf(const Shape& global, const ParameterPart& part) {
-  std::vector<Share> shares;
+// The share of each section, along the divided dimension alone.
+std::vector<ElementRun> SharesOf(const Shape& global, const ParameterPart& part) {
+  std::vector<ElementRun> shares;
   int64_t section_begin = 0;
   int64_t begin = 0;
   for (const int64_t section : SectionsOf(global, part)) {
@@ -61,13 +54,13 @@ absl::StatusOr<Shape> ShapeOfPart(const Shape& global, const ParameterPart& part
     return InvalidArgument("sections ", absl::StrJoin(sections, " + "),
                            " do not add up to dimension ", part.dim, " of ", global.ToString());
   }
-  const Share last = SharesOf(global, part).back();
+  const ElementRun last = SharesOf(global, part).back();
   return global.With(part.dim, last.begin + last.numel);
 }
 
 std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& part, int64_t begin,
                                    int64_t numel) {
-  const std::vector<Share> shares = SharesOf(global, part);
+  const std::vector<ElementRun> shares = SharesOf(global, part);
   int64_t inner = 1;  // elements for each index of the dimension
   for (int i = part.dim + 1; i < global.rank(); ++i) inner *= global.dim(i);
   const int64_t global_row = global.dim(part.dim) * inner;
@@ -76,7 +69,7 @@ std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& par
   const int64_t end = begin + numel;
   while (begin < end) {
     const int64_t in_row = begin % row;
-    const auto share = std::find_if(shares.begin(), shares.end(), [&](const Share& candidate) {
+    const auto share = std::find_if(shares.begin(), shares.end(), [&](const ElementRun& candidate) {
       return in_row < (candidate.begin + candidate.numel) * inner;
     });
     const int64_t left = (share->begin + share->numel) * inner - in_row;

@@ -16,7 +16,7 @@ namespace {
 class StateTensorTest : public testing::TestWithParam<bool> {
  protected:
   StateTensor Make(int64_t numel) {
-    if (GetParam()) return *OffloadedTensor::Zeros(*store_, numel, DType::kFloat32);
+    if (GetParam()) return *StateTensor::Offloaded(*store_, numel, DType::kFloat32);
     return *Tensor::Zeros(*device_, Shape({numel}), DType::kFloat32, MemoryCategory::kParameters);
   }
   Tensor Values(const std::vector<float>& values) {
@@ -77,23 +77,23 @@ TEST_P(StateTensorDeathTest, RangesAndTypesThatDoNotFitAreBugs) {
 
 INSTANTIATE_TEST_SUITE_P(Where, StateTensorDeathTest, testing::Bool());
 
-TEST(OffloadedTensorTest, BytesServeASmallerTypeAndTheLargerAgain) {
+TEST(StateTensorTest, BytesServeASmallerTypeAndTheLargerAgain) {
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions());
   const std::shared_ptr<OffloadStore> store = *device->CreateOffloadStore(OffloadStoreOptions());
-  const OffloadedTensor large = *OffloadedTensor::Zeros(*store, 4, DType::kFloat32);
-  const OffloadedTensor small = large.As(DType::kBFloat16);
+  const StateTensor large = *StateTensor::Offloaded(*store, 4, DType::kFloat32);
+  const StateTensor small = large.As(DType::kBFloat16);
   EXPECT_EQ(small.numel(), 4);
   EXPECT_EQ(small.dtype(), DType::kBFloat16);
   EXPECT_EQ(small.As(DType::kFloat32).dtype(), DType::kFloat32);
-  const OffloadedTensor exact = *OffloadedTensor::Zeros(*store, 4, DType::kBFloat16);
+  const StateTensor exact = *StateTensor::Offloaded(*store, 4, DType::kBFloat16);
   EXPECT_DEATH(exact.As(DType::kFloat32), "");
 }
 
-TEST(OffloadedTensorTest, MoreElementsThanThereAreBytesAreRefused) {
+TEST(StateTensorTest, MoreElementsThanThereAreBytesAreRefused) {
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions());
   const std::shared_ptr<OffloadStore> store = *device->CreateOffloadStore(OffloadStoreOptions());
   const absl::Status status =
-      OffloadedTensor::Zeros(*store, std::numeric_limits<int64_t>::max() / 2, DType::kFloat32)
+      StateTensor::Offloaded(*store, std::numeric_limits<int64_t>::max() / 2, DType::kFloat32)
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
 }
