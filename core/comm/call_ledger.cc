@@ -43,7 +43,8 @@ absl::Status CallLedger::ArriveLocked(int rank, const CollectiveCall& call) {
     return absl::OkStatus();
   }
   if (const int departed = FindDepartedLocked(); departed >= 0) {
-    world_->BreakByDepartureLocked(DescribeDepartureLocked(departed, rank), world_rank(departed));
+    world_->BreakLocked(absl::FailedPreconditionError(DescribeDepartureLocked(departed, rank)),
+                        world_rank(departed), /*symptom=*/true);
     return world_->StatusLocked();
   }
   return absl::OkStatus();
@@ -52,7 +53,8 @@ absl::Status CallLedger::ArriveLocked(int rank, const CollectiveCall& call) {
 void CallLedger::LeaveLocked(int rank) {
   members_[static_cast<size_t>(rank)].left = true;
   const std::string wait = DescribeWaitForLocked(world_rank(rank));
-  if (!wait.empty()) world_->BreakByDepartureLocked(wait, world_rank(rank));
+  if (wait.empty()) return;
+  world_->BreakLocked(absl::FailedPreconditionError(wait), world_rank(rank), /*symptom=*/true);
 }
 
 std::string CallLedger::RankName(int rank) const { return absl::StrCat("rank ", world_rank(rank)); }

@@ -28,33 +28,16 @@ absl::Status WorldState::status() {
   return StatusLocked();
 }
 
-void WorldState::BreakLocked(Failure failure) {
+void WorldState::BreakLocked(const absl::Status& reason, int world_rank, bool symptom) {
+  ZEROTH_CHECK(!reason.ok());
   if (broken_.has_value()) return;
-  broken_ = std::move(failure);
+  broken_.emplace(reason, world_rank, symptom);
   for (CallLedger* ledger : ledgers_) ledger->changed().notify_all();
 }
 
-void WorldState::BreakLocked(const absl::Status& reason, int world_rank) {
-  ZEROTH_CHECK(!reason.ok());
-  BreakLocked(Failure(reason, world_rank));
-}
-
-void WorldState::Break(const absl::Status& reason, int world_rank) {
+void WorldState::Break(const absl::Status& reason, int world_rank, bool symptom) {
   std::lock_guard<std::mutex> lock(mutex_);
-  BreakLocked(reason, world_rank);
-}
-
-void WorldState::BreakByDroppedCall(const std::string& call, int world_rank,
-                                    const absl::Status& cause) {
-  const std::string message =
-      absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call);
-  const absl::Status error = cause.ok() ? absl::AbortedError(message) : Annotate(cause, message);
-  std::lock_guard<std::mutex> lock(mutex_);
-  BreakLocked(Failure(error, world_rank, /*symptom=*/true));
-}
-
-void WorldState::BreakByDepartureLocked(const std::string& departure, int world_rank) {
-  BreakLocked(Failure(absl::FailedPreconditionError(departure), world_rank, /*symptom=*/true));
+  BreakLocked(reason, world_rank, symptom);
 }
 
 void WorldState::RankReturned(int world_rank, const absl::Status& status) {
@@ -116,6 +99,16 @@ std::string WorldState::DescribeWaitElsewhereLocked(int world_rank,
     if (!wait.empty()) return wait;
   }
   return "";
+}
+
+absl::Status DroppedCall(int world_rank, const std::string& call, const absl::Status& cause) {
+  const std::string message =
+      absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call);
+  return cause.ok() ? absl::AbortedError(message) : Annotate(cause, message);
+}
+
+std::chrono::nanoseconds OnClock(absl::Duration timeout) {
+  return absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24 * 365)));
 }
 
 std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> requests) {

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -51,17 +52,10 @@ class WorldState {
   bool IsBrokenLocked() const { return broken_.has_value(); }
   absl::Status status();
 
-  // Breaks the world with the error of `world_rank`, unless it is broken already.
-  void BreakLocked(const absl::Status& reason, int world_rank);
-  void Break(const absl::Status& reason, int world_rank);
-  // Breaks the world because the stream of `world_rank` dropped a call that the rank had issued.
-  // `cause` is the stream's error (OK: unknown). The error that the rank returns later may say
-  // more, so RootCause() prefers that one.
-  void BreakByDroppedCall(const std::string& call, int world_rank, const absl::Status& cause);
-  // Breaks the world because `world_rank` destroyed a communicator on which others wait. A rank
-  // does so on its way out of an error of its own, so RootCause() prefers the error that it
-  // returns.
-  void BreakByDepartureLocked(const std::string& departure, int world_rank);
+  // Breaks the world with the error of `world_rank`, unless it is broken already. `symptom`: the
+  // rank is on its way out of another error, so RootCause() prefers the one that it returns later.
+  void BreakLocked(const absl::Status& reason, int world_rank, bool symptom = false);
+  void Break(const absl::Status& reason, int world_rank, bool symptom = false);
 
   // The main function of `world_rank` has returned `status`. Only the first call for a rank counts.
   void RankReturned(int world_rank, const absl::Status& status);
@@ -84,10 +78,8 @@ class WorldState {
     Failure(const absl::Status& error, int failed_rank, bool symptom = false)
         : SharedError(error), world_rank(failed_rank), is_symptom(symptom) {}
     int world_rank;
-    bool is_symptom;  // the error that the rank returns later names the cause better
+    bool is_symptom;
   };
-
-  void BreakLocked(Failure failure);
 
   const int size_;
   const absl::Duration timeout_;
@@ -97,6 +89,14 @@ class WorldState {
   std::vector<Failure> returned_errors_;  // in the order in which ranks returned them
   std::set<CallLedger*> ledgers_;
 };
+
+// The error of `world_rank` when its stream has dropped a call that it had issued. `cause` is the
+// stream's error (OK: unknown).
+absl::Status DroppedCall(int world_rank, const std::string& call, const absl::Status& cause);
+
+// `timeout`, or a year if that is shorter: no run takes that long, and a longer time would overflow
+// the clock.
+std::chrono::nanoseconds OnClock(absl::Duration timeout);
 
 // What a rank asks for in Communicator::Split.
 struct SplitRequest {

@@ -111,8 +111,9 @@ class PendingCall {
 
   ~PendingCall() {
     if (started_) return;
-    calls_.world().BreakByDroppedCall(collective_.call.ToString(), calls_.world_rank(rank_),
-                                      stream_.status());
+    const int rank = calls_.world_rank(rank_);
+    calls_.world().Break(DroppedCall(rank, collective_.call.ToString(), stream_.status()), rank,
+                         /*symptom=*/true);
   }
 
   absl::Status Run() {

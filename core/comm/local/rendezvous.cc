@@ -19,9 +19,6 @@
 namespace zeroth {
 namespace {
 
-// A longer timeout would overflow the clock, and no run takes that long.
-constexpr absl::Duration kForever = absl::Hours(24 * 365);
-
 // About as long as it takes to put a thread to sleep and to wake it up. Longer polling gains
 // nothing.
 constexpr int kSpinRounds = 400;
@@ -65,9 +62,8 @@ absl::Status Rendezvous::Arrive(int rank, const CollectiveCall& call, const Loca
   SpinUntil(arrived_, target);
   lock.lock();
   const auto complete = [&] { return arrived_ >= target; };
-  const auto most = absl::ToChronoNanoseconds(std::min(world().timeout(), kForever));
-  const bool in_time =
-      changed().wait_for(lock, most, [&] { return complete() || world().IsBrokenLocked(); });
+  const bool in_time = changed().wait_for(lock, OnClock(world().timeout()),
+                                          [&] { return complete() || world().IsBrokenLocked(); });
   if (complete()) return absl::OkStatus();
   if (!in_time) TimeOutLocked(rank);
   return world().StatusLocked();

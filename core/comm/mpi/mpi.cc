@@ -24,6 +24,7 @@
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/world_state.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
 
 namespace zeroth {
@@ -45,12 +46,8 @@ class PendingCall {
 
   ~PendingCall() {
     if (started_) return;
-    const absl::Status cause = stream_.status();
-    const std::string dropped =
-        absl::StrCat(channel_->processes().Failed(), ": its stream stopped before ",
-                     collective_.call.ToString());
-    channel_->processes().Break(cause.ok() ? absl::AbortedError(dropped)
-                                           : Annotate(cause, dropped));
+    ProcessWorld& processes = channel_->processes();
+    processes.Break(DroppedCall(processes.rank(), collective_.call.ToString(), stream_.status()));
   }
 
   absl::Status Run() {

@@ -3,7 +3,11 @@
 #include "zeroth/core/comm/nccl/nccl.h"
 
 #include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <unistd.h>
 
+#include <climits>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,6 +52,41 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
                             " GPUs; start at most one process per GPU");
 }
 
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+// This rank's abilities, with memory of `device`. `mode` is LaunchOptions::nccl_copy_engine.
+nccl::RankAbility OwnAbility(const std::string& mode, int device) {
+  // Large enough to be mapped by itself, and still small.
+  constexpr size_t kProbeBytes = size_t{1} << 20;
+  nccl::RankAbility ability;
+  ability.mode = mode;
+  ability.host = HostName();
+  ability.boot = BootId();
+  ability.compiled_version = NCCL_VERSION_CODE;
+  // An unknown version stays 0, which no plan accepts.
+  static_cast<void>(ncclGetVersion(&ability.library_version));
+  static_cast<void>(cudaDriverGetVersion(&ability.driver_version));
+  if (mode == "off") return ability;
+  nccl::NcclMemory probe(device);
+  const absl::StatusOr<void*> data = probe.Allocate(kProbeBytes);
+  if (data.ok()) {
+    probe.Free(*data, kProbeBytes);
+  } else {
+    ability.memory_error = std::string(data.status().message());
+  }
+  return ability;
+}
+
 // Makes the plan for gathers by copy engines from the abilities of all ranks. Collective.
 absl::StatusOr<nccl::CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes,
                                                         const nccl::RankAbility& own) {
@@ -74,7 +113,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
   ZEROTH_ASSIGN_OR_RETURN(
       nccl::CopyEnginePlan copy_engines,
-      AgreeOnCopyEngines(*processes, nccl::OwnAbility(options.nccl_copy_engine, device)));
+      AgreeOnCopyEngines(*processes, OwnAbility(options.nccl_copy_engine, device)));
   rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl",
                                              std::move(copy_engines));
   absl::StatusOr<std::unique_ptr<nccl::NcclCommunicator>> communicator =

@@ -76,7 +76,7 @@ absl::Status RecordedCalls::BeforePlay(cuda::CudaStream& stream) {
 }
 
 absl::Status RecordedCalls::AfterPlay(cuda::CudaStream& stream, const std::shared_ptr<Event>& end) {
-  shared_.traffic->Add(play_, number_, std::exchange(begin_, nullptr), end);
+  shared_.in_flight->Add(play_, number_, std::exchange(begin_, nullptr), end);
   *shared_.last_call = {&stream, end};
   return absl::OkStatus();
 }
@@ -114,15 +114,15 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::S
     : world_(std::move(world)),
       seat_(std::move(seat)),
       handle_(std::move(handle)),
-      traffic_(world_->NewTraffic(seat_.group, handle_, by_copy_engine)),
+      in_flight_(world_->NewCallsInFlight(seat_.group, handle_, by_copy_engine)),
       agreement_(std::make_shared<Agreement>(world_->shared_processes(), seat_.group)),
       name_(world_->processes().NameOf(seat_)),
       by_copy_engine_(by_copy_engine) {}
 
 NcclCommunicator::~NcclCommunicator() {
   world_->processes().Leave(seat_.group);
-  traffic_->Keep(std::move(scratch_));
-  world_->Retire(traffic_);
+  in_flight_->Keep(std::move(scratch_));
+  world_->Retire(in_flight_);
 }
 
 absl::Status NcclCommunicator::CheckStream(Stream& stream) const {
@@ -138,7 +138,7 @@ absl::Status NcclCommunicator::CheckStream(Stream& stream) const {
 RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& playback) {
   if (recorded_in_.lock() != playback) {
     recorded_ = std::make_shared<RecordedCalls>(RecordedCalls::Shared{
-        world_, seat_.group, traffic_, agreement_, last_call_, shared_stats()});
+        world_, seat_.group, in_flight_, agreement_, last_call_, shared_stats()});
     recorded_in_ = playback;
     last_recorded_ = {};
     playback->AddObserver(recorded_);
@@ -184,7 +184,7 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<Collective> collectives,
   if (!end.ok()) return fail(end.status());
   last = {&stream, *end};
   // Recorded calls run when the recording is played, and each play is watched as a whole.
-  if (playback == nullptr) traffic_->Add(call, number, *begin, *std::move(end));
+  if (playback == nullptr) in_flight_->Add(call, number, *begin, *std::move(end));
   return absl::OkStatus();
 }
 
@@ -225,7 +225,7 @@ absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStre
 absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& stream) {
   if (bytes == 0) return nullptr;
   if (scratch_ == nullptr || scratch_->bytes() < bytes) {
-    traffic_->Keep(std::exchange(scratch_, nullptr));
+    in_flight_->Keep(std::exchange(scratch_, nullptr));
     Device& device = stream.device();
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
                             device.allocator().Allocate(bytes, MemoryCategory::kCommunication));

@@ -37,7 +37,7 @@ class RecordedCalls final : public cuda::PlayObserver {
   struct Shared {
     std::shared_ptr<World> world;
     uint32_t group = 0;
-    std::shared_ptr<Traffic> traffic;
+    std::shared_ptr<CallsInFlight> in_flight;
     std::shared_ptr<cuda::HostCondition> agreement;
     std::shared_ptr<LastCall> last_call;
     std::shared_ptr<CommStats> stats;
@@ -159,7 +159,7 @@ class NcclCommunicator final : public CheckedCommunicator {
   const std::shared_ptr<World> world_;
   const ProcessWorld::Seat seat_;
   const std::shared_ptr<Handle> handle_;
-  const std::shared_ptr<Traffic> traffic_;
+  const std::shared_ptr<CallsInFlight> in_flight_;
   const std::shared_ptr<cuda::HostCondition> agreement_;
   const std::string name_;
   const bool by_copy_engine_;

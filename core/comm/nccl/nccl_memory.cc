@@ -4,10 +4,7 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <unistd.h>
 
-#include <climits>
-#include <fstream>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,24 +15,6 @@
 #include "zeroth/core/device/cuda/cuda_status.h"
 
 namespace zeroth::nccl {
-namespace {
-
-// Large enough to be mapped by itself, and still small.
-constexpr size_t kProbeBytes = size_t{1} << 20;
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
-}
-
-}  // namespace
 
 absl::StatusOr<void*> NcclMemory::Allocate(size_t bytes) {
   const cuda::AllowDuringCapture allow;
@@ -92,26 +71,6 @@ bool NcclMemory::Contains(const void* data, size_t bytes) const {
   if (after == allocated_.begin()) return false;
   --after;
   return static_cast<size_t>(begin - after->first) + bytes <= after->second;
-}
-
-RankAbility OwnAbility(const std::string& mode, int device) {
-  RankAbility ability;
-  ability.mode = mode;
-  ability.host = HostName();
-  ability.boot = BootId();
-  ability.compiled_version = NCCL_VERSION_CODE;
-  // An unknown version stays 0, which no plan accepts.
-  static_cast<void>(ncclGetVersion(&ability.library_version));
-  static_cast<void>(cudaDriverGetVersion(&ability.driver_version));
-  if (mode == "off") return ability;
-  NcclMemory probe(device);
-  const absl::StatusOr<void*> data = probe.Allocate(kProbeBytes);
-  if (data.ok()) {
-    probe.Free(*data, kProbeBytes);
-  } else {
-    ability.memory_error = std::string(data.status().message());
-  }
-  return ability;
 }
 
 }  // namespace zeroth::nccl

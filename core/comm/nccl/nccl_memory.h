@@ -1,18 +1,16 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Device memory that NCCL can register, and a rank's abilities for copy_engine.h.
+// Device memory that NCCL can register.
 
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
-#include "zeroth/core/comm/nccl/copy_engine.h"
 #include "zeroth/core/device/memory.h"
 
 namespace zeroth::nccl {
@@ -41,8 +39,5 @@ class NcclMemory final : public MemorySource {
   bool holds_ = false;
   std::vector<void*> held_;  // freed between Hold and Release
 };
-
-// This rank's abilities, with memory of `device`. `mode` is LaunchOptions::nccl_copy_engine.
-RankAbility OwnAbility(const std::string& mode, int device);
 
 }  // namespace zeroth::nccl

@@ -25,33 +25,33 @@ constexpr auto kFreePause = std::chrono::milliseconds(1);
 
 }  // namespace
 
-void Traffic::Add(const CollectiveCall& call, uint64_t number, std::shared_ptr<Event> begin,
-                  std::shared_ptr<Event> end) {
+void CallsInFlight::Add(const CollectiveCall& call, uint64_t number, std::shared_ptr<Event> begin,
+                        std::shared_ptr<Event> end) {
   std::lock_guard<std::mutex> lock(mutex_);
   ForgetDoneLocked();
   entries_.push_back({call, number, std::move(begin), std::move(end)});
 }
 
-void Traffic::Keep(std::shared_ptr<const void> memory) {
+void CallsInFlight::Keep(std::shared_ptr<const void> memory) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!entries_.empty()) entries_.back().kept.push_back(std::move(memory));
 }
 
-void Traffic::ForgetDoneLocked() {
+void CallsInFlight::ForgetDoneLocked() {
   while (!entries_.empty() && entries_.front().end->IsDone()) {
     entries_.pop_front();
     running_since_.reset();
   }
 }
 
-bool Traffic::IsIdle() {
+bool CallsInFlight::IsIdle() {
   std::lock_guard<std::mutex> lock(mutex_);
   ForgetDoneLocked();
   return entries_.empty();
 }
 
-std::optional<CollectiveCall> Traffic::FindStuck(const ProcessWorld& world,
-                                                 absl::Duration timeout) {
+std::optional<CollectiveCall> CallsInFlight::FindStuck(const ProcessWorld& world,
+                                                       absl::Duration timeout) {
   std::lock_guard<std::mutex> lock(mutex_);
   ForgetDoneLocked();
   // While ranks are missing, the coordinator enforces the timeout and names them.
@@ -65,7 +65,7 @@ std::optional<CollectiveCall> Traffic::FindStuck(const ProcessWorld& world,
   return entries_.front().call;
 }
 
-std::string Traffic::Unfinished() {
+std::string CallsInFlight::Unfinished() {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || entries_.empty()) return "";
   return absl::StrCat(entries_.front().call.ToString(), " on ", handle_->name(),
@@ -143,14 +143,14 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
       copy_engines_(std::move(copy_engines)),
       memory_(std::make_shared<NcclMemory>(device)),
       handles_(std::make_shared<HandleSet>()),
-      traffic_(std::make_shared<LiveSet<Traffic>>()) {
+      in_flight_(std::make_shared<LiveSet<CallsInFlight>>()) {
   processes_->OnBreak([handles = handles_, memory = memory_] {
     memory->Hold();
     handles->AbortAll();
   });
-  processes_->NameUnfinished([handles = handles_, traffic = traffic_] {
+  processes_->NameUnfinished([handles = handles_, in_flight = in_flight_] {
     std::vector<std::string> names;
-    for (const auto& one : traffic->Get()) names.push_back(one->Unfinished());
+    for (const auto& one : in_flight->Get()) names.push_back(one->Unfinished());
     names.push_back(handles->Unfinished());
     names.erase(std::remove(names.begin(), names.end(), ""), names.end());
     return absl::StrJoin(names, "; ");
@@ -194,16 +194,17 @@ std::shared_ptr<Handle> World::NewHandle(const std::string& name) {
   return handle;
 }
 
-std::shared_ptr<Traffic> World::NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
-                                           bool by_copy_engine) {
-  auto traffic = std::make_shared<Traffic>(group, std::move(handle), by_copy_engine);
-  traffic_->Add(traffic);
-  return traffic;
+std::shared_ptr<CallsInFlight> World::NewCallsInFlight(uint32_t group,
+                                                       std::shared_ptr<Handle> handle,
+                                                       bool by_copy_engine) {
+  auto in_flight = std::make_shared<CallsInFlight>(group, std::move(handle), by_copy_engine);
+  in_flight_->Add(in_flight);
+  return in_flight;
 }
 
-void World::Retire(std::shared_ptr<Traffic> traffic) {
+void World::Retire(std::shared_ptr<CallsInFlight> in_flight) {
   std::lock_guard<std::mutex> lock(mutex_);
-  retired_.push_back(std::move(traffic));
+  retired_.push_back(std::move(in_flight));
 }
 
 void World::Repeat(const std::function<void()>& work) {
@@ -221,12 +222,12 @@ void World::Repeat(const std::function<void()>& work) {
 void World::Watch() {
   if (processes_->UnsettledStatus().ok()) {
     CheckHandles();
-    CheckTraffic();
+    CheckCallsInFlight();
     return;
   }
   // Forgets calls that are done, so that Unfinished does not name them.
-  for (const std::shared_ptr<Traffic>& traffic : traffic_->Get()) {
-    static_cast<void>(traffic->IsIdle());
+  for (const std::shared_ptr<CallsInFlight>& in_flight : in_flight_->Get()) {
+    static_cast<void>(in_flight->IsIdle());
   }
 }
 
@@ -237,37 +238,37 @@ void World::CheckHandles() {
   }
 }
 
-void World::CheckTraffic() {
-  for (const std::shared_ptr<Traffic>& traffic : traffic_->Get()) {
-    const auto stuck = traffic->FindStuck(*processes_, processes_->timeout());
+void World::CheckCallsInFlight() {
+  for (const std::shared_ptr<CallsInFlight>& in_flight : in_flight_->Get()) {
+    const auto stuck = in_flight->FindStuck(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(
         processes_->Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()),
-        " in ", stuck->ToString(), " on ", traffic->handle().name(),
+        " in ", stuck->ToString(), " on ", in_flight->handle().name(),
         ": all ranks have called it, and the device does not finish it; see whether the network or "
         "another rank's device has failed (NCCL_DEBUG=INFO)")));
   }
 }
 
 bool World::FreeRetired() {
-  std::vector<std::shared_ptr<Traffic>> retired;
+  std::vector<std::shared_ptr<CallsInFlight>> retired;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     retired = std::exchange(retired_, {});
   }
   // Tries all, in no fixed order: ranks free a communicator together, and may retire them in
   // different orders.
-  std::vector<std::shared_ptr<Traffic>> left;
-  for (std::shared_ptr<Traffic>& traffic : retired) {
+  std::vector<std::shared_ptr<CallsInFlight>> left;
+  for (std::shared_ptr<CallsInFlight>& in_flight : retired) {
     // Recordings share it. NCCL would wait until their graphs are destroyed.
-    const bool recorded = traffic.use_count() > 1;
-    if (recorded || !traffic->IsIdle() || !traffic->handle().TryDestroy()) {
-      left.push_back(std::move(traffic));
+    const bool recorded = in_flight.use_count() > 1;
+    if (recorded || !in_flight->IsIdle() || !in_flight->handle().TryDestroy()) {
+      left.push_back(std::move(in_flight));
     }
   }
   const bool done = left.empty();
   std::lock_guard<std::mutex> lock(mutex_);
-  for (std::shared_ptr<Traffic>& traffic : left) retired_.push_back(std::move(traffic));
+  for (std::shared_ptr<CallsInFlight>& in_flight : left) retired_.push_back(std::move(in_flight));
   return done;
 }
 

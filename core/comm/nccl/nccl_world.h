@@ -32,9 +32,9 @@
 namespace zeroth::nccl {
 
 // The calls of one communicator that the device has not finished. Thread-safe.
-class Traffic {
+class CallsInFlight {
  public:
-  Traffic(uint32_t group, std::shared_ptr<Handle> handle, bool by_copy_engine)
+  CallsInFlight(uint32_t group, std::shared_ptr<Handle> handle, bool by_copy_engine)
       : group_(group), by_copy_engine_(by_copy_engine), handle_(std::move(handle)) {}
 
   Handle& handle() { return *handle_; }
@@ -110,7 +110,7 @@ class HandleSet {
   void AbortAll();
   // Waits until all communicators are freed that AbortAll started to free, on whatever thread.
   void AwaitFreed();
-  // As Traffic::Unfinished, of the abort.
+  // As CallsInFlight::Unfinished, of the abort.
   std::string Unfinished() const;
 
  private:
@@ -149,18 +149,18 @@ class World {
   const std::shared_ptr<NcclMemory>& memory() const { return memory_; }
   // Returns a new handle, which the world watches.
   std::shared_ptr<Handle> NewHandle(const std::string& name);
-  std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
-                                      bool by_copy_engine);
+  std::shared_ptr<CallsInFlight> NewCallsInFlight(uint32_t group, std::shared_ptr<Handle> handle,
+                                                  bool by_copy_engine);
   // Frees the communicator once its calls are done and no recording has it any more. No calls may
-  // be added to `traffic` afterwards.
-  void Retire(std::shared_ptr<Traffic> traffic);
+  // be added to `in_flight` afterwards.
+  void Retire(std::shared_ptr<CallsInFlight> in_flight);
 
  private:
   // Runs `work` periodically until the world is destroyed.
   void Repeat(const std::function<void()>& work);
   void Watch();
   void CheckHandles();
-  void CheckTraffic();
+  void CheckCallsInFlight();
   // Frees retired communicators that are idle. Returns true if none is left.
   bool FreeRetired();
 
@@ -171,9 +171,9 @@ class World {
   const std::shared_ptr<NcclMemory> memory_;
   // Shared with the hook that runs when the world breaks.
   const std::shared_ptr<HandleSet> handles_;
-  const std::shared_ptr<LiveSet<Traffic>> traffic_;
+  const std::shared_ptr<LiveSet<CallsInFlight>> in_flight_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Traffic>> retired_;
+  std::vector<std::shared_ptr<CallsInFlight>> retired_;
   bool stop_ = false;
   std::condition_variable stop_changed_;
   std::thread watcher_;

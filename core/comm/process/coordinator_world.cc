@@ -20,9 +20,6 @@ namespace {
 // for a rank that hangs.
 constexpr auto kGrace = std::chrono::seconds(30);
 
-// A longer timeout would overflow the clock, and no run takes that long.
-constexpr absl::Duration kForever = absl::Hours(24 * 365);
-
 }  // namespace
 
 CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group_id,
@@ -39,7 +36,7 @@ CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group
 CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port)
     : options_(options),
       port_(port),
-      limit_(absl::ToChronoNanoseconds(std::min(options.timeout, kForever))),
+      limit_(OnClock(options.timeout)),
       start_(Clock::now()),
       world_(std::make_shared<WorldState>(options.world_size, options.timeout)),
       connection_of_rank_(static_cast<size_t>(options.world_size)),

@@ -19,6 +19,7 @@
 #include "zeroth/core/comm/process/handshake.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
+#include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
 namespace {
@@ -36,11 +37,7 @@ constexpr absl::Duration kCoordinatorsTurn = absl::Seconds(10);
 using Exchanges = Registry<AddressExchangeRegistration, AddressExchange>;
 constexpr char kLauncher[] = "launcher";  // the only name in the registry
 
-Clock::time_point After(absl::Duration time) {
-  // A year is longer than any run, and the clock does not overflow.
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                            absl::ToChronoNanoseconds(std::min(time, absl::Hours(24 * 365))));
-}
+Clock::time_point After(absl::Duration time) { return Clock::now() + OnClock(time); }
 
 bool OthersElsewhere(const ProcessEnvironment& environment) {
   return environment.world_size > 1 && environment.local_world_size != environment.world_size;

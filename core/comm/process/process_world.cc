@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
@@ -191,14 +190,12 @@ std::string ProcessWorld::WhatHangs(const absl::Status& reason) {
   std::string text =
       absl::StrCat("rank ", rank(), ": ", reason.ToString(), "; this process ends, because ",
                    absl::FormatDuration(LastResort::kTime), " later ");
-  std::vector<std::string> unfinished;
+  std::string unfinished;
   std::string last;
   {
     // No thread holds the mutex for long, and none that hangs holds it.
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& name : names_) {
-      if (std::string one = name(); !one.empty()) unfinished.push_back(std::move(one));
-    }
+    if (unfinished_ != nullptr) unfinished = unfinished_();
     if (last_posted_.has_value()) {
       last = absl::StrCat("; its last call was ", last_posted_->ToString());
     }
@@ -214,14 +211,14 @@ std::string ProcessWorld::WhatHangs(const absl::Status& reason) {
   }
   absl::StrAppend(&text, last);
   if (!unfinished.empty()) {
-    absl::StrAppend(&text, "; unfinished: ", absl::StrJoin(unfinished, "; "));
+    absl::StrAppend(&text, "; unfinished: ", unfinished);
   }
   return text;
 }
 
-void ProcessWorld::NameUnfinished(std::function<std::string()> name) {
+void ProcessWorld::NameUnfinished(std::function<std::string()> unfinished) {
   std::lock_guard<std::mutex> lock(mutex_);
-  names_.push_back(std::move(name));
+  unfinished_ = std::move(unfinished);
 }
 
 void ProcessWorld::OnBreak(std::function<void()> stop) {

@@ -95,9 +95,9 @@ class ProcessWorld {
   // it. If the world has broken already, runs it at once. `stop` must not wait for this rank's own
   // work, which may be waiting to learn that the world has broken.
   void OnBreak(std::function<void()> stop);
-  // `name` returns what this rank's transport has not finished, for the message of the last resort;
-  // empty if nothing. It is called on another thread, and must not block.
-  void NameUnfinished(std::function<std::string()> name);
+  // `unfinished` returns what this rank's transport has not finished, for the message of the last
+  // resort; empty if nothing. It is called on another thread, and must not block.
+  void NameUnfinished(std::function<std::string()> unfinished);
 
   // Posts this rank's next call in a group. Returns the call's number in the group, from 1, or the
   // world's error.
@@ -154,7 +154,7 @@ class ProcessWorld {
   bool stopped_ = false;  // the world has broken, and the hooks of OnBreak have run
   bool has_returned_ = false;
   std::optional<CollectiveCall> last_posted_;
-  std::vector<std::function<std::string()>> names_;
+  std::function<std::string()> unfinished_;
   std::vector<std::function<void()>> on_break_;
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;
