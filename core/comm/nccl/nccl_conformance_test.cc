@@ -6,10 +6,10 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/communicator_test_suite.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/nccl/testing/nccl_gpus.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
+#include "zeroth/core/comm/testing/communicator_test_suite.h"
 
 namespace zeroth::testing {
 namespace {

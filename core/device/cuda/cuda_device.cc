@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,7 +98,6 @@ absl::StatusOr<DeviceProperties> ReadProperties(int ordinal) {
   cudaDeviceProp read;
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, ordinal));
   DeviceProperties properties;
-  properties.name = read.name;
   properties.compute_capability = read.major * 10 + read.minor;
   properties.multiprocessors = read.multiProcessorCount;
   properties.shared_bytes_per_block = read.sharedMemPerBlockOptin;

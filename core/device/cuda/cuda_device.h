@@ -9,7 +9,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +24,6 @@ namespace zeroth::cuda {
 
 // Properties that launch shapes depend on.
 struct DeviceProperties {
-  std::string name;
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
   size_t shared_bytes_per_block = 0;  // the opt-in limit

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/communicator_test_suite.h"
+#include "zeroth/core/comm/testing/communicator_test_suite.h"
 
 namespace zeroth::testing {
 namespace {

@@ -8,8 +8,8 @@
 
 #pragma once
 
-#include "zeroth/core/comm/communicator_failures_suite.h"
-#include "zeroth/core/comm/communicator_groups_suite.h"
-#include "zeroth/core/comm/communicator_memory_suite.h"
-#include "zeroth/core/comm/communicator_results_suite.h"
+#include "zeroth/core/comm/testing/communicator_failures_suite.h"
+#include "zeroth/core/comm/testing/communicator_groups_suite.h"
+#include "zeroth/core/comm/testing/communicator_memory_suite.h"
+#include "zeroth/core/comm/testing/communicator_results_suite.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
