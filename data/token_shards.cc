@@ -74,11 +74,15 @@ absl::Status TokenShardWriter::OpenShard() {
 absl::Status TokenShardWriter::Resume(const Position& position) {
   ZEROTH_CHECK(fd_ < 0 && buffer_.empty());
   position_ = position;
+  const auto is_there = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
+  // The shard may have been completed since, and an only one been named so.
+  if (position.shard + (position.tokens_in_shard > 0 ? 1 : 0) == 1 && !is_there(PathOf(0)) &&
+      !is_there(PathOf(0) + ".partial")) {
+    rename(options_.path.c_str(), PathOf(0).c_str());
+  }
   if (position.tokens_in_shard == 0) return absl::OkStatus();
-  // The shard may have been completed since.
   const std::string complete = PathOf(position.shard);
-  if (access((complete + ".partial").c_str(), F_OK) != 0)
-    rename(complete.c_str(), (complete + ".partial").c_str());
+  if (!is_there(complete + ".partial")) rename(complete.c_str(), (complete + ".partial").c_str());
   ZEROTH_RETURN_IF_ERROR(OpenShard());
   const auto bytes = static_cast<off_t>(
       Header().size() + static_cast<size_t>(position.tokens_in_shard) * token_bytes());

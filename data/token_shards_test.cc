@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -83,6 +84,32 @@ TEST(TokenShardsTest, ShardsAreFullAndResumedToTheToken) {
     EXPECT_EQ(Contents(dir.File("s-00001.bin"), 100), Numbers(10, 10));
     EXPECT_EQ(Contents(dir.File("s-00002.bin"), 100), Numbers(20, 5));
     EXPECT_FALSE(std::filesystem::exists(dir.File("s-00002.bin.partial")));
+  }
+}
+
+// A process may end after it has finished, and before it forgets its position.
+TEST(TokenShardsTest, WhatIsFinishedIsResumed) {
+  for (const size_t tokens : {7u, 10u, 17u, 20u}) {
+    const TemporaryDirectory dir;
+    const TokenShardWriter::Options options = {dir.File("s.bin"), 100, 10};
+    TokenShardWriter::Position position;
+    for (int run = 0; run < 3; ++run) {
+      auto writer = TokenShardWriter::Create(options);
+      ASSERT_TRUE(writer.ok());
+      if (run == 0) {
+        ASSERT_TRUE(writer->Append(Numbers(0, tokens)).ok());
+        ASSERT_TRUE(writer->Flush().ok());
+        position = writer->position();
+      } else {
+        const absl::Status resumed = writer->Resume(position);
+        ASSERT_TRUE(resumed.ok()) << resumed;
+      }
+      const absl::Status finished = writer->Finish();
+      ASSERT_TRUE(finished.ok()) << finished;
+      EXPECT_EQ(dir.List().size(), (tokens + 9) / 10);
+      const std::string first = tokens <= 10 ? "s.bin" : "s-00000.bin";
+      EXPECT_EQ(Contents(dir.File(first), 100), Numbers(0, std::min<size_t>(tokens, 10)));
+    }
   }
 }
 

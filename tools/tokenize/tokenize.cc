@@ -28,6 +28,7 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
@@ -154,10 +155,16 @@ struct Item {
 class Job {
  public:
   explicit Job(const TokenizeOptions& options) : options_(options) {}
+  ~Job() {
+    if (lock_ < 0) return;
+    unlink(lock_path_.c_str());
+    close(lock_);
+  }
 
   absl::Status Open() {
     if (options_.tokenizer.empty() || options_.in.empty() || options_.out.empty())
       return absl::InvalidArgumentError("--tokenizer, --in and --out are all needed; see --help");
+    ZEROTH_RETURN_IF_ERROR(Lock());
     ChecksumStream checksum;
     if (options_.tokenizer == "byte") {
       tokenizer_ = std::make_unique<ByteTokenizer>();
@@ -227,6 +234,16 @@ class Job {
   int threads() const {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
     return options_.threads > 0 ? options_.threads : std::max(1, cores);
+  }
+  // Two that write the same files would mix what they write.
+  absl::Status Lock() {
+    const fs::path out = options_.out;
+    lock_path_ = out.parent_path() / absl::StrCat(".", out.filename().string(), ".lock");
+    ZEROTH_ASSIGN_OR_RETURN(lock_, LockFile(lock_path_));
+    if (lock_ >= 0) return absl::OkStatus();
+    return FailedPrecondition("--out=", options_.out,
+                              ": another tools/tokenize that is alive writes there; wait for its "
+                              "end, or name another file");
   }
   absl::Status OpenFile() {
     const bool may_cut = tokenizer_->CutsAtSpaces() && !output_->needs_whole_documents();
@@ -350,6 +367,8 @@ class Job {
   }
 
   const TokenizeOptions options_;
+  std::string lock_path_;
+  int lock_ = -1;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string tokenizer_checksum_;
   std::vector<DataFile> files_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -151,6 +152,31 @@ TEST(TokenizeTest, AnInterruptedRunGoesOnToTheToken) {
       }
     }
   }
+}
+
+TEST(TokenizeTest, OnlyOneWritesAFileAtATime) {
+  const TemporaryDirectory dir;
+  TokenizeOptions options;
+  options.tokenizer = kFolder;
+  options.in = dir.Write("in.jsonl", LinesOf(Cases()));
+  options.out = dir.File("out.bin");
+  options.part_bytes = 1000;
+  TokenizeOptions other = options;
+  other.in = dir.Write("other.jsonl", LinesOf(Cases()) + LinesOf(Cases()));
+  ASSERT_TRUE(TokenizeFiles(options, GoOn).ok());
+  const std::string expected = ReadTestFile(options.out);
+  bool is_first = true;
+  const auto counts = TokenizeFiles(options, [&](const TokenizeCounts&) {
+    if (!std::exchange(is_first, false)) return absl::OkStatus();
+    const absl::Status refused = TokenizeFiles(other, GoOn).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("another tools/tokenize"));
+    other.out = dir.File("other.bin");
+    return TokenizeFiles(other, GoOn).status();
+  });
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(ReadTestFile(options.out), expected);
+  EXPECT_EQ(dir.List().size(), 4u);  // two inputs and two outputs
 }
 
 TEST(TokenizeTest, BadRequestsAreRefused) {

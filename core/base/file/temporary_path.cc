@@ -100,6 +100,19 @@ LockResult TryLock(int fd) {
   return errno == EWOULDBLOCK ? LockResult::kHeld : LockResult::kUnknown;
 }
 
+absl::StatusOr<int> LockFile(const std::string& path) {
+  while (true) {
+    const int fd =
+        TEMP_FAILURE_RETRY(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+    const bool held = TryLock(fd) == LockResult::kHeld;
+    // Its holder may have removed the file since it was opened.
+    if (!held && IsAt(fd, path)) return fd;
+    close(fd);
+    if (held) return -1;
+  }
+}
+
 absl::StatusOr<TemporaryPath> CreateTemporaryFile(const std::string& of) {
   return CreateTemporary(of, /*directory=*/false);
 }

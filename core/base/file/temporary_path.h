@@ -24,6 +24,11 @@ enum class LockResult {
 // locks, or cannot lock directories (NFS).
 LockResult TryLock(int fd);
 
+// Opens and locks the file `path`, which is created if it is missing, and returns its descriptor.
+// Returns -1 if another descriptor has the lock. Whoever has it may remove the file, before it
+// closes the descriptor.
+absl::StatusOr<int> LockFile(const std::string& path);
+
 struct TemporaryPath {
   std::string path;  // "<of>.tmp-<16 digits>"
   int fd = -1;       // open and locked; the caller closes it
