@@ -157,11 +157,11 @@ std::string Mixture::description() const {
   });
 }
 
-absl::StatusOr<uint64_t> Mixture::Hash() const {
-  if (parts_.size() == 1) return HashTokens(*parts_[0].source);
+absl::StatusOr<uint64_t> Mixture::Hash(int64_t most) const {
+  if (parts_.size() == 1) return HashTokens(*parts_[0].source, most);
   std::string all;
   for (const Part& part : parts_) {
-    ZEROTH_ASSIGN_OR_RETURN(const uint64_t hash, HashTokens(*part.source));
+    ZEROTH_ASSIGN_OR_RETURN(const uint64_t hash, HashTokens(*part.source, most));
     absl::StrAppend(&all, hash, ":", part.share, ";");
   }
   return std::max<uint64_t>(ChecksumOf(all), 1);

@@ -72,7 +72,7 @@ class Mixture {
   // Names the sources in messages, with their shares if there are several.
   std::string description() const;
   // HashTokens of the only source, or of all and their shares. Errors of the sources.
-  absl::StatusOr<uint64_t> Hash() const;
+  absl::StatusOr<uint64_t> Hash(int64_t most = kHashedTokens) const;
 
  private:
   struct Part {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
@@ -47,6 +48,35 @@ absl::Status RankRun::AgreeOnOutput() {
   ZEROTH_ASSIGN_OR_RETURN(job_.options.out,
                           BroadcastText(world_, device(), 0, *made, "name the directory"));
   return AgreeOnStatus(world_, device(), OpenOutput(job_), "open the directory");
+}
+
+absl::Status RankRun::CompareWithRankZero() {
+  if (job_.ranks_are_threads) return absl::OkStatus();
+  // Of large data some tokens, which are all over it, so that even a slow disk has them at once.
+  constexpr int64_t kSmall = int64_t{1} << 20;
+  constexpr int64_t kCompared = 256;
+  nlohmann::json facts = ResultFlags(options_);
+  facts.erase("threads_per_rank");  // those that the rank's machine has
+  absl::Status mine;
+  for (const auto& [name, data] : {std::pair("data", job_.data), {"eval_data", job_.eval_data}}) {
+    if (data == nullptr) continue;
+    const absl::StatusOr<uint64_t> hash = data->Hash(data->tokens() > kSmall ? kCompared : kSmall);
+    mine.Update(hash.status());
+    facts[name] =
+        absl::StrCat(data->tokens(), " tokens, checksum ", ChecksumText(hash.value_or(0)));
+  }
+  using nlohmann::json;
+  // Paths need not be UTF-8.
+  const std::string text = facts.dump(-1, ' ', false, json::error_handler_t::replace);
+  ZEROTH_ASSIGN_OR_RETURN(const std::string first,
+                          BroadcastText(world_, device(), 0, text, "compare flags and data"));
+  const std::vector<std::string> others = Changed(json::parse(first), json::parse(text));
+  if (!others.empty()) {
+    mine.Update(
+        InvalidArgument("has other flags or data than rank 0: ", absl::StrJoin(others, "; "),
+                        "; give all ranks the same flags and the same files"));
+  }
+  return AgreeOnStatus(world_, device(), mine, "compare flags and data");
 }
 
 absl::Status RankRun::ClearOutput() {

@@ -100,6 +100,7 @@ absl::Status RankRun::SetUp() {
   ZEROTH_ASSIGN_OR_RETURN(rank.memory_limit, ParseByteCount(options_.memory_limit));
   rank.kernels = options_.kernel_options();
   ZEROTH_ASSIGN_OR_RETURN(rank_, Rank::Open(world_, rank));
+  ZEROTH_RETURN_IF_ERROR(CompareWithRankZero());
   ZEROTH_RETURN_IF_ERROR(AgreeOnOutput());
   if (options_.cuda_graphs) {
     ZEROTH_RETURN_IF_ERROR_WITH(
@@ -212,6 +213,8 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(chosen.comm, ChooseBackEnd(chosen));
   ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
+  const bool writes = !chosen.dry_run && chosen.steps > 0;
+  if (writes) ZEROTH_RETURN_IF_ERROR(CheckRunIsNoData(chosen));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(chosen));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithSharesOfRanks(started));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));

@@ -49,6 +49,8 @@ class RankRun {
   absl::Status SetUp();
   // If ranks are processes and --out is empty, rank 0 makes a directory for all.
   absl::Status AgreeOnOutput();
+  // If ranks are processes, refuses those with other flags that decide results, or with other data.
+  absl::Status CompareWithRankZero();
   // Called when nothing but training is to come. Rank 0 deletes what --overwrite gives up, writes
   // config.toml, and points zeroth_out/latest to this run.
   absl::Status ClearOutput();

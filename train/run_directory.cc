@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -28,6 +29,7 @@
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/data/data_files.h"
 #include "zeroth/train/metrics.h"
 
 namespace zeroth {
@@ -189,6 +191,30 @@ absl::Status PointLatestTo(const std::string& out) {
   const int error = errno;
   unlink(temporary.c_str());
   return WithAdvice(error, absl::StrCat("make the link ", link));
+}
+
+absl::Status CheckRunIsNoData(const TrainOptions& options) {
+  const std::string& out = options.out.empty() ? kRunsDirectory : options.out;
+  for (const auto& [flag, spec] :
+       {std::pair("--data=", options.data), std::pair("--eval_data=", options.eval_data)}) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(spec));
+    for (const WeightedSpec& part : parts) {
+      for (const absl::string_view item : absl::StrSplit(part.spec, ',', absl::SkipEmpty())) {
+        const fs::path directory = Canonical(std::string(item));
+        const fs::path inside = Canonical(out).lexically_relative(directory);
+        // Elsewhere (..), or hidden and so not read.
+        const bool is_apart = std::any_of(inside.begin(), inside.end(), [](const fs::path& name) {
+          return name != "." && absl::StartsWith(name.string(), ".");
+        });
+        if (is_apart || !fs::is_directory(directory)) continue;
+        return InvalidArgument(flag, item, " holds the directory of the run, ", out,
+                               ", whose files would be data, too; name a directory elsewhere by "
+                               "--out, or the data by a pattern, such as ",
+                               flag, "'", (fs::path(std::string(item)) / "*.txt").string(), "'");
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRunDirectory(const TrainOptions& options) {

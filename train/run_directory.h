@@ -32,6 +32,10 @@ absl::StatusOr<std::string> NewRunDirectory();
 // Points kRunsDirectory/latest to `out`, if NewRunDirectory made `out`.
 absl::Status PointLatestTo(const std::string& out);
 
+// InvalidArgument if options.out, or kRunsDirectory in its place, lies in a directory of --data or
+// --eval_data and would be read with it.
+absl::Status CheckRunIsNoData(const TrainOptions& options);
+
 // Creates options.out, unless it exists. FailedPrecondition if it has files of an earlier run and
 // the options neither resume that run nor say --overwrite; InvalidArgument if the run would replace
 // the model that it starts from. Both errors say what can be done instead.

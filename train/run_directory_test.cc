@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -33,6 +34,39 @@ TEST(RunDirectoryTest, NothingThatARunStartsFromIsReplaced) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("would replace what it starts from"));
     *source = before;
   }
+}
+
+TEST(RunDirectoryTest, WhatARunWritesIsNotItsData) {
+  const TemporaryDirectory dir;
+  const std::string notes = dir.path() + "/notes";
+  const std::string link = dir.path() + "/link";
+  fs::create_directories(notes);
+  fs::create_directory_symlink(notes, link);
+  const std::string file = dir.Write("notes/a.txt", "text");
+  const auto check = [](const std::string& data, const std::string& out) {
+    TrainOptions options;
+    options.data = data;
+    options.out = out;
+    const absl::Status status = CheckRunIsNoData(options);
+    std::swap(options.data, options.eval_data);
+    EXPECT_EQ(CheckRunIsNoData(options).code(), status.code());
+    return status;
+  };
+  for (const std::string& data :
+       {notes, notes + "/", link, file + "," + notes, file + ":0.5," + notes + ":0.5"}) {
+    for (const std::string& out : {notes, notes + "/run", notes + "/x/run", link + "/run"}) {
+      const absl::Status status = check(data, out);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << data << " " << out;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("whose files would be data, too"));
+    }
+    for (const std::string& out : {dir.path(), notes + "2", notes + "/.hidden/run"}) {
+      EXPECT_TRUE(check(data, out).ok()) << data << " " << out;
+    }
+    EXPECT_TRUE(check(data, "").ok());
+  }
+  EXPECT_FALSE(check(".", "").ok());
+  EXPECT_TRUE(check("*.txt", "").ok());
+  EXPECT_TRUE(check(file, notes).ok());
 }
 
 TEST(RunDirectoryTest, OverwriteRemovesWhatRunsMakeAndNothingElse) {

@@ -8,11 +8,13 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/comm/mpi/testing/mpirun.h"
@@ -107,6 +109,31 @@ TEST_F(TrainMpiTest, WhatProcessesSaveThreadsGoOnWith) {
   const Outcome local = RunTrainer(ByThreads(Scratch() / "local", 4, {"--steps=2"}));
   ASSERT_EQ(local.exit_code, 0) << local.output;
   EXPECT_TRUE(Read(out / kWeights) == Read(Scratch() / "local" / kWeights));
+}
+
+// Each would train on something else, and none would notice.
+TEST_F(TrainMpiTest, RanksWithOtherFlagsOrOtherDataAreRefused) {
+  fs::create_directories(Scratch());
+  for (const char* const rank : {"0", "1"}) {
+    std::ofstream(Scratch() / absl::StrCat("text", rank)) << std::string(4000, 'a') << rank;
+  }
+  const auto differs = [](const std::string& more) {
+    Mpirun run = Ranks(2, ByMpi(Scratch() / "out", {"--steps=1"}));
+    const std::string command = absl::StrJoin(run.program, " ");
+    run.program = {"/bin/sh", "-c", absl::StrCat("R=$OMPI_COMM_WORLD_RANK; exec ", command, more)};
+    const MpirunOutcome ranks = RunMpirun(run);
+    EXPECT_EQ(ranks.exit_code, 1) << ranks.output;
+    EXPECT_FALSE(fs::exists(Scratch() / "out/metrics.jsonl"));
+    return ranks.output;
+  };
+  const std::string flags = differs(" --seed=4$R");
+  EXPECT_TRUE(absl::StrContains(flags,
+                                "rank 1: has other flags or data than rank 0: seed is 41, "
+                                "was 40; give all ranks"))
+      << flags;
+  const std::string data =
+      differs(absl::StrCat(" --tokenizer=byte --data=", (Scratch() / "text").string(), "$R"));
+  EXPECT_TRUE(absl::StrContains(data, "than rank 0: data is 4002 tokens")) << data;
 }
 
 TEST_F(TrainMpiTest, AWorldSizeThatWasNotStartedIsRefused) {
