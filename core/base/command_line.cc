@@ -2,6 +2,7 @@
 
 #include "zeroth/core/base/command_line.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,6 +133,11 @@ absl::Status ParseFlags(absl::string_view usage, std::string source, absl::strin
 int RunProgram(absl::FunctionRef<absl::Status()> program) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  // Files would take the numbers of standard streams that are closed, and have what is printed.
+  int unused = -1;
+  do unused = open("/dev/null", O_RDWR);
+  while (unused >= 0 && unused <= STDERR_FILENO);
+  close(unused);
   std::string error;
   try {
     const absl::Status status = program();

@@ -31,8 +31,8 @@ absl::Status RefusedFlags(const std::vector<std::string>& wrong);
 
 // Runs a program and returns its exit code: 0, or 1 after an error, which it prints to stderr.
 // Ignores SIGPIPE and SIGXFSZ, so that writing to a closed pipe, or beyond the limit on file sizes,
-// is an error of that write. An exception from `program`, such as for lack of memory, is an error,
-// too.
+// is an error of that write. Standard streams that are closed become /dev/null. An exception from
+// `program`, such as for lack of memory, is an error, too.
 int RunProgram(absl::FunctionRef<absl::Status()> program);
 
 // `bazel run` starts a program in Bazel's folders. Changes to the user's directory then, to which

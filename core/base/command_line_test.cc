@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <new>
@@ -131,6 +132,29 @@ TEST(CommandLineTest, WritesThatCannotBeAreErrorsOfTheWrite) {
             0);
   close(ends[1]);
   close(file);
+}
+
+TEST(CommandLineTest, WhatIsPrintedToClosedStreamsIsInNoFile) {
+  const std::string path = testing::TempDir() + "/opened";
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+    _exit(RunProgram([&] {
+      for (int i = 0; i < 3; ++i) {
+        const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+        if (write(file, "x", 1) != 1) _exit(2);
+      }
+      std::fprintf(stdout, "printed");
+      std::fflush(stdout);
+      std::fprintf(stderr, "printed");
+      return absl::OkStatus();
+    }));
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::filesystem::file_size(path), 3u);
 }
 
 }  // namespace
