@@ -128,6 +128,9 @@ class Context {
   // Set before each forward that is trained with dropout; std::nullopt otherwise, as in evaluation.
   const std::optional<StepDraws>& draws() const { return draws_; }
   void set_draws(std::optional<StepDraws> draws) { draws_ = draws; }
+  ScopedValue<std::optional<StepDraws>> UseDraws(std::optional<StepDraws> draws) {
+    return ScopedValue<std::optional<StepDraws>>(draws_, draws);
+  }
 
   // int32 [batch, seq], as AttentionArgs::starts. Set before a forward whose sequences are packed
   // documents, and left until its backward has run; undefined otherwise. Tokens then attend within

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/linear.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
@@ -235,6 +238,67 @@ TEST_P(BasicOpTest, DropoutDependsOnTheSampleAndNotOnTheBatchItIsIn) {
   EXPECT_EQ(whole, parts);
   EXPECT_NE(whole, drop(0, 6, 2, "a"));
   EXPECT_NE(whole, drop(0, 6, 1, "b"));
+}
+
+// x sigmoid(x) with some elements dropped, or x itself at a rate of 0.
+struct Dropping : Module {
+  explicit Dropping(float of) : Module("dropping"), rate(of) {}
+  absl::StatusOr<Value> Forward(Context& context, const Value& x) {
+    return HookedOne(context, x, [this](Context& c, const Value& in) -> absl::StatusOr<Value> {
+      if (rate == 0) return DropoutOp(c, in, rate, name());
+      ZEROTH_ASSIGN_OR_RETURN(const Value y, ActivationOp(c, in, ActivationFunction::kSilu));
+      return DropoutOp(c, y, rate, name());
+    });
+  }
+  float rate;
+};
+
+// Two forwards before one backward, each with draws of its own.
+TEST_P(BasicOpTest, WhatIsComputedAgainHasTheDrawsOfItsForward) {
+  for (const float rate : {0.0f, 0.5f}) {
+    std::vector<std::vector<float>> gradients;
+    for (const auto recomputes : {Module::Recomputes::kNothing, Module::Recomputes::kAll}) {
+      Bench bench(GetParam());
+      Dropping dropping(rate);
+      dropping.set_recomputes(recomputes);
+      const Value x = Input(bench, Shape({4, 8}));
+      const auto loss = [&]() -> absl::StatusOr<Value> {
+        Value sum = x;  // so that x has a gradient before the dropout's
+        for (const int64_t step : {1, 2}) {
+          bench.context->set_draws(StepDraws{.seed = 3, .step = step});
+          ZEROTH_ASSIGN_OR_RETURN(const Value y, dropping.Forward(*bench.context, x));
+          ZEROTH_ASSIGN_OR_RETURN(sum, MultiplyOp(*bench.context, sum, y));
+        }
+        bench.context->set_draws(std::nullopt);
+        return MeanOp(*bench.context, sum);
+      }();
+      ASSERT_TRUE(loss.ok()) << loss.status();
+      const absl::Status status = Backward(*bench.context, *loss);
+      ASSERT_TRUE(status.ok()) << status;
+      gradients.push_back(Host({x.node->grad}));
+    }
+    EXPECT_EQ(gradients[0], gradients[1]) << rate;
+  }
+}
+
+// An input that nobody differentiates has no node.
+TEST_P(BasicOpTest, AnInputIsComputedAgainAsItself) {
+  Bench bench(GetParam());
+  Parameter weight("weight", Shape({4, 4}));
+  bench.Own(weight);
+  Dropping dropping(0);
+  dropping.set_recomputes(Module::Recomputes::kAll);
+  bench.context->set_draws(StepDraws{});
+  const absl::StatusOr<Value> same =
+      dropping.Forward(*bench.context, {bench.Upload(Shape({3, 4}), bench.Draw(12))});
+  ASSERT_TRUE(same.ok()) << same.status();
+  const absl::StatusOr<Value> y =
+      LinearOp(*bench.context, *same, {{&weight, nullptr}}, WeightLayout::kOutIn);
+  ASSERT_TRUE(y.ok()) << y.status();
+  const absl::StatusOr<Value> loss = MeanOp(*bench.context, *y);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  const absl::Status status = Backward(*bench.context, *loss);
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_P(BasicOpTest, DropoutWithoutDrawsIsForEvaluationOnly) {
