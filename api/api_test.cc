@@ -421,6 +421,13 @@ TEST(ApiTest, MisuseIsNamed) {
       expect(step.Backward(twice), absl::StatusCode::kFailedPrecondition,
              "follows a loss whose gradients were computed together with it");
     }
+    // The second loss might be of a batch for evaluation. Its gradients are there as well.
+    {
+      TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      ZEROTH_RETURN_IF_ERROR(training.model.Loss(step.context(), batch).status());
+      expect(step.Backward(loss), absl::StatusCode::kFailedPrecondition, "under NoGradient");
+    }
     {
       TrainingStep step(*training.sharded);
       ZEROTH_ASSIGN_OR_RETURN(const Value x,

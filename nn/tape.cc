@@ -34,12 +34,14 @@ absl::Status Tape::Backward() {
     }
   }
   cleanups_.clear();
+  ends_ = 0;
   return absl::OkStatus();
 }
 
 void Tape::Clear() {
   // Entries go first: they hold activations and gradients, which cleanups may expect to be freed.
   entries_.clear();
+  ends_ = 0;
   while (!cleanups_.empty()) {
     const std::function<void()> cleanup = std::move(cleanups_.back());
     cleanups_.pop_back();
@@ -55,6 +57,14 @@ Value Context::MakeValue(Tensor data) {
   Value value;
   value.data = std::move(data);
   if (recording()) value.node = std::make_shared<GradientNode>();
+  return value;
+}
+
+Value Context::MakeEnd(Tensor data) {
+  Value value = MakeValue(std::move(data));
+  if (value.node == nullptr) return value;
+  value.node->is_end = true;
+  tape_->RecordEnd();
   return value;
 }
 
@@ -111,13 +121,19 @@ absl::Status Backward(Context& context, const Value& loss) {
     return InvalidArgument("backward: the loss is ", loss.data.shape().ToString(),
                            ", expected one element");
   }
+  const int others = context.tape().ends() - (loss.node->is_end ? 1 : 0);
   if (!loss.node->is_end) {
     ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.EmptyLike(loss.data));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context.kernels(),
         {.op = BasicOp::kFill, .out = loss.node->grad, .scalar = context.loss_scale()}));
   }
-  return context.tape().Backward();
+  ZEROTH_RETURN_IF_ERROR(context.tape().Backward());
+  if (others == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "backward: another loss was recorded whose gradients were computed together with it "
+      "(LinearCrossEntropyOp), so they are among this one's; compute losses that are not trained "
+      "under NoGradient, and make each of several that are a micro-batch of its own");
 }
 
 absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix) {

@@ -77,6 +77,9 @@ class Tape {
   void set_recording(bool on) { recording_ = on; }
 
   void Record(Entry backward) { entries_.push_back(std::move(backward)); }
+  // Counts losses whose gradients were computed together with them, since the last backward.
+  void RecordEnd() { ++ends_; }
+  int ends() const { return ends_; }
   // Adds a function that ends what the forward has left in progress. Cleanups run, the latest
   // first, if backward fails or the record is dropped.
   void RecordCleanup(std::function<void()> cleanup) { cleanups_.push_back(std::move(cleanup)); }
@@ -94,6 +97,7 @@ class Tape {
   bool recording_ = true;
   std::vector<Entry> entries_;
   std::vector<std::function<void()>> cleanups_;
+  int ends_ = 0;
 };
 
 // Dropout's draws are a function of these, of the place in the model, and of the element.
@@ -192,6 +196,8 @@ class Context {
   absl::StatusOr<Tensor> EmptyLike(const Tensor& x) { return Empty(x.shape(), x.dtype()); }
   // A value with a node if the tape is recording.
   Value MakeValue(Tensor data);
+  // The same for a loss whose gradients were computed together with it (GradientNode::is_end).
+  Value MakeEnd(Tensor data);
 
  private:
   Device& device_;
@@ -228,7 +234,8 @@ void RecordBackward(Context& context, const Value& result,
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
 
 // Plays the backward of everything recorded, from loss_scale * `loss`, which has one element.
-// FailedPrecondition if `loss` was not recorded.
+// FailedPrecondition if `loss` was not recorded, or if another loss was whose gradients were
+// computed together with it, and are left in.
 absl::Status Backward(Context& context, const Value& loss);
 
 // A copy of a matrix, in memory of its own.

@@ -201,10 +201,8 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
   }
   DividedLoss divided(context, *ranks, all, weight);
   ZEROTH_ASSIGN_OR_RETURN(Tensor mean, divided.Compute(targets));
-  Value loss = context.MakeValue(std::move(mean));
-  if (loss.node == nullptr) return loss;
-  loss.node->is_end = true;
-  if (hidden.node == nullptr) return loss;
+  Value loss = context.MakeEnd(std::move(mean));
+  if (loss.node == nullptr || hidden.node == nullptr) return loss;
   ZEROTH_ASSIGN_OR_RETURN(Tensor dhidden,
                           RoundedSumOverRanks(context, divided.dhidden().Reshape(all.shape()),
                                               all.dtype(), weight.name()));

@@ -40,8 +40,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
     }
   }
   ZEROTH_RETURN_IF_ERROR_WITH(kernels::LinearCrossEntropy(context.kernels(), args), "loss");
-  Value loss = context.MakeValue(args.loss);
-  if (loss.node != nullptr) loss.node->is_end = true;
+  Value loss = context.MakeEnd(args.loss);
   if (context.recording() && hidden.node != nullptr) {
     context.tape().Record(
         [&context, node = hidden.node, dhidden = args.dhidden.Reshape(shape)]() mutable {
