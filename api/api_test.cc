@@ -434,6 +434,8 @@ TEST(ApiTest, MisuseIsNamed) {
                               training.model.hidden->Forward(step.context(), {batch.inputs}));
       expect(step.Backward(x), absl::StatusCode::kInvalidArgument, "expected one element");
     }
+    expect(FullyShard(training.rank, training.model).status(),
+           absl::StatusCode::kFailedPrecondition, "belongs to another sharding");
     return ThreeSteps(training);
   });
   EXPECT_EQ(RunRanks(2, [](Rank&) { return absl::InternalError("as told"); }), 1);

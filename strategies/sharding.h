@@ -89,6 +89,7 @@ class Sharding {
   // or gradients under a strategy that does not support these; an offload store without room; no
   // units; two units of one name, or two roots; a parameter in two units, or twice in one (names it
   // and the units); two parameters of one name; a parameter that is not fp32.
+  // FailedPrecondition for a parameter that another sharding has, which must be destroyed before.
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options,
                                                           std::vector<UnitSpec> units);

@@ -50,6 +50,11 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
         return InvalidArgument("two parameters are named '", parameter->name(), "', in units '",
                                named->second, "' and '", unit.name, "'; names must differ");
       }
+      if (parameter->is_owned()) {
+        return FailedPrecondition(
+            "parameter '", parameter->name(), "' of unit '", unit.name,
+            "' belongs to another sharding; destroy that one before, or shard another model");
+      }
       if (parameter->dtype() != DType::kFloat32) {
         return InvalidArgument("parameter '", parameter->name(), "' is ",
                                DTypeName(parameter->dtype()), "; parameters are kept in fp32");
