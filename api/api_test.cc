@@ -398,6 +398,8 @@ TEST(ApiTest, MisuseIsNamed) {
       ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
       expect(step.Backward(loss), absl::StatusCode::kFailedPrecondition,
              "another backward after 1 of 1 micro-batches");
+      expect(step.Update(*training.optimizer, {.lr = std::nan("")}),
+             absl::StatusCode::kInvalidArgument, "learning rate of step 1 is nan");
       ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer));
       expect(step.Update(*training.optimizer), absl::StatusCode::kFailedPrecondition,
              "the step has ended");

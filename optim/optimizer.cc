@@ -2,6 +2,8 @@
 
 #include "zeroth/optim/optimizer.h"
 
+#include <cmath>
+
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
@@ -28,6 +30,10 @@ absl::Status Optimizer::Step(double lr, double grad_scale, const Tensor& grad_fa
 }
 
 absl::Status Optimizer::BeginStep(double lr, double grad_scale) {
+  if (!(lr >= 0) || std::isinf(lr)) {
+    return InvalidArgument("optimizer: the learning rate of step ", step_ + 1, " is ", lr,
+                           ", expected a finite number of at least 0");
+  }
   ZEROTH_RETURN_IF_ERROR(PrepareStep(step_ + 1, lr, grad_scale));
   ++step_;
   return absl::OkStatus();

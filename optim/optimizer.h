@@ -90,7 +90,7 @@ class Optimizer {
   // Step in two parts, so that Update can be recorded once (Device::BeginRecording) and played at
   // every step. BeginStep counts the step, and copies the values that change from step to step to
   // the place where Update reads them. Both are enqueued on the kernels' stream. After an error of
-  // BeginStep the step is not counted.
+  // BeginStep the step is not counted. InvalidArgument for a rate that is negative or not finite.
   absl::Status BeginStep(double lr, double grad_scale = 1.0);
   virtual absl::Status Update(const Tensor& grad_factor = Tensor()) = 0;
 
