@@ -136,7 +136,9 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   if (expects_backward && in.reduced) {
     return FailedPrecondition("unit '", unit.name(),
                               "': a forward that expects a backward, but its gradients of this "
-                              "step are reduced already; run the optimizer and EndStep first");
+                              "step are reduced already; run the optimizer and EndStep first. A "
+                              "unit inside of a module that backward computes again is used once "
+                              "in a step: make that module the unit");
   }
   // A forward that is computed again in its backward is no part of the order of forwards.
   const bool again = in.in_backward > 0;
