@@ -57,8 +57,8 @@ class ShardedModule {
   // Loads the newest checkpoint in `directory`, or the checkpoint that `directory` is: values,
   // steps(), and the optimizer's states and steps. States that the checkpoint lacks become zeros.
   // Call it between steps. NotFound if there is none; FailedPrecondition lists the parameters that
-  // differ, and changes nothing. After other errors, such as DataLoss, see status(). The same error
-  // on every rank.
+  // differ, or names a unit that is within a step, and changes nothing. After other errors, such as
+  // DataLoss, see status(). The same error on every rank.
   absl::Status Load(const std::string& directory, Optimizer* optimizer = nullptr);
 
  private:

@@ -104,9 +104,7 @@ absl::Status WeightEma::SwapAll() {
 
 absl::Status WeightEma::Swap() {
   for (const State& state : states_) {
-    ZEROTH_RETURN_IF_ERROR(state.unit->ExpectState(UnitState::kSharded, "swap in the average"));
-    ZEROTH_RETURN_IF_ERROR(
-        state.unit->ExpectGradientState(GradientState::kNone, "swap in the average"));
+    ZEROTH_RETURN_IF_ERROR(state.unit->ExpectBetweenSteps("swap in the average"));
   }
   // Units that an evaluation has left gathered hold the weights that are swapped out.
   ZEROTH_RETURN_IF_ERROR_WITH(sharding_.scheduler().EndStep(), "swap in the average");

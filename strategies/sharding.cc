@@ -209,9 +209,9 @@ absl::Status Sharding::Initialize(uint64_t seed) {
 
 absl::Status Sharding::Load(const ParameterReader& reader) {
   for (const Unit* unit : unit_pointers_) {
-    ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "load parameters"));
-    ZEROTH_RETURN_IF_ERROR(unit->ExpectGradientState(GradientState::kNone, "load parameters"));
+    ZEROTH_RETURN_IF_ERROR(unit->ExpectBetweenSteps("load parameters"));
   }
+  ZEROTH_RETURN_IF_ERROR(scheduler_->EndStep());  // an inference may have left a gather
   std::vector<float> staging;
   for (Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {

@@ -174,6 +174,15 @@ absl::Status Unit::ExpectGradientState(GradientState expected, absl::string_view
                             "', expected '", GradientStateName(expected), "'");
 }
 
+absl::Status Unit::ExpectBetweenSteps(absl::string_view attempt) const {
+  if (state_ != UnitState::kGathering)
+    ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kSharded, attempt));
+  ZEROTH_RETURN_IF_ERROR(ExpectGradientState(GradientState::kNone, attempt));
+  if (!has_accumulated()) return absl::OkStatus();
+  return FailedPrecondition("unit '", name(), "': cannot ", attempt,
+                            ": it has gradients of the step's earlier micro-batches");
+}
+
 absl::Status Unit::BeginGather(std::shared_ptr<Event> done) {
   ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kSharded, "gather"));
   for (const Segment& segment : segments_) ZEROTH_CHECK(segment.full.defined());

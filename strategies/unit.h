@@ -223,6 +223,9 @@ class Unit {
   // FailedPrecondition names the unit, its state, the attempt, and the state that it expects.
   absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
+  // The same if the unit is within a step: gathered, or with gradients. Between steps it may be
+  // gathering, for a pass that did not come; Scheduler::EndStep ends that.
+  absl::Status ExpectBetweenSteps(absl::string_view attempt) const;
 
   // Transitions. Each is an error from any state but the one that it starts in.
   //

@@ -55,9 +55,9 @@ struct LoadedState {
 // smaller floating-point type. A state with a StateCoding is encoded to 8-bit codes, or decoded, as
 // needed. Apart from damage, the result and the order of errors are the same on every rank.
 //
-// FailedPrecondition, before anything is changed: lists the parameters that are missing, unexpected
-// or of another shape, or names the first state that cannot be converted (codes in blocks of
-// another size). DataLoss: the checkpoint is damaged, see CheckpointReader; the state is then part
+// FailedPrecondition, before anything is changed: names a unit that is within a step, lists the
+// parameters that are missing, unexpected or of another shape, or names the first state that cannot
+// be converted (codes in blocks of another size). DataLoss: the checkpoint is damaged, see CheckpointReader; the state is then part
 // old, part new, and another checkpoint must be loaded. Talks to no other rank: agree on the
 // status.
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
