@@ -2,7 +2,9 @@
 
 #include "zeroth/data/chat/chat_template.h"
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -12,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -30,12 +33,8 @@ constexpr char kEndOfThought[] = "</think>";
 constexpr char kLlama3Dates[] =
     "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
 
-// Markers of formats that are not known here.
-struct OtherFormat {
-  const char* marker;
-  const char* name;
-};
-constexpr OtherFormat kOtherFormats[] = {
+// Markers of formats that are not known here, and their names.
+constexpr std::pair<const char*, const char*> kOtherFormats[] = {
     {"<<SYS>>", "Llama 2"},
     {"[SYSTEM_PROMPT]", "Mistral's of 2025, with [SYSTEM_PROMPT]"},
     {"<start_of_turn>", "Gemma"},
@@ -71,40 +70,41 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
                          "\", expected one of \"", last, "\"");
 }
 
-// Collects tokens. Text between two tokens is encoded in one piece.
+// Collects tokens, and keeps the first error. Text between two tokens is encoded in one piece.
 class ChatTemplate::Writer {
  public:
   explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
 
-  absl::Status Token(int32_t id, bool by_assistant = false) {
-    ZEROTH_RETURN_IF_ERROR(Flush());
+  void Token(int32_t id, bool by_assistant = false) {
+    Flush();
     Add(absl::MakeConstSpan(&id, 1), by_assistant);
-    return absl::OkStatus();
   }
 
   // The assistant's text begins with a new token, as it does when a model continues the tokens of
   // RenderPrompt.
-  absl::Status Reply(absl::string_view text, int32_t end_of_turn) {
-    ZEROTH_RETURN_IF_ERROR(Flush());
+  void Reply(absl::string_view text, int32_t end_of_turn) {
+    Flush();
     Text(text);
-    ZEROTH_RETURN_IF_ERROR(Flush(/*by_assistant=*/true));
-    return Token(end_of_turn, /*by_assistant=*/true);
+    Flush(/*by_assistant=*/true);
+    Token(end_of_turn, /*by_assistant=*/true);
   }
 
-  absl::Status Flush(bool by_assistant = false) {
-    if (text_.empty()) return absl::OkStatus();
-    ZEROTH_RETURN_IF_ERROR(
-        tokenizer_.EncodeTo(text_, /*continues=*/false,
-                            [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); }));
-    text_.clear();
-    return absl::OkStatus();
+  absl::StatusOr<Conversation> Finish() && {
+    Flush();
+    if (!status_.ok()) return status_;
+    return std::move(result_);
   }
-
-  Conversation& result() { return result_; }
 
  private:
+  void Flush(bool by_assistant = false) {
+    if (text_.empty()) return;
+    status_.Update(
+        tokenizer_.EncodeTo(std::exchange(text_, ""), /*continues=*/false,
+                            [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); }));
+  }
+
   void Add(absl::Span<const int32_t> ids, bool by_assistant) {
     result_.ids.insert(result_.ids.end(), ids.begin(), ids.end());
     result_.by_assistant.resize(result_.ids.size(), by_assistant);
@@ -113,15 +113,16 @@ class ChatTemplate::Writer {
   const Tokenizer& tokenizer_;
   std::string text_;
   Conversation result_;
+  absl::Status status_;
 };
 
 absl::string_view ChatTemplate::name() const { return kFormats[static_cast<size_t>(format_)]; }
 
 std::string ChatTemplate::Identity() const {
   return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
-                      end_of_turn_, " ", thinks_, " ", says_dates_, " ", mistral_.before_user, "|",
-                      mistral_.after_user, "|", mistral_.before_reply, "|", mistral_.after_reply,
-                      "|", mistral_.trims_replies, " ", static_cast<int>(mistral_.system), " ",
+                      end_of_turn_, " ", thinks_, " ", says_dates_, " ", mistral_.user.before, "|",
+                      mistral_.user.after, "|", mistral_.reply.before, "|", mistral_.reply.after,
+                      "|", mistral_.reply.trims, " ", static_cast<int>(mistral_.system), " ",
                       default_system_.has_value(), " ", default_system_.value_or(""));
 }
 
@@ -191,9 +192,8 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer
       // Tokens since version 0.3, text before it.
       result.begin_of_turn_ = tokenizer.Find("[INST]").value_or(-1);
       result.end_of_header_ = tokenizer.Find("[/INST]").value_or(-1);
-      result.mistral_.before_user = "[INST] ";
-      result.mistral_.after_user = result.has_inst_tokens() ? "[/INST]" : " [/INST]";
-      result.mistral_.before_reply = result.has_inst_tokens() ? " " : "";
+      result.mistral_.user = {"[INST] ", result.has_inst_tokens() ? "[/INST]" : " [/INST]"};
+      result.mistral_.reply.before = result.has_inst_tokens() ? " " : "";
       break;
   }
   ZEROTH_RETURN_IF_ERROR(status);
@@ -210,10 +210,10 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
 
 absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
                                                      const Tokenizer& tokenizer) {
-  for (const OtherFormat& other : kOtherFormats) {
-    if (!absl::StrContains(jinja, other.marker)) continue;
+  for (const auto& [marker, name] : kOtherFormats) {
+    if (!absl::StrContains(jinja, marker)) continue;
     return InvalidArgument(
-        "the chat template is ", other.name,
+        "the chat template is ", name,
         ", which is not known here; expected ChatML, Llama 3's or Mistral's. If the tokenizer has "
         "the tokens of one of these, --chat_template=chatml, llama3 or mistral names it");
   }
@@ -221,8 +221,7 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
     ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kChatMl, tokenizer));
     const absl::Span<const int32_t> prefix = tokenizer.prefix();
     if (absl::StrContains(jinja, "bos_token") && !prefix.empty()) result.begin_of_text_ = prefix[0];
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
-    ZEROTH_ASSIGN_OR_RETURN(result.default_system_, ReadDefaultSystem(parts));
+    ZEROTH_ASSIGN_OR_RETURN(result.default_system_, ReadDefaultSystem(jinja));
     result.thinks_ =
         absl::StrContains(jinja, "reasoning_content") && absl::StrContains(jinja, kEndOfThought);
     return result;
@@ -234,8 +233,7 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
   }
   if (absl::StrContains(jinja, "[INST]")) {
     ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kMistral, tokenizer));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
-    ZEROTH_ASSIGN_OR_RETURN(result.mistral_, ReadMistralFormat(parts, result.has_inst_tokens()));
+    ZEROTH_ASSIGN_OR_RETURN(result.mistral_, ReadMistralFormat(jinja, result.has_inst_tokens()));
     return result;
   }
   constexpr size_t kShown = 80;
@@ -248,20 +246,18 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
       "llama3 or mistral names it");
 }
 
-absl::Status ChatTemplate::OpenTurn(absl::string_view role, Writer& writer) const {
-  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+void ChatTemplate::OpenTurn(absl::string_view role, Writer& writer) const {
+  writer.Token(begin_of_turn_);
   writer.Text(role);
-  if (format_ == Format::kLlama3) ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_header_));
+  if (format_ == Format::kLlama3) writer.Token(end_of_header_);
   writer.Text(format_ == Format::kLlama3 ? "\n\n" : "\n");
-  return absl::OkStatus();
 }
 
-absl::Status ChatTemplate::WriteChatMl(const ChatMessage& message, bool last,
-                                       Writer& writer) const {
-  ZEROTH_RETURN_IF_ERROR(OpenTurn(message.role, writer));
+void ChatTemplate::WriteChatMl(const ChatMessage& message, bool last, Writer& writer) const {
+  OpenTurn(message.role, writer);
   if (message.role != kAssistant) {
     writer.Text(message.content);
-    ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_turn_));
+    writer.Token(end_of_turn_);
   } else {
     std::string reply = message.content;
     if (thinks_) {
@@ -282,53 +278,51 @@ absl::Status ChatTemplate::WriteChatMl(const ChatMessage& message, bool last,
                              StripNewlines(reply));
       }
     }
-    ZEROTH_RETURN_IF_ERROR(writer.Reply(reply, end_of_turn_));
+    writer.Reply(reply, end_of_turn_);
   }
   writer.Text("\n");
-  return absl::OkStatus();
 }
 
-absl::Status ChatTemplate::WriteLlama3(const ChatMessage& message, Writer& writer) const {
-  ZEROTH_RETURN_IF_ERROR(OpenTurn(message.role, writer));
+void ChatTemplate::WriteLlama3(const ChatMessage& message, Writer& writer) const {
+  OpenTurn(message.role, writer);
   if (says_dates_ && message.role == kSystem) writer.Text(kLlama3Dates);
   const absl::string_view text = absl::StripAsciiWhitespace(message.content);
   if (message.role == kAssistant) return writer.Reply(text, end_of_turn_);
   writer.Text(text);
-  return writer.Token(end_of_turn_);
+  writer.Token(end_of_turn_);
 }
 
-absl::Status ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view system,
-                                        Writer& writer) const {
+void ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view system,
+                                Writer& writer) const {
   // Of an [INST] in text, the blanks at the beginning of a turn are what the tokenizer puts before
   // every text.
   const bool in_tokens = has_inst_tokens();
+  const auto& [user, reply, place] = mistral_;
   if (message.role == kAssistant) {
     const absl::string_view text =
-        mistral_.trims_replies ? absl::StripAsciiWhitespace(message.content) : message.content;
-    return writer.Reply(
-        absl::StrCat(in_tokens ? mistral_.before_reply : "", text, mistral_.after_reply),
-        end_of_turn_);
+        reply.trims ? absl::StripAsciiWhitespace(message.content) : message.content;
+    return writer.Reply(absl::StrCat(in_tokens ? reply.before : "", text, reply.after),
+                        end_of_turn_);
   }
   const std::string text = absl::StrCat(system, system.empty() ? "" : "\n\n", message.content);
   if (!in_tokens) {
-    writer.Text(absl::StrCat(absl::StripLeadingAsciiWhitespace(mistral_.before_user), text,
-                             mistral_.after_user));
-    return absl::OkStatus();
+    return writer.Text(
+        absl::StrCat(absl::StripLeadingAsciiWhitespace(user.before), text, user.after));
   }
   const std::pair<std::string, std::string> before =
-      absl::StrSplit(mistral_.before_user, absl::MaxSplits("[INST]", 1));
+      absl::StrSplit(user.before, absl::MaxSplits("[INST]", 1));
   const std::pair<std::string, std::string> after =
-      absl::StrSplit(mistral_.after_user, absl::MaxSplits("[/INST]", 1));
+      absl::StrSplit(user.after, absl::MaxSplits("[/INST]", 1));
   writer.Text(before.first);
-  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+  writer.Token(begin_of_turn_);
   writer.Text(absl::StrCat(before.second, text, after.first));
-  return writer.Token(end_of_header_);
+  writer.Token(end_of_header_);
 }
 
 absl::string_view ChatTemplate::ReplyOf(absl::string_view generated) const {
   if (format_ != Format::kMistral) return generated;
-  if (!has_inst_tokens() || !mistral_.before_reply.empty()) absl::ConsumePrefix(&generated, " ");
-  if (!mistral_.after_reply.empty()) absl::ConsumeSuffix(&generated, " ");
+  if (!has_inst_tokens() || !mistral_.reply.before.empty()) absl::ConsumePrefix(&generated, " ");
+  if (!mistral_.reply.after.empty()) absl::ConsumeSuffix(&generated, " ");
   return generated;
 }
 
@@ -337,32 +331,26 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer&
   const bool has_system = messages[0].role == kSystem;
   if (has_system) system = messages[0].content;
   messages.remove_prefix(has_system ? 1 : 0);
-  if (begin_of_text_ >= 0) ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_text_));
-  const bool says_system = has_system || default_system_.has_value() || says_dates_;
-  if (format_ == Format::kMistral && has_system &&
-      mistral_.system == MistralFormat::System::kNowhere) {
+  if (begin_of_text_ >= 0) writer.Token(begin_of_text_);
+  if (format_ != Format::kMistral) {
+    const auto write = [&](const ChatMessage& message, bool last) {
+      return format_ == Format::kChatMl ? WriteChatMl(message, last, writer)
+                                        : WriteLlama3(message, writer);
+    };
+    if (has_system || default_system_.has_value() || says_dates_) write({kSystem, system}, false);
+    for (const ChatMessage& message : messages) write(message, &message == &messages.back());
+    return absl::OkStatus();
+  }
+  if (has_system && mistral_.system == MistralFormat::System::kNowhere) {
     return InvalidArgument(
         "message 1 is of \"system\", for which the model's chat template has no place; expected "
         "user and assistant alone: begin the user's first message with that text");
   }
-  // The message of the user that the system's stands before, in Mistral's formats.
-  size_t after_system = 0;
+  // The user's message that the system's stands before. User and assistant take turns.
+  const size_t last = messages.size() - (messages.back().role == kUser ? 1 : 2);
+  const size_t place = mistral_.system == MistralFormat::System::kBeforeLast ? last : 0;
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i].role == kUser && mistral_.system == MistralFormat::System::kBeforeLast) {
-      after_system = i;
-    }
-  }
-  const auto write = [&](const ChatMessage& message, bool last) {
-    return format_ == Format::kChatMl ? WriteChatMl(message, last, writer)
-                                      : WriteLlama3(message, writer);
-  };
-  if (format_ != Format::kMistral && says_system) {
-    ZEROTH_RETURN_IF_ERROR(write({kSystem, system}, false));
-  }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    ZEROTH_RETURN_IF_ERROR(format_ == Format::kMistral
-                               ? WriteMistral(messages[i], i == after_system ? system : "", writer)
-                               : write(messages[i], i + 1 == messages.size()));
+    WriteMistral(messages[i], i == place ? system : "", writer);
   }
   return absl::OkStatus();
 }
@@ -372,8 +360,7 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kAssistant));
   Writer writer(*tokenizer_);
   ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
-  ZEROTH_RETURN_IF_ERROR(writer.Flush());
-  return std::move(writer.result());
+  return std::move(writer).Finish();
 }
 
 absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
@@ -381,9 +368,32 @@ absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kUser));
   Writer writer(*tokenizer_);
   ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
-  if (format_ != Format::kMistral) ZEROTH_RETURN_IF_ERROR(OpenTurn(kAssistant, writer));
-  ZEROTH_RETURN_IF_ERROR(writer.Flush());
-  return std::move(writer.result().ids);
+  if (format_ != Format::kMistral) OpenTurn(kAssistant, writer);
+  ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, std::move(writer).Finish());
+  return std::move(prompt.ids);
+}
+
+absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
+                                              const std::string& tokenizer_path,
+                                              const Tokenizer& tokenizer) {
+  if (choice != "auto") return ChatTemplate::Named(choice, tokenizer);
+  std::error_code ignored;
+  const std::filesystem::path path(tokenizer_path);
+  HfChatTemplate found;
+  if (!path.empty()) {
+    const bool is_directory = std::filesystem::is_directory(path, ignored);
+    ZEROTH_ASSIGN_OR_RETURN(
+        found, ReadHfChatTemplate((is_directory ? path : path.parent_path()).string()));
+  }
+  if (found.jinja.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        tokenizer_path.empty() ? "the tokenizer" : tokenizer_path,
+        " has no chat template, neither a chat_template.jinja nor a \"chat_template\" in a "
+        "tokenizer_config.json; name one by --chat_template=chatml, llama3 or mistral"));
+  }
+  absl::StatusOr<ChatTemplate> result = ChatTemplate::FromJinja(found.jinja, tokenizer);
+  if (!result.ok()) return Annotate(result.status(), found.path);
+  return result;
 }
 
 }  // namespace zeroth

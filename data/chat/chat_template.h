@@ -72,11 +72,10 @@ class ChatTemplate {
   explicit ChatTemplate(Format format) : format_(format) {}
   static absl::StatusOr<ChatTemplate> Create(Format format, const Tokenizer& tokenizer);
   absl::Status Write(absl::Span<const ChatMessage> messages, Writer& writer) const;
-  absl::Status OpenTurn(absl::string_view role, Writer& writer) const;
-  absl::Status WriteChatMl(const ChatMessage& message, bool last, Writer& writer) const;
-  absl::Status WriteLlama3(const ChatMessage& message, Writer& writer) const;
-  absl::Status WriteMistral(const ChatMessage& message, absl::string_view system,
-                            Writer& writer) const;
+  void OpenTurn(absl::string_view role, Writer& writer) const;
+  void WriteChatMl(const ChatMessage& message, bool last, Writer& writer) const;
+  void WriteLlama3(const ChatMessage& message, Writer& writer) const;
+  void WriteMistral(const ChatMessage& message, absl::string_view system, Writer& writer) const;
 
   // Of Mistral: [INST] and [/INST] are tokens, as since version 0.3.
   bool has_inst_tokens() const { return begin_of_turn_ >= 0 && end_of_header_ >= 0; }

@@ -152,6 +152,9 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
       {"{% set system_message = 'Named.' %}{% set system_message = messages[0]['content'] %}"
        "{{ '<|im_start|>system\n' + system_message + '<|im_end|>\n' }}",
        said("Named.")},
+      {"{% set ns.content = 'Of a namespace.' %}"
+       "{{ '<|im_start|>system\n' + ns.content + '<|im_end|>\n' }}",
+       said("Of a namespace.")},
       {"{{ '<|im_start|>system\n<|im_end|>\n' }}", said("")},
       // Qwen 2.5 and 3: with tools, and what the conversation says.
       {R"({%- if tools %}{{- '<|im_start|>system\n' }}{%- if messages[0].role == 'system' %}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <map>
 #include <utility>
 #include <vector>
@@ -13,78 +14,56 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/jinja.h"
 
 namespace zeroth {
 namespace {
 
 using Kind = JinjaPart::Kind;
-using Terms = std::vector<JinjaToken>;
 
 constexpr char kSystemHeader[] = "<|im_start|>system\n";
 constexpr char kEndOfTurn[] = "<|im_end|>";
+
 constexpr size_t kShown = 80;
 
-bool IsWord(const JinjaToken& token, absl::string_view word) {
-  return !token.is_string && token.text == word;
+// The beginning of a text, for messages.
+std::string Shown(absl::string_view text) { return absl::Utf8SafeCEscape(text.substr(0, kShown)); }
+
+// Whether a branch is written only for tools or for a conversation with its own message of the
+// system (kWith), or only without these.
+enum class Branch { kWith, kWithout, kOther };
+
+Branch BranchOf(absl::string_view condition) {
+  for (const char* const without :
+       {"not tools", "tools is none", "tools is not defined", "!='system'"}) {
+    if (absl::StrContains(condition, without)) return Branch::kWithout;
+  }
+  const bool with =
+      absl::StrContains(condition, "tools") || absl::StrContains(condition, "=='system'");
+  return with ? Branch::kWith : Branch::kOther;
 }
 
-// ["a", "=", ...] of {% set a = ... %}; empty for another statement.
-absl::Span<const JinjaToken> Assignment(const JinjaPart& part) {
-  const absl::Span<const JinjaToken> tokens(part.tokens);
-  if (part.kind != Kind::kStatement || tokens.size() < 4 || !IsWord(tokens[0], "set") ||
-      !IsWord(tokens[2], "=")) {
-    return {};
+// Enters and leaves branches as the statement does.
+void Follow(const JinjaPart& statement, std::vector<Branch>& branches) {
+  if (statement.keyword == "if") {
+    branches.push_back(BranchOf(statement.text));
+  } else if (branches.empty()) {
+    return;
+  } else if (statement.keyword == "elif") {
+    branches.back() = BranchOf(statement.text);
+  } else if (statement.keyword == "else") {
+    branches.back() = branches.back() == Branch::kWithout ? Branch::kWith : Branch::kOther;
+  } else if (statement.keyword == "endif") {
+    branches.pop_back();
   }
-  return tokens.subspan(1);
 }
 
-// Follows statements, and says whether a part is written only for tools, or only for a conversation
-// with its own message of the system.
-class Branches {
- public:
-  void Follow(const JinjaPart& statement) {
-    if (statement.tokens.empty()) return;
-    const JinjaToken& first = statement.tokens.front();
-    if (IsWord(first, "if")) {
-      branches_.push_back(BranchOf(statement));
-    } else if (branches_.empty()) {
-      return;
-    } else if (IsWord(first, "elif")) {
-      branches_.back() = BranchOf(statement);
-    } else if (IsWord(first, "else")) {
-      branches_.back() = branches_.back() == Branch::kWithout ? Branch::kWith : Branch::kOther;
-    } else if (IsWord(first, "endif")) {
-      branches_.pop_back();
-    }
-  }
-  bool passed_over() const {
-    return std::find(branches_.begin(), branches_.end(), Branch::kWith) != branches_.end();
-  }
-
- private:
-  enum class Branch { kWith, kWithout, kOther };
-
-  static Branch BranchOf(const JinjaPart& statement) {
-    const std::string code = JinjaCode(statement.tokens);
-    for (const char* const without :
-         {"not tools", "tools is none", "tools is not defined", "!='system'"}) {
-      if (absl::StrContains(code, without)) return Branch::kWithout;
-    }
-    const bool with = absl::StrContains(code, "tools") || absl::StrContains(code, "=='system'");
-    return with ? Branch::kWith : Branch::kOther;
-  }
-
-  std::vector<Branch> branches_;
-};
-
-// A run of text, or code or a statement between two of them.
-struct Piece {
-  Kind kind;
-  std::string text;
-  bool is_readable = true;
+// What a template writes one after the other: a run of text, or code; and statements between them.
+struct Piece : JinjaTerm {
+  bool is_statement = false;
 };
 
 absl::Status UnreadSystem(absl::string_view what) {
@@ -95,100 +74,85 @@ absl::Status UnreadSystem(absl::string_view what) {
       "their own");
 }
 
-// The texts that {% set NAME = ... %} gives a name.
-absl::StatusOr<std::vector<std::string>> TextsOf(const std::vector<Terms>& values) {
-  std::vector<std::string> texts;
-  for (const Terms& terms : values) {
-    std::string text;
-    bool all = true;
-    bool has_text = false;
-    bool has_message = false;
-    bool is_readable = true;
-    for (const JinjaToken& term : terms) {
-      all = all && term.is_string;
-      is_readable = is_readable && term.is_readable;
-      if (term.is_string) {
-        text += term.text;
-        has_text = has_text || !absl::StripAsciiWhitespace(term.text).empty();
-      } else {
-        has_message = has_message || absl::StrContains(term.text, "message");
-      }
-    }
-    if (has_text && ((!all && !has_message) || !is_readable)) {
-      return UnreadSystem(
-          absl::StrCat("it is made from \"", absl::Utf8SafeCEscape(text.substr(0, kShown)), "\""));
-    }
-    if (all && !text.empty()) texts.push_back(std::move(text));
+// The text that a variable is set to; empty if that is the conversation's own.
+absl::StatusOr<std::string> TextOf(const std::vector<JinjaTerm>& value) {
+  std::string text;
+  bool is_known = true;
+  bool has_message = false;
+  bool is_readable = true;
+  for (const JinjaTerm& term : value) {
+    if (term.is_string) text += term.text;
+    is_known = is_known && term.is_string;
+    has_message = has_message || (!term.is_string && absl::StrContains(term.text, "message"));
+    is_readable = is_readable && term.is_readable;
   }
-  return texts;
+  const bool has_text = !absl::StripAsciiWhitespace(text).empty();
+  if (has_text && ((!is_known && !has_message) || !is_readable)) {
+    return UnreadSystem(absl::StrCat("it is made from \"", Shown(text), "\""));
+  }
+  return is_known ? text : "";
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::Span<const JinjaPart> parts) {
+absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::string_view jinja) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
   std::vector<Piece> pieces;
-  std::map<std::string, std::vector<Terms>> values;
-  Branches branches;
-  const auto add = [&](Kind kind, absl::string_view text, bool is_readable) {
-    if (kind == Kind::kText && !pieces.empty() && pieces.back().kind == Kind::kText) {
-      absl::StrAppend(&pieces.back().text, text);
-      pieces.back().is_readable = pieces.back().is_readable && is_readable;
-    } else {
-      pieces.push_back({kind, std::string(text), is_readable});
-    }
-  };
+  std::map<std::string, std::vector<std::vector<JinjaTerm>>> values;  // of each variable
+  std::vector<Branch> branches;
   for (const JinjaPart& part : parts) {
-    if (part.kind == Kind::kStatement) {
-      branches.Follow(part);
-      const absl::Span<const JinjaToken> assignment = Assignment(part);
-      if (!assignment.empty() && !branches.passed_over()) {
-        values[assignment[0].text].push_back(JinjaTerms(assignment.subspan(2)));
-      }
-      add(Kind::kStatement, JinjaCode(part.tokens), true);
-    } else if (branches.passed_over()) {
+    const bool is_statement = part.kind == Kind::kStatement;
+    if (is_statement) {
+      Follow(part, branches);
+      pieces.push_back({{.text = part.text}, is_statement});
+    }
+    if (std::find(branches.begin(), branches.end(), Branch::kWith) != branches.end()) continue;
+    if (is_statement) {
+      if (!part.variable.empty()) values[part.variable].push_back(part.terms);
       continue;
-    } else if (part.kind == Kind::kText) {
-      add(Kind::kText, part.text, true);
-    } else {
-      for (const JinjaToken& term : JinjaTerms(part.tokens)) {
-        add(term.is_string ? Kind::kText : Kind::kExpression, term.text, term.is_readable);
+    }
+    for (const JinjaTerm& term : part.terms) {
+      if (!term.is_string || pieces.empty() || !pieces.back().is_string) {
+        pieces.push_back({term});
+        continue;
       }
+      pieces.back().text += term.text;
+      pieces.back().is_readable = pieces.back().is_readable && term.is_readable;
     }
   }
+  pieces.push_back({{.text = "the template's end"}, /*is_statement=*/true});
   std::optional<std::string> found;
   const auto take = [&found](absl::string_view text) -> absl::Status {
     if (found.has_value() && *found != text) return UnreadSystem("there are two of them");
     found = std::string(text);
     return absl::OkStatus();
   };
-  const Piece end = {Kind::kStatement, "the template's end"};
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].kind != Kind::kText) continue;
+    if (!pieces[i].is_string) continue;
     const absl::string_view text = pieces[i].text;
     for (size_t at = text.find(kSystemHeader); at != absl::string_view::npos;
          at = text.find(kSystemHeader, at + 1)) {
       const absl::string_view rest = text.substr(at + sizeof(kSystemHeader) - 1);
-      const absl::string_view message = rest.substr(0, rest.find(kEndOfTurn));
+      const size_t end = rest.find(kEndOfTurn);
+      const absl::string_view message = rest.substr(0, end);
       if (!pieces[i].is_readable) {
         return UnreadSystem(absl::StrCat("its text has an escape that is not known here: \"",
-                                         absl::Utf8SafeCEscape(message.substr(0, kShown)), "\""));
+                                         Shown(message), "\""));
       }
-      if (message.size() < rest.size()) {
+      if (end != absl::string_view::npos) {
         ZEROTH_RETURN_IF_ERROR(take(message));
         continue;
       }
-      const Piece& next = i + 1 < pieces.size() ? pieces[i + 1] : end;
-      if (!rest.empty() || next.kind != Kind::kExpression) {
-        return UnreadSystem(absl::StrCat("after <|im_start|>system, and \"",
-                                         absl::Utf8SafeCEscape(rest.substr(0, kShown)),
+      const Piece& next = pieces[i + 1];
+      if (!rest.empty() || next.is_statement) {
+        return UnreadSystem(absl::StrCat("after <|im_start|>system, and \"", Shown(rest),
                                          "\", comes ", next.text.substr(0, kShown)));
       }
-      // The conversation's own message, or a name for that or for a default.
-      const auto value = values.find(next.text);
-      if (value == values.end()) continue;
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(value->second));
-      for (const std::string& each : texts) {
-        if (i + 2 >= pieces.size() || !absl::StartsWith(pieces[i + 2].text, kEndOfTurn)) {
+      // The conversation's own message, or a variable for that or for a default.
+      for (const std::vector<JinjaTerm>& value : values[next.text]) {
+        ZEROTH_ASSIGN_OR_RETURN(const std::string each, TextOf(value));
+        if (each.empty()) continue;
+        if (!absl::StartsWith(pieces[i + 2].text, kEndOfTurn)) {
           return UnreadSystem(
               absl::StrCat("more than ", next.text, " is between its header and its end"));
         }
@@ -201,16 +165,7 @@ absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::Span<const Ji
 
 namespace {
 
-constexpr char kInst[] = "[INST]";
-constexpr char kEndInst[] = "[/INST]";
-
-bool IsOneOf(absl::string_view text, std::initializer_list<absl::string_view> all) {
-  return std::find(all.begin(), all.end(), text) != all.end();
-}
-
-bool IsText(const JinjaToken& term, std::initializer_list<absl::string_view> all) {
-  return term.is_string && IsOneOf(term.text, all);
-}
+using System = MistralFormat::System;
 
 absl::Status UnreadMistral(absl::string_view what) {
   return InvalidArgument(
@@ -220,129 +175,118 @@ absl::Status UnreadMistral(absl::string_view what) {
       "version 0.3's form (or the earlier one, if the tokenizer has no token [INST])");
 }
 
-bool IsContent(const JinjaToken& term) {
-  return !term.is_string && IsOneOf(term.text, {"message['content']", "message.content"});
+constexpr char kContent[] = "message['content']";
+
+bool IsText(const JinjaTerm& term, std::initializer_list<absl::string_view> all) {
+  return term.is_string && std::find(all.begin(), all.end(), term.text) != all.end();
 }
 
-bool IsTrimmedContent(const JinjaToken& term) {
-  return !term.is_string && IsOneOf(term.text, {"message['content']|trim", "message.content|trim",
-                                                "message['content'].strip()"});
+// The user's turn: [INST], maybe the message of the system, the content, and [/INST].
+std::optional<MistralFormat::Turn> ReadUser(const std::vector<JinjaTerm>& terms) {
+  const size_t count = terms.size();
+  if (count < 3 || count > 5 || !IsText(terms[0], {"[INST]", "[INST] ", " [INST] "}) ||
+      terms[count - 2].is_string || terms[count - 2].text != kContent ||
+      !IsText(terms[count - 1], {"[/INST]", " [/INST]"})) {
+    return std::nullopt;
+  }
+  return MistralFormat::Turn{terms[0].text, terms[count - 1].text};
 }
 
-// The place that a condition gives the message of the system, or none.
-std::optional<MistralFormat::System> PlaceOf(const JinjaPart* condition,
-                                             const std::string& system) {
-  using System = MistralFormat::System;
-  if (condition == nullptr || condition->kind != Kind::kStatement) return std::nullopt;
-  const std::string code = JinjaCode(condition->tokens);
-  const std::string defined = absl::StrCat(system, " is defined");
+// The assistant's turn: a blank or nothing, the content, a blank or nothing, and the end.
+std::optional<MistralFormat::Turn> ReadReply(absl::string_view code, bool in_tokens) {
+  MistralFormat::Turn turn;
+  if (absl::ConsumePrefix(&code, "' '+")) turn.before = " ";
+  if (turn.before.empty()) absl::ConsumePrefix(&code, "''+");
+  if (!absl::ConsumePrefix(&code, kContent)) return std::nullopt;
+  turn.trims = absl::ConsumePrefix(&code, "|trim") || absl::ConsumePrefix(&code, ".strip()");
+  if (absl::ConsumePrefix(&code, "+' '")) turn.after = " ";
+  if (!absl::ConsumePrefix(&code, "+'</s>'") && !absl::ConsumePrefix(&code, "+eos_token")) {
+    return std::nullopt;
+  }
+  // Version 0.1 writes a blank between two turns in text, as the tokenizer does by itself.
+  if (!in_tokens) absl::ConsumePrefix(&code, "+' '");
+  return code.empty() ? std::optional(turn) : std::nullopt;
+}
+
+// The place that a user's turn under a condition gives the message of the system, or none.
+std::optional<System> PlaceOf(const std::vector<JinjaTerm>& terms, absl::string_view condition) {
+  // What PlainJinja writes.
+  if (terms.size() == 4 && terms[1].text == "(system if loop.first else '')") {
+    return System::kBeforeFirst;
+  }
+  // A published template's.
+  if (terms.size() != 5 || terms[1].is_string || !IsText(terms[2], {"\n\n"})) return std::nullopt;
+  const std::string defined = absl::StrCat(terms[1].text, " is defined");
   for (const auto& [place, is] : {std::pair("loop.first", System::kBeforeFirst),
                                   std::pair("loop.index0==0", System::kBeforeFirst),
                                   std::pair("loop.last", System::kBeforeLast)}) {
-    if (code == absl::StrCat("if ", place, " and ", defined)) return is;
-    if (code == absl::StrCat("if ", defined, " and ", place)) return is;
+    if (condition == absl::StrCat("if ", place, " and ", defined)) return is;
+    if (condition == absl::StrCat("if ", defined, " and ", place)) return is;
   }
   return std::nullopt;
 }
 
-// The assistant's turn: a blank or nothing, the content, a blank or nothing, and the end.
-bool ReadReply(const Terms& terms, bool in_tokens, MistralFormat& format) {
-  size_t i = 0;
-  format.before_reply.clear();
-  format.after_reply.clear();
-  if (i < terms.size() && IsText(terms[i], {"", " "})) format.before_reply = terms[i++].text;
-  if (i == terms.size() || (!IsContent(terms[i]) && !IsTrimmedContent(terms[i]))) return false;
-  format.trims_replies = IsTrimmedContent(terms[i++]);
-  if (i < terms.size() && IsText(terms[i], {" "})) format.after_reply = terms[i++].text;
-  if (i == terms.size() || (!IsText(terms[i], {"</s>"}) && !IsWord(terms[i], "eos_token"))) {
-    return false;
-  }
-  ++i;
-  // Version 0.1 writes a blank between two turns in text, as the tokenizer does by itself.
-  if (!in_tokens && i < terms.size() && IsText(terms[i], {" "})) ++i;
-  return i == terms.size();
-}
-
 }  // namespace
 
-absl::StatusOr<MistralFormat> ReadMistralFormat(absl::Span<const JinjaPart> parts, bool in_tokens) {
-  MistralFormat format;
-  bool has_user = false;
-  bool has_reply = false;
-  bool has_system = false;
+absl::StatusOr<MistralFormat> ReadMistralFormat(absl::string_view jinja, bool in_tokens) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
+  std::optional<MistralFormat::Turn> user;
+  std::optional<MistralFormat::Turn> reply;
+  std::optional<System> system;
   bool asks_for_system = false;
-  const JinjaPart* before = nullptr;  // the last part but blanks
+  std::string statement;  // directly before, but for blanks
   for (const JinjaPart& part : parts) {
-    const auto asks = [](const JinjaToken& token) { return IsText(token, {"system"}); };
-    if (std::any_of(part.tokens.begin(), part.tokens.end(), asks)) asks_for_system = true;
+    const bool is_expression = part.kind == Kind::kExpression;
     if (part.kind == Kind::kText) {
       if (absl::StripAsciiWhitespace(part.text).empty()) continue;
-      if (absl::StrContains(part.text, kInst)) return UnreadMistral("it is outside of {{ and }}");
+      if (absl::StrContains(part.text, "[INST]")) {
+        return UnreadMistral("it is outside of {{ and }}");
+      }
     }
-    const JinjaPart* const condition = std::exchange(before, &part);
-    const Terms terms = JinjaTerms(part.tokens);
-    const auto has_inst = [](const JinjaToken& token) {
-      return token.is_string &&
-             (absl::StrContains(token.text, kInst) || absl::StrContains(token.text, kEndInst));
-    };
-    if (std::none_of(part.tokens.begin(), part.tokens.end(), has_inst)) {
-      MistralFormat reply = format;
-      if (part.kind != Kind::kExpression || !ReadReply(terms, in_tokens, reply)) continue;
-      if (has_reply &&
-          (reply.before_reply != format.before_reply || reply.after_reply != format.after_reply ||
-           reply.trims_replies != format.trims_replies)) {
+    const std::string condition =
+        std::exchange(statement, part.kind == Kind::kStatement ? part.text : "");
+    if (part.kind == Kind::kText) continue;
+    if (absl::StrContains(part.text, "'system'")) asks_for_system = true;
+    const bool has_inst =
+        absl::StrContains(part.text, "[INST]") || absl::StrContains(part.text, "[/INST]");
+    if (!has_inst) {
+      const auto read = is_expression ? ReadReply(part.text, in_tokens) : std::nullopt;
+      if (!read.has_value()) continue;
+      if (reply.value_or(*read) != *read) {
         return UnreadMistral("it writes the assistant's turns in two ways");
       }
-      has_reply = true;
-      format = std::move(reply);
+      reply = read;
       continue;
     }
-    const std::string shown = JinjaCode(part.tokens).substr(0, kShown);
-    const size_t count = terms.size();
-    if (part.kind != Kind::kExpression || count < 3 || count > 5 ||
-        !IsText(terms[0], {"[INST]", "[INST] ", " [INST] "}) || !IsContent(terms[count - 2]) ||
-        !IsText(terms[count - 1], {"[/INST]", " [/INST]"})) {
-      return UnreadMistral(absl::Utf8SafeCEscape(shown));
-    }
-    if (has_user &&
-        (terms[0].text != format.before_user || terms[count - 1].text != format.after_user)) {
+    const auto read = is_expression ? ReadUser(part.terms) : std::nullopt;
+    if (!read.has_value()) return UnreadMistral(Shown(part.text));
+    if (user.value_or(*read) != *read) {
       return UnreadMistral("it writes the user's turns in two ways");
     }
-    has_user = true;
-    format.before_user = terms[0].text;
-    format.after_user = terms[count - 1].text;
-    if (count == 3) continue;
-    // What PlainJinja writes, or a published template.
-    std::optional<MistralFormat::System> place;
-    if (count == 4 && terms[1].text == "(system if loop.first else '')") {
-      place = MistralFormat::System::kBeforeFirst;
-    } else if (count == 5 && !terms[1].is_string && IsText(terms[2], {"\n\n"})) {
-      place = PlaceOf(condition, terms[1].text);
-      for (const JinjaPart& each : parts) {
-        const absl::Span<const JinjaToken> assignment = Assignment(each);
-        if (assignment.empty() || assignment[0].text != terms[1].text) continue;
-        if (!IsOneOf(JinjaCode(assignment.subspan(2)),
-                     {"messages[0]['content']", "messages[0].content"})) {
-          return UnreadMistral(absl::StrCat("it has a message of the system of its own, ",
-                                            absl::Utf8SafeCEscape(JinjaCode(assignment))));
-        }
-      }
-    }
-    if (!place.has_value() || (has_system && *place != format.system)) {
+    user = read;
+    if (part.terms.size() == 3) continue;
+    const std::optional<System> place = PlaceOf(part.terms, condition);
+    for (const JinjaPart& set : parts) {
+      if (part.terms.size() != 5 || set.variable != part.terms[1].text) continue;
+      if (set.text == absl::StrCat("set ", set.variable, "=messages[0]['content']")) continue;
       return UnreadMistral(
-          absl::StrCat("where the message of the system stands in ", absl::Utf8SafeCEscape(shown)));
+          absl::StrCat("it has a message of the system of its own, ", Shown(set.text)));
     }
-    has_system = true;
-    format.system = *place;
+    if (!place.has_value() || system.value_or(*place) != *place) {
+      return UnreadMistral(
+          absl::StrCat("where the message of the system stands in ", Shown(part.text)));
+    }
+    system = place;
   }
-  if (!has_user) return UnreadMistral("nothing writes the user's turns");
-  if (!has_reply) return UnreadMistral("nothing writes the assistant's turns");
-  if (has_system) return format;
-  if (asks_for_system) return UnreadMistral("where the message of the system stands");
+  if (!user.has_value()) return UnreadMistral("nothing writes the user's turns");
+  if (!reply.has_value()) return UnreadMistral("nothing writes the assistant's turns");
+  if (!system.has_value() && asks_for_system) {
+    return UnreadMistral("where the message of the system stands");
+  }
   // Templates of the first version refuse a message of the system, and Mistral's own tokenizer puts
   // it before the first of the user's.
-  format.system = in_tokens ? MistralFormat::System::kNowhere : MistralFormat::System::kBeforeFirst;
-  return format;
+  const System otherwise = in_tokens ? System::kNowhere : System::kBeforeFirst;
+  return MistralFormat{*user, *reply, system.value_or(otherwise)};
 }
 
 }  // namespace zeroth

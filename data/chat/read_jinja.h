@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What a model's Jinja template says beyond the format that it writes. Only forms that published
-// templates have are read.
+// templates have are read. InvalidArgument, too, for what is no whole Jinja template.
 
 #pragma once
 
@@ -9,21 +9,23 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-
-#include "zeroth/data/chat/jinja.h"
+#include "absl/strings/string_view.h"
 
 namespace zeroth {
 
 // What templates with [INST] differ in.
 struct MistralFormat {
+  struct Turn {
+    std::string before;
+    std::string after;
+    bool trims = false;  // blanks at the ends of the content are left out
+
+    friend bool operator==(const Turn&, const Turn&) = default;
+  };
   enum class System { kBeforeFirst, kBeforeLast, kNowhere };
 
-  std::string before_user;   // blanks around [INST], as "[INST] "
-  std::string after_user;    // blanks around [/INST]
-  std::string before_reply;  // a blank or nothing
-  std::string after_reply;
-  bool trims_replies = false;
+  Turn user;   // [INST] and [/INST], with the blanks around them: "[INST] "
+  Turn reply;  // a blank or nothing on each side
   // Before the first or the last of the user's messages.
   System system = System::kBeforeFirst;
 };
@@ -31,10 +33,10 @@ struct MistralFormat {
 // The message of the system that a template of ChatML writes for a conversation without one, as
 // Qwen 2's; none if it writes no message then. InvalidArgument if there is a message that cannot be
 // read.
-absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::Span<const JinjaPart> parts);
+absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::string_view jinja);
 
 // `in_tokens` says that [INST] and [/INST] are tokens. InvalidArgument for a form that is not known
 // here.
-absl::StatusOr<MistralFormat> ReadMistralFormat(absl::Span<const JinjaPart> parts, bool in_tokens);
+absl::StatusOr<MistralFormat> ReadMistralFormat(absl::string_view jinja, bool in_tokens);
 
 }  // namespace zeroth
