@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/unicode.h"
+#include "zeroth/core/base/unicode.h"
 
 namespace zeroth {
 

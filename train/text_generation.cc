@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 

@@ -13,6 +13,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 
 namespace zeroth {
 namespace {
@@ -55,14 +56,6 @@ absl::Status Bad(absl::string_view path, absl::string_view what) {
 bool Says(const Json& json, const char* key, const Json& value) {
   const auto found = json.find(key);
   return found != json.end() && *found == value;
-}
-
-// GPT-2's character for a byte: printable Latin-1 is itself, the rest follow from U+0100 in order.
-std::string AlphabetCharacter(int byte, int* others) {
-  const bool printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
-  const int point = printable ? byte : 0x100 + (*others)++;
-  if (point < 0x80) return std::string(1, static_cast<char>(point));
-  return {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
 }
 
 // Collects tokens by id from the several lists of a tokenizer's files.
@@ -239,9 +232,8 @@ absl::StatusOr<std::optional<int64_t>> TokenId(const GgufMetadata& metadata, abs
 
 GgufVocabulary ByteVocabulary() {
   GgufVocabulary vocabulary;
-  int others = 0;
   for (int byte = 0; byte < 256; ++byte) {
-    vocabulary.tokens.push_back(AlphabetCharacter(byte, &others));
+    vocabulary.tokens.push_back(BytesToAlphabet(std::string(1, static_cast<char>(byte))));
   }
   vocabulary.types.assign(256, GgufTokenType::kNormal);
   vocabulary.tokens.push_back(kEndOfText);

@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/json_fields.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

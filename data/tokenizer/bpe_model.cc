@@ -13,7 +13,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/unicode.h"
+#include "zeroth/core/base/unicode.h"
 
 namespace zeroth {
 namespace {

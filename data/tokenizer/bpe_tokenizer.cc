@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/unicode.h"
+#include "zeroth/core/base/unicode.h"
 
 namespace zeroth {
 namespace {

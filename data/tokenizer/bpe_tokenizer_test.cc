@@ -18,8 +18,8 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

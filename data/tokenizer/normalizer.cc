@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/json_fields.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

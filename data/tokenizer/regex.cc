@@ -16,8 +16,8 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/json_fields.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

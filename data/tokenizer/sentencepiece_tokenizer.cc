@@ -11,9 +11,9 @@
 #include "absl/strings/match.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/data/tokenizer/sentencepiece_library.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

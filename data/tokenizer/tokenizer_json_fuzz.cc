@@ -10,8 +10,8 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/fuzz/fuzz_target.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
-#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {

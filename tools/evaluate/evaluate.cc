@@ -16,7 +16,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/unicode.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {

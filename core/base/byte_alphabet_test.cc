@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/data/unicode.h"
+#include "zeroth/core/base/unicode.h"
 
 namespace zeroth {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/unicode.h"
+#include "zeroth/core/base/unicode.h"
 
 #include <string>
 

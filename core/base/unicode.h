@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// UTF-8, as far as tokenizers need it and no library has it.
+// UTF-8 and the byte alphabet of vocabularies, as far as no library has them.
 
 #pragma once
 
