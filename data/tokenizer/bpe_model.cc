@@ -23,21 +23,12 @@ constexpr size_t kShortWord = 64;
 
 uint64_t PairKey(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
-// An invalid byte is a symbol of its own.
-uint32_t SymbolAt(absl::string_view text, size_t* length) {
-  const DecodedChar next = DecodeUtf8(text);
-  *length = next.length;
-  return next.code_point;
-}
-
-// First and last symbol of a token that is not empty.
+// First and last symbol of a token that is not empty. An invalid byte is a symbol of its own.
 std::pair<uint32_t, uint32_t> EndsOf(absl::string_view token, bool bytes) {
   if (bytes) return {static_cast<uint8_t>(token.front()), static_cast<uint8_t>(token.back())};
-  size_t length = 0;
-  const uint32_t first = SymbolAt(token, &length);
   size_t begin = token.size() - 1;
   while (begin > 0 && (static_cast<uint8_t>(token[begin]) & 0xC0) == 0x80) --begin;
-  return {first, SymbolAt(token.substr(begin), &length)};
+  return {DecodeUtf8(token).code_point, DecodeUtf8(token.substr(begin)).code_point};
 }
 
 }  // namespace
@@ -170,10 +161,9 @@ size_t BpeModel::IndependentLength(absl::string_view text) const {
   size_t place = 0;
   const auto next_symbol = [&]() -> uint32_t {
     if (byte_level_) return static_cast<uint8_t>(text[place++]);
-    size_t length = 0;
-    const uint32_t symbol = SymbolAt(text.substr(place), &length);
-    place += length;
-    return symbol;
+    const DecodedChar next = DecodeUtf8(text.substr(place));
+    place += next.length;
+    return next.code_point;
   };
   for (uint32_t left = next_symbol(); place < text.size();) {
     const size_t between = place;

@@ -13,6 +13,24 @@ absl::Status Wrong(const char* name, const nlohmann::json& found, absl::string_v
                          expected);
 }
 
+using PartSink = absl::FunctionRef<absl::Status(const std::string&, const nlohmann::json&)>;
+
+absl::Status Visit(const nlohmann::json& json, const char* what, const char* list, int depth,
+                   PartSink add) {
+  constexpr int kMostSequences = 8;
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
+  if (type != "Sequence") return add(type, json);
+  if (depth == kMostSequences) {
+    return InvalidArgument("a ", what, " holds more than ", kMostSequences,
+                           " Sequences in each other");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* parts, ArrayField(json, list));
+  for (const nlohmann::json& part : *parts) {
+    ZEROTH_RETURN_IF_ERROR(Visit(part, what, list, depth + 1, add));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const nlohmann::json& FieldOf(const nlohmann::json& json, const char* name) {
@@ -53,9 +71,9 @@ absl::Status UnknownKind(absl::string_view what, absl::string_view type, absl::s
   return Unimplemented("the ", what, " \"", type, "\" is not known to Zeroth, which knows ", known);
 }
 
-absl::Status TooDeep(absl::string_view what) {
-  return InvalidArgument("a ", what, " holds more than ", kMaxSequenceDepth,
-                         " Sequences in each other");
+absl::Status ForEachPart(const nlohmann::json& json, const char* what, const char* list,
+                         PartSink add) {
+  return json.is_null() ? absl::OkStatus() : Annotate(Visit(json, what, list, 0, add), what);
 }
 
 }  // namespace zeroth

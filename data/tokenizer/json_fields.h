@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -31,8 +32,11 @@ absl::StatusOr<std::string> TypeOf(const nlohmann::json& json);
 // Unimplemented: `what` ("normalizer") is of an unknown kind; the message lists the known ones.
 absl::Status UnknownKind(absl::string_view what, absl::string_view type, absl::string_view known);
 
-// Deepest nesting of Sequence in Sequence.
-inline constexpr int kMaxSequenceDepth = 8;
-absl::Status TooDeep(absl::string_view what);
+// Hands a part of a tokenizer.json and its type to `add`; of a Sequence, the parts in its `list`
+// one after the other. Null has no parts. Errors begin with `what` ("normalizer"): InvalidArgument
+// for a part without a type, a Sequence without its list, and too many Sequences in each other.
+absl::Status ForEachPart(
+    const nlohmann::json& json, const char* what, const char* list,
+    absl::FunctionRef<absl::Status(const std::string& type, const nlohmann::json& part)> add);
 
 }  // namespace zeroth

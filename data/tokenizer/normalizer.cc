@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -94,18 +95,12 @@ absl::Status Normalize(int form, uint8_t first_changed, std::string* text) {
 
 absl::StatusOr<Normalizer> Normalizer::FromJson(const nlohmann::json& json) {
   Normalizer normalizer;
-  if (!json.is_null()) ZEROTH_RETURN_IF_ERROR_WITH(normalizer.Add(json, 0), "normalizer");
+  ZEROTH_RETURN_IF_ERROR(ForEachPart(json, "normalizer", "normalizers",
+                                     std::bind_front(&Normalizer::Add, &normalizer)));
   return normalizer;
 }
 
-absl::Status Normalizer::Add(const nlohmann::json& json, int depth) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
-  if (type == "Sequence") {
-    if (depth == kMaxSequenceDepth) return TooDeep("normalizer");
-    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* steps, ArrayField(json, "normalizers"));
-    for (const nlohmann::json& step : *steps) ZEROTH_RETURN_IF_ERROR(Add(step, depth + 1));
-    return absl::OkStatus();
-  }
+absl::Status Normalizer::Add(const std::string& type, const nlohmann::json& json) {
   Step step;
   const auto form = std::find_if(kForms.begin(), kForms.end(),
                                  [&type](const Form& each) { return each.name == type; });

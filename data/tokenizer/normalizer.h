@@ -44,7 +44,7 @@ class Normalizer {
     Replacement replace;  // kReplace
   };
 
-  absl::Status Add(const nlohmann::json& json, int depth);
+  absl::Status Add(const std::string& type, const nlohmann::json& json);
 
   std::vector<Step> steps_;
 };

@@ -131,23 +131,15 @@ absl::Status ReadTemplate(const nlohmann::json& json, BpeTokenizerParts* parts) 
   return absl::OkStatus();
 }
 
-absl::Status ReadPostProcessor(const nlohmann::json& json, int depth, BpeTokenizerParts* parts) {
-  if (json.is_null()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
+absl::Status ReadPostProcessor(const std::string& type, const nlohmann::json& json,
+                               BpeTokenizerParts* parts) {
   // ByteLevel changes the offsets of tokens, but no id.
   if (type == "ByteLevel") return absl::OkStatus();
-  if (type == "TemplateProcessing") {
-    if (!parts->prefix.empty() || !parts->suffix.empty())
-      return absl::UnimplementedError("two templates, of which Zeroth knows one");
-    return ReadTemplate(json, parts);
-  }
-  if (type != "Sequence")
+  if (type != "TemplateProcessing")
     return UnknownKind("post-processor", type, "ByteLevel, TemplateProcessing, Sequence");
-  if (depth == kMaxSequenceDepth) return TooDeep("post_processor");
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* steps, ArrayField(json, "processors"));
-  for (const nlohmann::json& step : *steps)
-    ZEROTH_RETURN_IF_ERROR(ReadPostProcessor(step, depth + 1, parts));
-  return absl::OkStatus();
+  if (!parts->prefix.empty() || !parts->suffix.empty())
+    return absl::UnimplementedError("two templates, of which Zeroth knows one");
+  return ReadTemplate(json, parts);
 }
 
 std::optional<int32_t> IdOf(const BpeTokenizerParts& parts, absl::string_view spelling) {
@@ -210,8 +202,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromJson(const nlohmann::jso
   ZEROTH_ASSIGN_OR_RETURN(parts.pre_tokenizer,
                           PreTokenizer::FromJson(FieldOf(json, "pre_tokenizer")));
   ZEROTH_RETURN_IF_ERROR_WITH(ReadModel(FieldOf(json, "model"), &parts.bpe), "model");
-  ZEROTH_RETURN_IF_ERROR_WITH(ReadPostProcessor(FieldOf(json, "post_processor"), 0, &parts),
-                              "post_processor");
+  ZEROTH_RETURN_IF_ERROR(ForEachPart(FieldOf(json, "post_processor"), "post_processor",
+                                     "processors",
+                                     [&parts](const std::string& type, const nlohmann::json& part) {
+                                       return ReadPostProcessor(type, part, &parts);
+                                     }));
   ZEROTH_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::FromJson(FieldOf(json, "decoder")));
   ZEROTH_ASSIGN_OR_RETURN(parts.end_of_text, EndOfText(parts, config));
   return BpeTokenizer::Create(std::move(parts));

@@ -3,6 +3,7 @@
 #include "zeroth/data/tokenizer/pre_tokenizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,8 +16,6 @@
 
 namespace zeroth {
 namespace {
-
-constexpr char kKnown[] = "ByteLevel, Split, Digits, Metaspace, Sequence";
 
 // Alternatives of the patterns of GPT-2, Llama 3, Qwen and GPT-4o. No match of any of them has a
 // space after a printing ASCII character, and none distinguishes such a space from the text's end.
@@ -69,7 +68,8 @@ bool IsOfCutAlternatives(absl::string_view pattern) {
 
 absl::StatusOr<PreTokenizer> PreTokenizer::FromJson(const nlohmann::json& json) {
   PreTokenizer result;
-  if (!json.is_null()) ZEROTH_RETURN_IF_ERROR_WITH(result.Add(json, 0), "pre_tokenizer");
+  ZEROTH_RETURN_IF_ERROR(ForEachPart(json, "pre_tokenizer", "pretokenizers",
+                                     std::bind_front(&PreTokenizer::Add, &result)));
   return result;
 }
 
@@ -79,17 +79,10 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Gpt2() {
   return result;
 }
 
-absl::Status PreTokenizer::Add(const nlohmann::json& json, int depth) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
+absl::Status PreTokenizer::Add(const std::string& type, const nlohmann::json& json) {
   if (byte_level_) {
     return Unimplemented("\"", type,
                          "\" after ByteLevel, which Zeroth knows only as the last part");
-  }
-  if (type == "Sequence") {
-    if (depth == kMaxSequenceDepth) return TooDeep("pre_tokenizer");
-    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* parts, ArrayField(json, "pretokenizers"));
-    for (const nlohmann::json& part : *parts) ZEROTH_RETURN_IF_ERROR(Add(part, depth + 1));
-    return absl::OkStatus();
   }
   if (type == "ByteLevel") {
     ZEROTH_ASSIGN_OR_RETURN(const bool prefix, BoolField(json, "add_prefix_space", true));
@@ -102,7 +95,7 @@ absl::Status PreTokenizer::Add(const nlohmann::json& json, int depth) {
     ZEROTH_ASSIGN_OR_RETURN(const bool individual, BoolField(json, "individual_digits", false));
     return AddExpression(individual ? R"(\p{N})" : R"(\p{N}+)");
   }
-  return UnknownKind("pre-tokenizer", type, kKnown);
+  return UnknownKind("pre-tokenizer", type, "ByteLevel, Split, Digits, Metaspace, Sequence");
 }
 
 absl::Status PreTokenizer::AddExpression(absl::string_view pattern) {
@@ -218,17 +211,13 @@ absl::Status PreTokenizer::Split(size_t stage, absl::string_view piece, bool at_
     return absl::OkStatus();
   };
   size_t done = 0;
-  for (size_t from = 0; from <= piece.size();) {
-    ZEROTH_ASSIGN_OR_RETURN(const Regex::Match match, now.pattern.Find(piece, from, scratch));
-    if (!match.found) break;
-    if (match.begin > done) ZEROTH_RETURN_IF_ERROR(add(done, match.begin, now.invert));
-    if (match.end > match.begin) {
-      ZEROTH_RETURN_IF_ERROR(add(match.begin, match.end, !now.invert));
-    }
+  const auto visit = [&](size_t begin, size_t end) -> absl::Status {
+    if (begin > done) ZEROTH_RETURN_IF_ERROR(add(done, begin, now.invert));
     // An empty match is a place to split.
-    done = match.end;
-    from = TextPattern::PlaceAfter(match, piece);
-  }
+    done = end;
+    return end > begin ? add(begin, end, !now.invert) : absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(now.pattern.ForEachMatch(piece, scratch, visit));
   if (done < piece.size()) ZEROTH_RETURN_IF_ERROR(add(done, piece.size(), now.invert));
   if (at_once) return absl::OkStatus();
   for (const Part& part : Join(now.behavior, parts)) {

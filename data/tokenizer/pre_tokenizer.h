@@ -61,7 +61,7 @@ class PreTokenizer {
     bool is_delimiter;
   };
 
-  absl::Status Add(const nlohmann::json& json, int depth);
+  absl::Status Add(const std::string& type, const nlohmann::json& json);
   absl::Status AddByteLevel(bool add_prefix_space, bool use_regex);
   absl::Status AddSplit(const nlohmann::json& json);
   absl::Status AddMetaspace(const nlohmann::json& json);

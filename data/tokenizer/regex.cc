@@ -219,17 +219,23 @@ absl::StatusOr<TextPattern> TextPattern::FromJson(const nlohmann::json& json) {
   return TextPattern(literal.get_ref<const std::string&>());
 }
 
-absl::StatusOr<Regex::Match> TextPattern::Find(absl::string_view text, size_t from,
-                                               Regex::Scratch& scratch) const {
-  if (regex_) return regex_->Find(text, from, scratch);
-  const size_t begin = text.find(literal_, from);
-  if (begin == absl::string_view::npos) return Regex::Match();
-  return Regex::Match{begin, begin + literal_.size(), true};
-}
-
-size_t TextPattern::PlaceAfter(const Regex::Match& match, absl::string_view text) {
-  if (match.end > match.begin) return match.end;
-  return match.end + (match.end < text.size() ? DecodeUtf8(text.substr(match.end)).length : 1);
+absl::Status TextPattern::ForEachMatch(
+    absl::string_view text, Regex::Scratch& scratch,
+    absl::FunctionRef<absl::Status(size_t begin, size_t end)> visit) const {
+  for (size_t from = 0; from <= text.size();) {
+    Regex::Match match;
+    if (regex_) {
+      ZEROTH_ASSIGN_OR_RETURN(match, regex_->Find(text, from, scratch));
+    } else if (const size_t begin = text.find(literal_, from); begin != text.npos) {
+      match = {begin, begin + literal_.size(), true};
+    }
+    if (!match.found) break;
+    ZEROTH_RETURN_IF_ERROR(visit(match.begin, match.end));
+    from = match.end;
+    if (match.end > match.begin) continue;
+    from += from < text.size() ? DecodeUtf8(text.substr(from)).length : 1;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Replacement> Replacement::FromJson(const nlohmann::json& json) {
@@ -242,14 +248,12 @@ absl::StatusOr<Replacement> Replacement::FromJson(const nlohmann::json& json) {
 absl::Status Replacement::AppendReplaced(absl::string_view text, Regex::Scratch& scratch,
                                          std::string* out) const {
   size_t done = 0;
-  for (size_t from = 0; from <= text.size();) {
-    ZEROTH_ASSIGN_OR_RETURN(const Regex::Match match, pattern_.Find(text, from, scratch));
-    if (!match.found) break;
-    out->append(text.data() + done, match.begin - done);
+  ZEROTH_RETURN_IF_ERROR(pattern_.ForEachMatch(text, scratch, [&](size_t begin, size_t end) {
+    out->append(text.data() + done, begin - done);
     out->append(content_);
-    done = match.end;
-    from = TextPattern::PlaceAfter(match, text);
-  }
+    done = end;
+    return absl::OkStatus();
+  }));
   out->append(text.data() + done, text.size() - done);
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -76,11 +77,10 @@ class TextPattern {
   const std::string* literal() const { return regex_ ? nullptr : &literal_; }
   const Regex* regex() const { return regex_ ? &*regex_ : nullptr; }
 
-  // As Regex::Find.
-  absl::StatusOr<Regex::Match> Find(absl::string_view text, size_t from,
-                                    Regex::Scratch& scratch) const;
-  // Where the search goes on after a match; after an empty one that is behind the next character.
-  static size_t PlaceAfter(const Regex::Match& match, absl::string_view text);
+  // Visits the matches in `text` from the left. After an empty one the search goes on behind the
+  // next character. Errors of Regex::Find and of `visit`.
+  absl::Status ForEachMatch(absl::string_view text, Regex::Scratch& scratch,
+                            absl::FunctionRef<absl::Status(size_t begin, size_t end)> visit) const;
 
  private:
   std::string literal_;

@@ -81,18 +81,12 @@ TokenDecoder TokenDecoder::ByteLevel() {
 
 absl::StatusOr<TokenDecoder> TokenDecoder::FromJson(const nlohmann::json& json) {
   TokenDecoder decoder;
-  if (!json.is_null()) ZEROTH_RETURN_IF_ERROR_WITH(decoder.Add(json, 0), "decoder");
+  ZEROTH_RETURN_IF_ERROR(
+      ForEachPart(json, "decoder", "decoders", std::bind_front(&TokenDecoder::Add, &decoder)));
   return decoder;
 }
 
-absl::Status TokenDecoder::Add(const nlohmann::json& json, int depth) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
-  if (type == "Sequence") {
-    if (depth == kMaxSequenceDepth) return TooDeep("decoder");
-    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* steps, ArrayField(json, "decoders"));
-    for (const nlohmann::json& each : *steps) ZEROTH_RETURN_IF_ERROR(Add(each, depth + 1));
-    return absl::OkStatus();
-  }
+absl::Status TokenDecoder::Add(const std::string& type, const nlohmann::json& json) {
   if (type == "ByteLevel") {
     steps_.push_back(&DecodeAlphabet);
   } else if (type == "ByteFallback") {

@@ -33,7 +33,7 @@ class TokenDecoder {
  private:
   // Changes the tokens; `replace_invalid` as in Decode.
   using Step = std::function<absl::Status(bool replace_invalid, std::vector<std::string>& tokens)>;
-  absl::Status Add(const nlohmann::json& json, int depth);
+  absl::Status Add(const std::string& type, const nlohmann::json& json);
 
   std::vector<Step> steps_;
 };
