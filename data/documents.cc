@@ -3,7 +3,6 @@
 #include "zeroth/data/documents.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -20,6 +19,7 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/token_file.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
@@ -39,54 +39,6 @@ size_t LastCut(absl::string_view text, size_t least) {
   }
   return 0;
 }
-
-// Smaller files are copied to memory and closed.
-constexpr size_t kCopyBelow = size_t{64} << 10;
-// Bytes of a document that are read at a time.
-constexpr size_t kPiece = 4096;
-
-// The bytes of a file as ids, and an end-of-text token. The file is kept open or copied to memory.
-class ByteDocument final : public TokenSource {
- public:
-  static absl::StatusOr<std::shared_ptr<const TokenSource>> Open(const std::string& path) {
-    ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
-    const auto size = static_cast<int64_t>(file.size()) + 1;
-    std::vector<uint8_t> copy;
-    if (file.size() < kCopyBelow) {
-      ZEROTH_ASSIGN_OR_RETURN(copy, file.ReadHead(kCopyBelow));
-      file = RandomAccessFile();
-    }
-    return std::shared_ptr<const TokenSource>(
-        new ByteDocument({size, 0, false, path, {}}, std::move(file), std::move(copy)));
-  }
-
- private:
-  ByteDocument(Facts facts, RandomAccessFile file, std::vector<uint8_t> copy)
-      : TokenSource(std::move(facts)), file_(std::move(file)), copy_(std::move(copy)) {}
-
-  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
-    if (!out.empty() && begin + static_cast<int64_t>(out.size()) == size()) {
-      out.back() = ByteTokenizer::kEndOfText;
-      out.remove_suffix(1);
-    }
-    if (!copy_.empty()) {
-      std::copy_n(copy_.begin() + begin, out.size(), out.begin());
-      return absl::OkStatus();
-    }
-    std::array<uint8_t, kPiece> piece;
-    for (auto place = static_cast<size_t>(begin); !out.empty();) {
-      const size_t count = std::min(out.size(), piece.size());
-      ZEROTH_RETURN_IF_ERROR(file_.Read(place, absl::MakeSpan(piece.data(), count)));
-      std::copy_n(piece.begin(), count, out.begin());
-      out.remove_prefix(count);
-      place += count;
-    }
-    return absl::OkStatus();
-  }
-
-  const RandomAccessFile file_;
-  const std::vector<uint8_t> copy_;
-};
 
 template <typename T>
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<DataFile>& files,
@@ -218,11 +170,26 @@ absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokeni
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
     const std::vector<DataFile>& files) {
   ZEROTH_CHECK(!files.empty());
-  std::vector<std::shared_ptr<const TokenSource>> documents;
+  // Smaller files are copied to memory and closed.
+  constexpr size_t kCopyBelow = size_t{64} << 10;
+  const auto end = std::make_shared<const TokensInMemory<int32_t>>(
+      std::vector<int32_t>{ByteTokenizer::kEndOfText}, TokenSource::Facts{});
+  std::vector<std::shared_ptr<const TokenSource>> parts;
   for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(documents.emplace_back(), ByteDocument::Open(file.path));
+    ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile opened, RandomAccessFile::Open(file.path));
+    if (opened.size() < kCopyBelow) {
+      ZEROTH_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, opened.ReadHead(kCopyBelow));
+      parts.push_back(
+          std::make_shared<const TokensInMemory<uint8_t>>(std::move(bytes), TokenSource::Facts{}));
+    } else {
+      parts.push_back(BytesAsTokens(std::move(opened)));
+    }
+    parts.push_back(end);
   }
-  return Concatenate(std::move(documents));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> all, Concatenate(std::move(parts)));
+  TokenSource::Facts facts = all->facts();
+  facts.description = DescribeFiles(files);
+  return ViewTokens(std::move(all), 0, std::move(facts));
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,

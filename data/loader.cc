@@ -175,10 +175,6 @@ int64_t DataLoader::windows() const {
   return sum;
 }
 
-int64_t DataLoader::steps_per_epoch() const {
-  return std::max<int64_t>(1, windows() / global_batch());
-}
-
 BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end)
     : loader_(std::move(loader)), count_(count), thread_([this, first, end] { Run(first, end); }) {}
 

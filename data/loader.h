@@ -76,15 +76,9 @@ class DataLoader {
   // Loads the parts of global batches [first, first + count), in order.
   absl::StatusOr<std::vector<Batch>> LoadMany(int64_t first, int64_t count) const;
 
-  // Number of windows in an epoch of all sources.
+  // Number of windows in an epoch of all sources. A source smaller than one global batch repeats
+  // windows within it.
   int64_t windows() const;
-  // Tokens that all ranks together train on in a step.
-  int64_t tokens_per_step() const { return global_batch() * options_.seq_len; }
-  // Number of whole global batches in an epoch, at least 1. Load(0) to Load(steps_per_epoch() - 1)
-  // of an unshuffled loader of one source are an evaluation pass. A source smaller than one global
-  // batch repeats windows within it.
-  int64_t steps_per_epoch() const;
-  const LoaderOptions& options() const { return options_; }
 
  private:
   // The windows of one source.

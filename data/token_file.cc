@@ -162,6 +162,11 @@ SourceOr OpenAs(SourceOr (*open)(RandomAccessFile, int32_t), const std::string& 
 
 }  // namespace
 
+std::shared_ptr<const TokenSource> BytesAsTokens(RandomAccessFile file) {
+  const TokenLayout layout = {0, static_cast<int64_t>(file.size()), 0};
+  return Make<uint8_t>(std::move(file), layout, /*vocab_size=*/256);
+}
+
 SourceOr OpenNpyFile(const std::string& path, int32_t vocab_size) {
   return OpenAs(OpenNpy, path, vocab_size);
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {
@@ -31,6 +32,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string
 // version 7 (Llama 3). A stream. InvalidArgument as above.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
                                                                 int32_t vocab_size);
+
+// The bytes of any file as ids, a stream. Read has RandomAccessFile's errors.
+std::shared_ptr<const TokenSource> BytesAsTokens(RandomAccessFile file);
 
 inline constexpr char kNpyMagic[] = "\x93NUMPY";
 

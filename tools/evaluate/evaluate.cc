@@ -10,13 +10,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
+#include "zeroth/data/data_files.h"
+#include "zeroth/data/documents.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
@@ -50,9 +49,11 @@ int64_t Characters(absl::string_view text) {
   return count;
 }
 
-absl::StatusOr<Question> ParseQuestion(absl::string_view line, const std::string& where) {
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(line, where));
-  const auto wrong = [&](absl::string_view what) { return InvalidArgument(where, ": ", what); };
+absl::StatusOr<Question> ParseQuestion(const JsonRecord& record) {
+  const nlohmann::json& json = record.json;
+  const auto wrong = [&](absl::string_view what) {
+    return InvalidArgument(record.where, ": ", what);
+  };
   if (!json.is_object() || !json.contains("ctx") || !json["ctx"].is_string()) {
     return wrong("expected an object with \"ctx\", a string");
   }
@@ -138,16 +139,14 @@ absl::StatusOr<Perplexity> MeasurePerplexity(const TokenSource& data, const Wind
 }
 
 absl::StatusOr<std::vector<Question>> ReadQuestions(const std::string& path, int64_t limit) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  ZEROTH_ASSIGN_OR_RETURN(
+      DocumentReader reader,
+      DocumentReader::Open({path, DataFileKind::kJsonLines}, /*cuts_at_spaces=*/false));
   std::vector<Question> questions;
-  int64_t number = 0;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    ++number;
-    if (absl::StripAsciiWhitespace(line).empty()) continue;
-    if (limit > 0 && static_cast<int64_t>(questions.size()) == limit) break;
-    ZEROTH_ASSIGN_OR_RETURN(Question question,
-                            ParseQuestion(line, absl::StrCat(path, ", line ", number)));
-    questions.push_back(std::move(question));
+  for (JsonRecord record; limit <= 0 || static_cast<int64_t>(questions.size()) < limit;) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
+    if (!more) break;
+    ZEROTH_ASSIGN_OR_RETURN(questions.emplace_back(), ParseQuestion(record));
   }
   if (questions.empty()) {
     return InvalidArgument(path, ": no questions, expected JSON lines with ctx, endings and label");

@@ -209,7 +209,7 @@ TEST(ChoicesTest, ReadsHellaSwagsLines) {
     return std::string(read.status().message());
   };
   EXPECT_THAT(error(""), HasSubstr("no questions"));
-  EXPECT_THAT(error(absl::StrCat(good, "{")), HasSubstr("bad.jsonl, line 4"));
+  EXPECT_THAT(error(absl::StrCat(good, "{")), HasSubstr("bad.jsonl line 4"));
   EXPECT_THAT(error("{\"endings\": []}"), HasSubstr("expected an object with \"ctx\""));
   EXPECT_THAT(error("{\"ctx\": \"a\"}"), HasSubstr("expected \"endings\""));
   EXPECT_THAT(error("{\"ctx\": \"a\", \"endings\": [\"\"]}"), HasSubstr("an ending is"));
