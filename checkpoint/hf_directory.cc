@@ -15,7 +15,6 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -74,11 +73,6 @@ absl::StatusOr<std::map<std::string, std::string>> HfDirectory::ReadTokenizerFil
     ZEROTH_ASSIGN_OR_RETURN(contents[fs::path(path).filename().string()], ReadFile(path));
   }
   return contents;
-}
-
-absl::StatusOr<std::string> HfDirectory::ReadChatTemplate() const {
-  ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate found, ReadHfChatTemplate(path_));
-  return std::move(found.jinja);
 }
 
 absl::StatusOr<std::optional<std::string>> HfDirectory::ReadGenerationConfig() const {

@@ -40,10 +40,6 @@ class HfDirectory {
   std::vector<std::string> TokenizerFiles() const;
   // Contents of these files by name.
   absl::StatusOr<std::map<std::string, std::string>> ReadTokenizerFiles() const;
-  // The template of conversations, in Jinja: chat_template.jinja, or else "chat_template" of
-  // tokenizer_config.json; of several, the one named "default". Empty if there is none.
-  // InvalidArgument for a "chat_template" of another form.
-  absl::StatusOr<std::string> ReadChatTemplate() const;
   // The content of generation_config.json; none if there is no such file.
   absl::StatusOr<std::optional<std::string>> ReadGenerationConfig() const;
 

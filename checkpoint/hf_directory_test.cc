@@ -39,30 +39,6 @@ TEST(HfDirectoryTest, FindsTokenizerFiles) {
               ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
 }
 
-TEST(HfDirectoryTest, ReadsTheTemplateOfConversations) {
-  const TemporaryDirectory dir;
-  dir.Write("config.json", "{}");
-  dir.Write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
-  const auto directory = HfDirectory::Open(dir.path());
-  ASSERT_TRUE(directory.ok()) << directory.status();
-  EXPECT_EQ(*directory->ReadChatTemplate(), "");
-  const auto config = [&](const std::string& chat_template) {
-    dir.Write("tokenizer_config.json", "{\"chat_template\": " + chat_template + "}");
-    return directory->ReadChatTemplate();
-  };
-  EXPECT_EQ(*config("null"), "");
-  EXPECT_EQ(*config("\"a\""), "a");
-  EXPECT_EQ(*config(R"([{"name": "tool_use", "template": "b"},
-                        {"name": "default", "template": "c"}])"),
-            "c");
-  for (const char* wrong : {"1", "[]", R"([{"name": "tool_use", "template": "b"}, 1])"}) {
-    EXPECT_THAT(std::string(config(wrong).status().message()),
-                HasSubstr("tokenizer_config.json: key \"chat_template\" is "));
-  }
-  dir.Write("chat_template.jinja", "d\n");
-  EXPECT_EQ(*directory->ReadChatTemplate(), "d\n");
-}
-
 TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
   const TemporaryDirectory dir;
   const auto error = [](const std::string& path, absl::StatusCode code) {

@@ -227,6 +227,19 @@ void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<fl
   }
 }
 
+void ConvertFromFloat32(DType dtype, absl::Span<const float> values, uint8_t* out) {
+  if (dtype == DType::kFloat32) {
+    std::memcpy(out, values.data(), values.size() * sizeof(float));
+    return;
+  }
+  ZEROTH_CHECK(dtype == DType::kBFloat16 || dtype == DType::kFloat16);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t bits =
+        dtype == DType::kBFloat16 ? ToBFloat16(values[i]).bits : ToFloat16(values[i]).bits;
+    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
 std::vector<const TensorEntries::value_type*> ByRange(const TensorEntries& tensors) {
   std::vector<const TensorEntries::value_type*> order;
   order.reserve(tensors.size());

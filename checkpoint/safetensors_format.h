@@ -64,6 +64,9 @@ SafetensorsDType ToSafetensorsDType(DType dtype);
 bool ConvertsToFloat32(SafetensorsDType dtype);
 // out[i] = element i at `from`, which need not be aligned. Aborts unless `dtype` converts.
 void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<float> out);
+// Element i at `out`, which need not be aligned, = values[i], rounded to nearest. Aborts unless
+// `dtype` is fp32, bf16 or fp16.
+void ConvertFromFloat32(DType dtype, absl::Span<const float> values, uint8_t* out);
 
 // One tensor of a file.
 struct SafetensorsEntry {

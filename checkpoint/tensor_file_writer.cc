@@ -28,14 +28,6 @@ namespace {
 // Elements that Write rounds at a time, on the stack.
 constexpr size_t kChunk = 4096;
 
-template <typename T, typename Convert>
-void RoundElements(absl::Span<const float> values, uint8_t* out, Convert convert) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const T value = convert(values[i]);
-    std::memcpy(out + i * sizeof(T), &value, sizeof(T));
-  }
-}
-
 absl::Status TooLarge(const std::string& path) {
   return InvalidArgument(path, ": the sizes of the tensors overflow 63 bits");
 }
@@ -236,11 +228,8 @@ absl::Status TensorFileWriter::Write(absl::string_view name, int64_t begin,
   uint8_t rounded[kChunk * 2];
   while (!values.empty()) {
     const absl::Span<const float> chunk = values.subspan(0, kChunk);
-    if (dtype == SafetensorsDType::kBF16) {
-      RoundElements<BFloat16>(chunk, rounded, [](float value) { return ToBFloat16(value); });
-    } else {
-      RoundElements<Float16>(chunk, rounded, [](float value) { return ToFloat16(value); });
-    }
+    ConvertFromFloat32(dtype == SafetensorsDType::kBF16 ? DType::kBFloat16 : DType::kFloat16, chunk,
+                       rounded);
     ZEROTH_RETURN_IF_ERROR(
         WriteBytes(name, begin * 2, absl::MakeConstSpan(rounded, chunk.size() * 2)));
     begin += static_cast<int64_t>(chunk.size());

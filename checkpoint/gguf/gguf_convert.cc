@@ -11,11 +11,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -88,13 +91,11 @@ absl::StatusOr<std::optional<TensorCopy>> CopyOf(
 // A key for the usual order in files: embeddings, blocks by number, the rest. The experts of one
 // tensor follow each other.
 std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy) {
-  constexpr absl::string_view kBlock = "blk.";
-  const std::string& name = copy.to;
-  if (name.compare(0, kBlock.size(), kBlock.data()) != 0) {
-    const bool embedding = name.find("_embd") != std::string::npos;
-    return {embedding ? 0 : 2, 0, name, 0};
+  absl::string_view rest = copy.to;
+  if (!absl::ConsumePrefix(&rest, "blk.")) {
+    return {absl::StrContains(rest, "_embd") ? 0 : 2, 0, copy.to, 0};
   }
-  return {1, std::atoll(name.c_str() + kBlock.size()), name, copy.place};
+  return {1, std::atoll(rest.data()), copy.to, copy.place};
 }
 
 absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
@@ -174,7 +175,8 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
           ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
           "byte vocabulary or none");
     }
-    ZEROTH_ASSIGN_OR_RETURN(vocabulary->chat_template, model.ReadChatTemplate());
+    ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.path()));
+    vocabulary->chat_template = std::move(chat.jinja);
   }
   // For these two tokens config.json takes precedence.
   if (const auto id = ConfigTokenId(model.config(), "bos_token_id")) vocabulary->bos = id;
@@ -269,18 +271,13 @@ absl::StatusOr<std::map<std::string, std::string>> TokenizerFiles(const GgufMeta
                                                                   GgufImportNotes* notes) {
   std::map<std::string, std::string> none;
   const auto vocabulary = VocabularyOf(metadata);
-  if (absl::IsUnimplemented(vocabulary.status())) {
-    notes->push_back(std::string(vocabulary.status().message()));
-    return none;
-  }
-  if (!vocabulary.ok()) return vocabulary.status();
-  if (!vocabulary->has_value()) return none;
-  auto files = HfTokenizerFiles(**vocabulary);
+  if (vocabulary.ok() && !vocabulary->has_value()) return none;
+  auto files = vocabulary.ok() ? HfTokenizerFiles(**vocabulary) : vocabulary.status();
   if (absl::IsUnimplemented(files.status())) {
     notes->push_back(std::string(files.status().message()));
     return none;
   }
-  if (!files.ok()) return Annotate(files.status(), metadata.where());
+  if (!files.ok() && vocabulary.ok()) return Annotate(files.status(), metadata.where());
   return files;
 }
 

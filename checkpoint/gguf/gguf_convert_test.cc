@@ -18,6 +18,7 @@
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {
@@ -576,7 +577,7 @@ TEST_F(SmallModelTest, TheTemplateOfConversationsGoesWithTheVocabulary) {
   const auto file = OpenGguf(Gguf());
   EXPECT_EQ(*file->metadata().GetString("tokenizer.chat_template"), "{{ \"\n\" }}");
   ASSERT_TRUE(ConvertGgufToHf(*file, dir_.File("back")).ok());
-  EXPECT_EQ(*OpenModel(dir_.File("back")).ReadChatTemplate(), "{{ \"\n\" }}");
+  EXPECT_EQ(ReadHfChatTemplate(dir_.File("back"))->jinja, "{{ \"\n\" }}");
   ASSERT_TRUE(ConvertHfToGguf(model, Gguf(), Options(GgufVocabularySource::kNone)).ok());
   EXPECT_FALSE(OpenGguf(Gguf())->metadata().Has("tokenizer.chat_template"));
 }

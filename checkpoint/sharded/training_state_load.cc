@@ -93,12 +93,8 @@ absl::Status CopyRounded(Device& device, absl::Span<const float> values, const S
   if (shard.dtype() == DType::kFloat32) {
     return CopyStateFromHost(device, values.data(), shard, begin, count);
   }
-  std::vector<uint16_t> rounded;
-  rounded.reserve(values.size());
-  for (const float value : values) {
-    rounded.push_back(shard.dtype() == DType::kBFloat16 ? ToBFloat16(value).bits
-                                                        : ToFloat16(value).bits);
-  }
+  std::vector<uint8_t> rounded(values.size() * SizeOf(shard.dtype()));
+  ConvertFromFloat32(shard.dtype(), values, rounded.data());
   return CopyStateFromHost(device, rounded.data(), shard, begin, count);
 }
 
