@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,48 +25,39 @@ struct InspectedTensor {
   std::vector<int64_t> shape;
   int64_t numel = 0;
   std::string where;  // the file with the tensor, or the number of pieces
+  // Reads the stored bytes of elements [begin, begin + count). Verifies checksums if the file has
+  // them.
+  std::function<absl::Status(int64_t begin, int64_t count, std::vector<uint8_t>& out)> read;
 };
 
 // The tensors at a path. One thread only.
-class Inspected {
- public:
+struct Inspected {
   // Opens the directory of a sharded checkpoint, a safetensors file, a directory of such files, or
   // a GGUF file. NotFound and InvalidArgument say what was expected. Also the errors of the files.
-  static absl::StatusOr<std::unique_ptr<Inspected>> Open(const std::string& path);
+  static absl::StatusOr<Inspected> Open(const std::string& path);
   // Opens two paths for a comparison. If only one is a GGUF file, its tensors get Hugging Face's
   // names and layouts, and it holds one tensor at a time in memory.
-  static absl::StatusOr<std::pair<std::unique_ptr<Inspected>, std::unique_ptr<Inspected>>> OpenPair(
-      const std::string& a, const std::string& b);
-  virtual ~Inspected() = default;
+  static absl::StatusOr<std::pair<Inspected, Inspected>> OpenPair(const std::string& a,
+                                                                  const std::string& b);
 
-  // Sorted by name.
-  const std::vector<InspectedTensor>& tensors() const { return tensors_; }
-  // Lines about the file or checkpoint as a whole.
-  const std::vector<std::string>& notes() const { return notes_; }
-  // Reads the stored bytes of elements [begin, begin + count) of tensors()[index]. Verifies
-  // checksums if the file has them.
-  virtual absl::Status Read(size_t index, int64_t begin, int64_t count,
-                            std::vector<uint8_t>& out) = 0;
+  std::vector<InspectedTensor> tensors;  // of each file, sorted by name
+  std::vector<std::string> notes;        // lines about the file or checkpoint as a whole
   // Reads everything and returns a status for each damage. Unimplemented if the format has no
   // checksums.
-  virtual absl::StatusOr<std::vector<absl::Status>> Verify() = 0;
-
- protected:
-  std::vector<InspectedTensor> tensors_;
-  std::vector<std::string> notes_;
+  std::function<absl::StatusOr<std::vector<absl::Status>>()> verify;
 };
 
 // Returns a line for each tensor: name, dtype, shape, location, and if `norms`, its Euclidean norm
 // and largest magnitude, for which all elements are read. Types that do not convert to float32 have
 // neither.
-absl::StatusOr<std::string> TableOf(Inspected& file, bool norms);
+absl::StatusOr<std::string> TableOf(const Inspected& file, bool norms);
 
 // Reads every byte of `file` and describes the damage. Sets `damaged` to whether there is any.
-std::string VerifyReport(Inspected& file, bool& damaged);
+std::string VerifyReport(const Inspected& file, bool& damaged);
 
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
 // differ and by how much. Sets `differ` to whether there is any difference.
-absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ);
+absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ);
 
 }  // namespace zeroth

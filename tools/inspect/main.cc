@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,13 +42,13 @@ absl::StatusOr<bool> Inspect(int argc, char** argv) {
   std::string report;
   if (diff) {
     ZEROTH_ASSIGN_OR_RETURN(const auto pair, Inspected::OpenPair(paths[0], paths[1]));
-    ZEROTH_ASSIGN_OR_RETURN(report, DiffReport(*pair.first, *pair.second, wrong));
+    ZEROTH_ASSIGN_OR_RETURN(report, DiffReport(pair.first, pair.second, wrong));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Inspected> file, Inspected::Open(paths[0]));
+    ZEROTH_ASSIGN_OR_RETURN(const Inspected file, Inspected::Open(paths[0]));
     if (absl::GetFlag(FLAGS_verify)) {
-      report = VerifyReport(*file, wrong);
+      report = VerifyReport(file, wrong);
     } else {
-      ZEROTH_ASSIGN_OR_RETURN(report, TableOf(*file, absl::GetFlag(FLAGS_norms)));
+      ZEROTH_ASSIGN_OR_RETURN(report, TableOf(file, absl::GetFlag(FLAGS_norms)));
     }
   }
   std::fputs(report.c_str(), stdout);

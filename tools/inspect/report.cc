@@ -32,14 +32,13 @@ struct Norms {
   int64_t not_finite = 0;
 };
 
-absl::StatusOr<Norms> NormsOf(Inspected& file, size_t index) {
-  const InspectedTensor& tensor = file.tensors()[index];
+absl::StatusOr<Norms> NormsOf(const InspectedTensor& tensor) {
   Norms norms;
   std::vector<uint8_t> bytes;
   std::vector<float> values;
   for (int64_t begin = 0; begin < tensor.numel; begin += kChunkNumel) {
     const int64_t count = std::min(kChunkNumel, tensor.numel - begin);
-    ZEROTH_RETURN_IF_ERROR(file.Read(index, begin, count, bytes));
+    ZEROTH_RETURN_IF_ERROR(tensor.read(begin, count, bytes));
     values.resize(static_cast<size_t>(count));
     ConvertToFloat32(tensor.dtype, bytes.data(), absl::MakeSpan(values));
     for (const float value : values) {
@@ -62,33 +61,28 @@ struct Difference {
 
 // Compares bit by bit where the types are the same, and otherwise by values: both types convert to
 // float32 then.
-absl::StatusOr<Difference> Compare(Inspected& a, size_t in_a, Inspected& b, size_t in_b) {
+absl::StatusOr<Difference> Compare(const InspectedTensor& a, const InspectedTensor& b) {
   struct Side {
-    Inspected& file;
-    size_t index;
+    const InspectedTensor& tensor;
     std::vector<uint8_t> bytes = {};
     std::vector<float> values = {};  // empty unless the type converts to float32
   };
-  Side left{a, in_a};
-  Side right{b, in_b};
-  const SafetensorsDType dtype = a.tensors()[in_a].dtype;
-  const bool same_type = dtype == b.tensors()[in_b].dtype;
-  const bool has_values = ConvertsToFloat32(dtype);
-  const auto size = static_cast<size_t>(BitsOf(dtype) / 8);
-  const int64_t numel = a.tensors()[in_a].numel;
+  Side left{a};
+  Side right{b};
+  const bool same_type = a.dtype == b.dtype;
+  const bool has_values = ConvertsToFloat32(a.dtype);
+  const auto size = static_cast<size_t>(BitsOf(a.dtype) / 8);
   Difference difference;
-  for (int64_t begin = 0; begin < numel; begin += kChunkNumel) {
-    const auto count = static_cast<size_t>(std::min(kChunkNumel, numel - begin));
+  for (int64_t begin = 0; begin < a.numel; begin += kChunkNumel) {
+    const auto count = static_cast<size_t>(std::min(kChunkNumel, a.numel - begin));
     for (Side* const side : {&left, &right}) {
-      ZEROTH_RETURN_IF_ERROR(
-          side->file.Read(side->index, begin, static_cast<int64_t>(count), side->bytes));
+      ZEROTH_RETURN_IF_ERROR(side->tensor.read(begin, static_cast<int64_t>(count), side->bytes));
     }
     if (same_type && left.bytes == right.bytes) continue;
     for (Side* const side : {&left, &right}) {
       if (!has_values) break;
       side->values.resize(count);
-      ConvertToFloat32(side->file.tensors()[side->index].dtype, side->bytes.data(),
-                       absl::MakeSpan(side->values));
+      ConvertToFloat32(side->tensor.dtype, side->bytes.data(), absl::MakeSpan(side->values));
     }
     for (size_t i = 0; i < count; ++i) {
       const bool equal = same_type
@@ -105,19 +99,21 @@ absl::StatusOr<Difference> Compare(Inspected& a, size_t in_a, Inspected& b, size
   return difference;
 }
 
-std::map<std::string, size_t> ByName(const Inspected& file) {
-  std::map<std::string, size_t> index;
-  for (size_t i = 0; i < file.tensors().size(); ++i) index[file.tensors()[i].name] = i;
-  return index;
+using TensorsByName = std::map<std::string, const InspectedTensor*>;
+
+TensorsByName ByName(const Inspected& file) {
+  TensorsByName tensors;
+  for (const InspectedTensor& tensor : file.tensors) tensors[tensor.name] = &tensor;
+  return tensors;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> TableOf(Inspected& file, bool norms) {
+absl::StatusOr<std::string> TableOf(const Inspected& file, bool norms) {
   size_t name_width = 6;
   size_t dims_width = 5;
   size_t where_width = 5;
-  for (const InspectedTensor& tensor : file.tensors()) {
+  for (const InspectedTensor& tensor : file.tensors) {
     name_width = std::max(name_width, tensor.name.size());
     dims_width = std::max(dims_width, Dims(tensor).size());
     where_width = std::max(where_width, tensor.where.size());
@@ -131,13 +127,12 @@ absl::StatusOr<std::string> TableOf(Inspected& file, bool norms) {
     return text + "\n";
   };
   std::string table;
-  for (const std::string& note : file.notes()) absl::StrAppend(&table, note, "\n");
+  for (const std::string& note : file.notes) absl::StrAppend(&table, note, "\n");
   table += line("tensor", "type", "shape", "where", norms ? "norm         largest" : "");
-  for (size_t i = 0; i < file.tensors().size(); ++i) {
-    const InspectedTensor& tensor = file.tensors()[i];
+  for (const InspectedTensor& tensor : file.tensors) {
     std::string rest;
     if (norms && ConvertsToFloat32(tensor.dtype)) {
-      ZEROTH_ASSIGN_OR_RETURN(const Norms of, NormsOf(file, i));
+      ZEROTH_ASSIGN_OR_RETURN(const Norms of, NormsOf(tensor));
       rest = absl::StrFormat("%-11.5g  %-11.5g", std::sqrt(of.squares), of.largest);
       if (of.not_finite > 0) absl::StrAppendFormat(&rest, "  %d not finite", of.not_finite);
     }
@@ -147,8 +142,8 @@ absl::StatusOr<std::string> TableOf(Inspected& file, bool norms) {
   return table;
 }
 
-std::string VerifyReport(Inspected& file, bool& damaged) {
-  const absl::StatusOr<std::vector<absl::Status>> found = file.Verify();
+std::string VerifyReport(const Inspected& file, bool& damaged) {
+  const absl::StatusOr<std::vector<absl::Status>> found = file.verify();
   damaged = found.ok() && !found->empty();
   if (!found.ok()) return absl::StrCat(found.status().message(), "\n");
   if (found->empty()) return "every checksum is right\n";
@@ -157,26 +152,26 @@ std::string VerifyReport(Inspected& file, bool& damaged) {
   return report;
 }
 
-absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ) {
-  const std::map<std::string, size_t> in_a = ByName(a);
-  const std::map<std::string, size_t> in_b = ByName(b);
+absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ) {
+  const TensorsByName in_a = ByName(a);
+  const TensorsByName in_b = ByName(b);
   std::string report;
   int64_t equal = 0;
-  for (const auto& [name, index] : in_a) {
+  for (const auto& [name, tensor] : in_a) {
     const auto other = in_b.find(name);
     if (other == in_b.end()) {
       absl::StrAppend(&report, name, ": only in the first\n");
       continue;
     }
-    const InspectedTensor& x = a.tensors()[index];
-    const InspectedTensor& y = b.tensors()[other->second];
+    const InspectedTensor& x = *tensor;
+    const InspectedTensor& y = *other->second;
     const bool comparable =
         x.dtype == y.dtype || (ConvertsToFloat32(x.dtype) && ConvertsToFloat32(y.dtype));
     if (!comparable || x.shape != y.shape) {
       absl::StrAppend(&report, name, ": ", Kind(x), " and ", Kind(y), "\n");
       continue;
     }
-    ZEROTH_ASSIGN_OR_RETURN(const Difference difference, Compare(a, index, b, other->second));
+    ZEROTH_ASSIGN_OR_RETURN(const Difference difference, Compare(x, y));
     const std::string kinds =
         x.dtype == y.dtype ? "" : absl::StrCat(Kind(x), " and ", Kind(y), ", ");
     if (difference.elements == 0) {
@@ -194,7 +189,7 @@ absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ)
     }
     report += "\n";
   }
-  for (const auto& [name, index] : in_b) {
+  for (const auto& [name, tensor] : in_b) {
     if (in_a.count(name) == 0) absl::StrAppend(&report, name, ": only in the second\n");
   }
   differ = !report.empty();

@@ -33,7 +33,7 @@ using testing::TestState;
 std::unique_ptr<Inspected> Open(const std::string& path) {
   auto file = Inspected::Open(path);
   EXPECT_TRUE(file.ok()) << file.status();
-  return file.ok() ? *std::move(file) : nullptr;
+  return file.ok() ? std::make_unique<Inspected>(*std::move(file)) : nullptr;
 }
 
 std::string WriteFile(const TemporaryDirectory& dir, const std::string& name,
@@ -122,7 +122,7 @@ TEST(ReportTest, CheckpointsOfOneStateAreEqualHoweverTheyWereCut) {
 std::string DiffOf(const std::string& a, const std::string& b, bool& differ) {
   const auto pair = Inspected::OpenPair(a, b);
   EXPECT_TRUE(pair.ok()) << pair.status();
-  const auto report = DiffReport(*pair->first, *pair->second, differ);
+  const auto report = DiffReport(pair->first, pair->second, differ);
   EXPECT_TRUE(report.ok()) << report.status();
   return *report;
 }

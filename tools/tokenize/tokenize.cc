@@ -315,10 +315,7 @@ class Job {
     // Paths need not be UTF-8.
     ZEROTH_RETURN_IF_ERROR(WriteFileDurably(
         next, progress.dump(1, ' ', true, nlohmann::json::error_handler_t::replace)));
-    std::error_code error;
-    fs::rename(next, progress_path_, error);
-    if (error) return absl::InternalError(absl::StrCat("rename ", next, ": ", error.message()));
-    return absl::OkStatus();
+    return RenamePath(next, progress_path_);
   }
 
   // Returns no items at the end of the input.
