@@ -2,6 +2,7 @@
 //
 // The trainer's draws of dropout belong to samples and steps, not to ranks and micro-batches.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -143,6 +145,30 @@ TEST(DropoutTest, StepsAndSeedsDiffer) {
   EXPECT_NE(one[1], one[2]);
   EXPECT_NE(one[0], other[0]);
   EXPECT_EQ(one.back(), other.back());
+}
+
+// A step that is repeated to find what was not finite drops what the step itself has dropped.
+TEST(DropoutTest, AStepIsRepeatedWithItsDraws) {
+  const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Trainer> trainer,
+        Trainer::Create(world, *device, std::make_unique<Model>(), TrainerOptions()));
+    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(
+        [](const Parameter&, int64_t, absl::Span<float> out) -> absl::Status {
+          std::fill(out.begin(), out.end(), 3e38f);
+          return absl::OkStatus();
+        }));
+    const std::vector<Batch> batches = {MicroBatch(world.rank())};
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches, 0.01));
+    EXPECT_TRUE(result.skipped);
+    ZEROTH_ASSIGN_OR_RETURN(const std::string found, trainer->FindNonFinite(batches));
+    EXPECT_THAT(found, testing::HasSubstr("the forward of micro-batch 1"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

@@ -206,7 +206,8 @@ absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
   return model_->Loss(context, inputs.tokens(i), inputs.targets(i));
 }
 
-absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs) {
+absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs,
+                                                NonFiniteFinder* finder) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
   const int64_t data_rank = world_->rank() / options_.tensor.size;
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
@@ -217,8 +218,13 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
                                          .step = optimizer_->step(),
                                          .first_sample = (i * data_ranks() + data_rank) * samples});
     }
+    const auto enter = [&](const char* pass) {
+      if (finder != nullptr) finder->set_place(absl::StrCat(pass, " of micro-batch ", i + 1));
+    };
+    enter("the forward");
     ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
     ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
+    enter("the backward");
     ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
   }
   return losses;
@@ -318,13 +324,7 @@ absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
     NonFiniteFinder finder(sharding(), kernels());
     TrainingStep step(*sharded_, StepOptions(inputs));
-    for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
-      finder.set_place(absl::StrCat("the forward of micro-batch ", i + 1));
-      ZEROTH_ASSIGN_OR_RETURN(const Value loss,
-                              model_->Loss(step.context(), inputs.tokens(i), inputs.targets(i)));
-      finder.set_place(absl::StrCat("the backward of micro-batch ", i + 1));
-      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
-    }
+    ZEROTH_RETURN_IF_ERROR(ForwardBackward(step, inputs, &finder).status());
     ZEROTH_RETURN_IF_ERROR(finder.LookAtReducedGradients());
     ZEROTH_RETURN_IF_ERROR(step.EndStep());
     ZEROTH_ASSIGN_OR_RETURN(const std::string found, finder.Agree());

@@ -38,6 +38,8 @@
 
 namespace zeroth {
 
+class NonFiniteFinder;
+
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   // Neighbouring ranks that share the work of each layer on the same data. Not supported with
@@ -233,8 +235,10 @@ class Trainer {
                                         const RankNews& news = {}) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
   absl::StatusOr<Value> Loss(const StepInputs& inputs, int64_t i);
-  // Forward and backward of all micro-batches. Returns the loss of each.
-  absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs);
+  // Forward and backward of all micro-batches. Returns the loss of each. Tells `finder`, if there
+  // is one, where in the step it is.
+  absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs,
+                                         NonFiniteFinder* finder = nullptr);
   // Enqueues all of a step between its inputs and its results, without waiting for the device.
   // Without `lr`, the caller must call Optimizer::BeginStep. Losses go into inputs.shared. Returns
   // the norm and the scale.
