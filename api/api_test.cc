@@ -423,6 +423,8 @@ TEST(ApiTest, MisuseIsNamed) {
              "another backward after 1 of 1 micro-batches");
       expect(step.Update(*training.optimizer, {.lr = std::nan("")}),
              absl::StatusCode::kInvalidArgument, "learning rate of step 1 is nan");
+      expect(step.Update(*training.optimizer, {.clip_grad_norm = std::nan("")}),
+             absl::StatusCode::kInvalidArgument, "the largest norm is nan");
       ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer));
       expect(step.Update(*training.optimizer), absl::StatusCode::kFailedPrecondition,
              "the step has ended");

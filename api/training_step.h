@@ -81,7 +81,8 @@ class TrainingStep {
   // without the loss scale. FailedPrecondition before the last micro-batch.
   absl::StatusOr<Tensor> GradNormAndScale(double max_norm);
   // Updates the shards, skips the step if a gradient is not finite, ends it, and waits for the
-  // device. FailedPrecondition, and nothing is changed, before the last micro-batch.
+  // device. FailedPrecondition, and nothing is changed, before the last micro-batch;
+  // InvalidArgument likewise for options out of range.
   absl::Status Update(Optimizer& optimizer, const UpdateOptions& options = {});
   // Ends the step without an update, or after the caller's own update.
   absl::Status EndStep();

@@ -2,6 +2,7 @@
 
 #include "zeroth/optim/clip_grad_norm.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,10 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
 
 absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm,
                                         double grad_scale) {
+  if (std::isnan(max_norm)) {
+    return absl::InvalidArgumentError(
+        "gradient norm: the largest norm is nan, expected a number; 0 clips nothing");
+  }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor norm_and_scale,

@@ -21,7 +21,7 @@ namespace zeroth {
 // Collective: one small all-reduce over the shard group, or none if gradients are replicated.
 // Squares are summed exactly, so no bit of the result depends on where shards begin. Call it
 // between Scheduler::FinishBackward and EndStep; FailedPrecondition names a unit whose gradients
-// are not reduced.
+// are not reduced. InvalidArgument for a max_norm that is NaN.
 absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm,
                                         double grad_scale = 1.0);
 
