@@ -145,15 +145,10 @@ absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
   return AddOp(context, middle, normed_out, is_read);
 }
 
-absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(DecoderConfig config,
-                                                         nlohmann::json hf_config,
-                                                         const ModelOptions& options) {
-  return std::unique_ptr<Decoder>(
-      new Decoder(WithoutZeros(std::move(config)), std::move(hf_config), options));
-}
-
 Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options)
-    : LanguageModel(""), config_(std::move(config)), hf_config_(std::move(hf_config)) {
+    : LanguageModel(""),
+      config_(WithoutZeros(std::move(config))),
+      hf_config_(std::move(hf_config)) {
   const DecoderNames& names = config_.names;
   const Initializer normal = Initializer::Normal(static_cast<float>(config_.init_std));
   embedding_ = AddChild(std::make_unique<Embedding>(

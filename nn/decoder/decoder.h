@@ -127,9 +127,7 @@ class Decoder : public LanguageModel {
  public:
   // `hf_config` is the result of HfConfig(). Sizes are positive and fit together: the family's
   // reader of config.json has checked them.
-  static absl::StatusOr<std::unique_ptr<Decoder>> Create(DecoderConfig config,
-                                                         nlohmann::json hf_config,
-                                                         const ModelOptions& options);
+  Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options);
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_seq_len() const override { return config_.max_positions; }
@@ -151,8 +149,6 @@ class Decoder : public LanguageModel {
   int64_t AttentionWindow() const override { return config_.window; }
 
  private:
-  Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options);
-
   const DecoderConfig config_;  // with defaults in the place of zeros
   const nlohmann::json hf_config_;
   Embedding* embedding_;

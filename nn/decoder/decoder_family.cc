@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily&
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const DecoderConfig config, ReadConfig(family, json));
-  return Decoder::Create(config, WriteConfig(family, config, json), options);
+  return std::make_unique<Decoder>(config, WriteConfig(family, config, json), options);
 }
 
 DecoderRegistration::DecoderRegistration(DecoderFamily family) {
