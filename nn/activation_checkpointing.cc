@@ -40,9 +40,10 @@ absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::strin
 
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what) {
   const Choice& choice = kChoices[static_cast<size_t>(what)];
-  model.set_recomputes(model.role() == choice.role ? choice.recomputes
-                                                   : Module::Recomputes::kNothing);
-  for (Module* child : model.children()) SetActivationCheckpointing(*child, what);
+  for (Module* module : ModulesOf<Module>(model)) {
+    module->set_recomputes(module->role() == choice.role ? choice.recomputes
+                                                         : Module::Recomputes::kNothing);
+  }
 }
 
 }  // namespace zeroth

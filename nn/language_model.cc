@@ -12,7 +12,7 @@
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
-#include "zeroth/nn/layers/fp8_layers.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/loss.h"
 #include "zeroth/nn/tensor_ranks.h"

@@ -12,13 +12,6 @@
 namespace zeroth {
 namespace {
 
-void Collect(const Module& module, std::vector<Parameter*>& out) {
-  for (Parameter* parameter : module.own_parameters()) {
-    if (std::find(out.begin(), out.end(), parameter) == out.end()) out.push_back(parameter);
-  }
-  for (const Module* child : module.children()) Collect(*child, out);
-}
-
 // Activation checkpointing (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost"):
 // computes body(x), the body of `module`, and records only how to compute it again in backward.
 // Outputs in `kept`, which may be null, are taken rather than computed again. `body` is kept until
@@ -63,9 +56,13 @@ absl::StatusOr<Value> Recomputed(
 }  // namespace
 
 std::vector<Parameter*> Module::Parameters() const {
-  std::vector<Parameter*> parameters;
-  Collect(*this, parameters);
-  return parameters;
+  std::vector<Parameter*> all;
+  for (const Module* module : ModulesOf<const Module>(*this)) {
+    for (Parameter* parameter : module->own_parameters()) {
+      if (std::find(all.begin(), all.end(), parameter) == all.end()) all.push_back(parameter);
+    }
+  }
+  return all;
 }
 
 int64_t Module::ParameterCount() const {

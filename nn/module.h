@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -147,5 +148,17 @@ class Module {
   ModuleHooks* hooks_ = nullptr;
   Recomputes recomputes_ = Recomputes::kNothing;
 };
+
+// The modules of type M, such as const Linear, among `root` and its descendants, parents before
+// children.
+template <typename M>
+std::vector<M*> ModulesOf(std::conditional_t<std::is_const_v<M>, const Module, Module>& root) {
+  std::vector<M*> found;
+  if (auto* const own = dynamic_cast<M*>(&root)) found.push_back(own);
+  for (Module* child : root.children()) {
+    for (M* below : ModulesOf<M>(*child)) found.push_back(below);
+  }
+  return found;
+}
 
 }  // namespace zeroth

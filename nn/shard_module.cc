@@ -25,11 +25,6 @@ struct Wrapped {
 // How many times the modules of a tree, or of a part of it, declare each parameter.
 using Uses = std::map<const Parameter*, int>;
 
-void CountUses(const Module& module, Uses& uses) {
-  for (const Parameter* parameter : module.own_parameters()) ++uses[parameter];
-  for (const Module* child : module.children()) CountUses(*child, uses);
-}
-
 // The parameters that no unit has yet, in order of declaration, with their uses so far.
 struct Unwrapped {
   std::vector<Parameter*> parameters;
@@ -125,7 +120,9 @@ WrapPolicy WrapNothing() {
 WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
   std::vector<Wrapped> wrapped;
   Uses all;
-  CountUses(model, all);
+  for (const Module* module : ModulesOf<const Module>(model)) {
+    for (const Parameter* parameter : module->own_parameters()) ++all[parameter];
+  }
   Collect(model, policy, /*is_root=*/true, all, wrapped);
   WrapPlan plan;
   std::set<std::string> names;

@@ -12,7 +12,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/comm_stats.h"
-#include "zeroth/nn/layers/fp8_layers.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/train/text_generation.h"
 

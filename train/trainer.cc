@@ -12,7 +12,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
-#include "zeroth/nn/layers/fp8_layers.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/optim/adamw.h"
 
 namespace zeroth {

@@ -86,11 +86,8 @@ absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Valu
 }
 
 std::optional<AttentionShape> FindAttentionShape(const Module& model) {
-  for (const Module* child : model.children()) {
-    if (const auto* attention = dynamic_cast<const Attention*>(child)) return attention->shape();
-    if (const auto shape = FindAttentionShape(*child)) return shape;
-  }
-  return std::nullopt;
+  const std::vector<const Attention*> all = ModulesOf<const Attention>(model);
+  return all.empty() ? std::nullopt : std::optional(all.front()->shape());
 }
 
 }  // namespace zeroth

@@ -55,4 +55,22 @@ absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activati
   return activation == Activation::kGelu ? GeluOp(context, y) : y;
 }
 
+Fp8Layers FindFp8Layers(const Module& module) {
+  Fp8Layers layers;
+  for (const Linear* linear : ModulesOf<const Linear>(module)) {
+    (linear->uses_fp8() ? layers.in_fp8 : layers.others).push_back(linear->name());
+  }
+  return layers;
+}
+
+absl::Status UseFp8(Module& module) {
+  const std::vector<Linear*> layers = ModulesOf<Linear>(module);
+  int used = 0;
+  for (Linear* layer : layers) used += layer->UseFp8() ? 1 : 0;
+  if (used > 0) return absl::OkStatus();
+  return InvalidArgument(
+      "fp8: none of the model's ", layers.size(),
+      " linear layers has sizes in steps of 16, which products of 8-bit floats need");
+}
+
 }  // namespace zeroth

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/kernels/gemm/gemm.h"
@@ -60,5 +61,18 @@ class Linear : public Module {
   WeightLayout layout_;
   bool uses_fp8_ = false;
 };
+
+// Names of linear layers, in order of declaration.
+struct Fp8Layers {
+  std::vector<std::string> in_fp8;
+  std::vector<std::string> others;
+};
+// Those of `module` and its descendants. Embeddings and the head are no linear layers here, and
+// never in fp8, as in torchao and TransformerEngine.
+Fp8Layers FindFp8Layers(const Module& module);
+
+// Has those layers multiply in fp8 whose sizes allow it (Linear::UseFp8). InvalidArgument if none's
+// do.
+absl::Status UseFp8(Module& module);
 
 }  // namespace zeroth

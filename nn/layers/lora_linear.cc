@@ -29,16 +29,10 @@ absl::string_view ProjectionName(const LinearPart& part) {
   return absl::StripSuffix(part.weight->name(), ".weight");
 }
 
-// Every linear layer of a module and below.
-void CollectLinear(const Module& module, std::vector<const Linear*>& out) {
-  if (const auto* linear = dynamic_cast<const Linear*>(&module)) out.push_back(linear);
-  for (const Module* child : module.children()) CollectLinear(*child, out);
-}
-
-absl::Status CheckTargets(const std::vector<const Linear*>& layers, const LoraOptions& options) {
+absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   std::set<std::string> last_names;
   std::set<std::string> found;
-  for (const Linear* layer : layers) {
+  for (const Linear* layer : ModulesOf<const Linear>(model)) {
     for (const LinearPart& part : layer->parts()) {
       const absl::string_view name = ProjectionName(part);
       last_names.emplace(name.substr(name.rfind('.') + 1));
@@ -141,21 +135,15 @@ std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& optio
 }
 
 std::vector<LoraAdapter> LoraAdapters(const Module& module) {
-  std::vector<const Linear*> layers;
-  CollectLinear(module, layers);
   std::vector<LoraAdapter> adapters;
-  for (const Linear* layer : layers) {
-    const auto* adapted = dynamic_cast<const LoraLinear*>(layer);
-    if (adapted == nullptr) continue;
-    adapters.insert(adapters.end(), adapted->adapters().begin(), adapted->adapters().end());
+  for (const LoraLinear* layer : ModulesOf<const LoraLinear>(module)) {
+    adapters.insert(adapters.end(), layer->adapters().begin(), layer->adapters().end());
   }
   return adapters;
 }
 
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options) {
-  std::vector<const Linear*> layers;
-  CollectLinear(model, layers);
-  ZEROTH_RETURN_IF_ERROR(CheckTargets(layers, options));
+  ZEROTH_RETURN_IF_ERROR(CheckTargets(model, options));
   for (Parameter* parameter : model.Parameters()) parameter->set_requires_grad(false);
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     adapter.a->set_requires_grad(true);

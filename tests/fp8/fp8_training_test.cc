@@ -26,7 +26,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/nn/layers/fp8_layers.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/shard_layout.h"
 #include "zeroth/train/trainer.h"
@@ -333,6 +333,12 @@ TEST(Fp8LayersTest, AreTheBlocksLinearLayersAndNeitherHeadNorEmbeddings) {
   for (const std::string& name : llama.in_fp8) {
     EXPECT_NE(name.find("layers."), std::string::npos) << name;
   }
+}
+
+TEST(Fp8LayersTest, ALayerCountsByItself) {
+  Linear layer("layer", 16, 32);
+  EXPECT_EQ(UseFp8(layer), absl::OkStatus());
+  EXPECT_EQ(FindFp8Layers(layer).in_fp8, std::vector<std::string>{"layer"});
 }
 
 TEST(Fp8LayersTest, WhatDoesNotFitIsNamed) {
