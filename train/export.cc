@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/train/model_source.h"
 
 namespace zeroth {
 namespace {
@@ -85,20 +87,6 @@ class AdapterMerger {
   std::map<const Parameter*, size_t> pending_of_;
 };
 
-// Returns the parameters that a merger passes on: all but the adapters.
-std::vector<const Parameter*> MergedParameters(const LanguageModel& model) {
-  std::set<const Parameter*> adapters;
-  for (const LoraAdapter& adapter : LoraAdapters(model)) {
-    adapters.insert(adapter.a);
-    adapters.insert(adapter.b);
-  }
-  std::vector<const Parameter*> merged;
-  for (const Parameter* parameter : model.Parameters()) {
-    if (adapters.count(parameter) == 0) merged.push_back(parameter);
-  }
-  return merged;
-}
-
 using Writer = std::unique_ptr<HfDirectoryWriter>;
 
 absl::StatusOr<HfConfig> ModelConfig(const LanguageModel& model, DType dtype,
@@ -107,23 +95,6 @@ absl::StatusOr<HfConfig> ModelConfig(const LanguageModel& model, DType dtype,
   json.update(options.token_ids);
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json.dump(), "the model"));
   return WithDType(config, dtype);
-}
-
-// One matrix of an adapter, with PEFT's name for it.
-struct Half {
-  std::string name;
-  bool transposed = false;
-};
-
-std::map<const Parameter*, Half> HalvesOf(const LanguageModel& model) {
-  std::map<const Parameter*, Half> halves;
-  for (const LoraAdapter& adapter : LoraAdapters(model)) {
-    const bool transposed = adapter.layout == WeightLayout::kInOut;
-    const std::string layer = adapter.layer();
-    halves[adapter.a] = {PeftNameOfA(layer), transposed};
-    halves[adapter.b] = {PeftNameOfB(layer), transposed};
-  }
-  return halves;
 }
 
 absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportOptions& options) {
@@ -145,17 +116,15 @@ bool IsOfAdapters(const ExportOptions& options) {
 absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::string& directory,
                                     const ExportOptions& options) {
   HfDirectoryOptions directory_options = options.directory;
+  if (IsOfAdapters(options)) directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
+  const std::map<std::string, PeftHalf> halves = PeftHalves(model);
   std::vector<TensorDeclaration> tensors;
-  if (IsOfAdapters(options)) {
-    directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
-    for (const auto& [parameter, half] : HalvesOf(model)) {
-      const Shape& shape = parameter->global_shape();
-      tensors.push_back({half.name, options.dtype,
-                         half.transposed ? Shape({shape.dim(1), shape.dim(0)}) : shape});
-    }
-  } else {
-    for (const Parameter* parameter : MergedParameters(model)) {
+  for (const Parameter* parameter : model.Parameters()) {
+    const auto half = halves.find(parameter->name());
+    if (!IsOfAdapters(options) && half == halves.end()) {
       tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
+    } else if (IsOfAdapters(options) && half != halves.end()) {
+      tensors.push_back({half->second.name, options.dtype, half->second.shape});
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, IsOfAdapters(options)
@@ -208,14 +177,14 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   const bool writes = trainer.world().rank() == 0;
   absl::StatusOr<Writer> writer = nullptr;
   if (writes) writer = StartWriting(trainer.model(), directory, options);
-  const std::map<const Parameter*, Half> halves = HalvesOf(trainer.model());
+  const std::map<std::string, PeftHalf> halves = PeftHalves(trainer.model());
   AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels(),
                        [&](const Parameter& parameter, absl::Span<const float> values) {
                          return (*writer)->Write(parameter.name(), 0, values);
                        });
   const auto write = [&](const Parameter& parameter, absl::Span<const float> values) {
     if (!IsOfAdapters(options)) return merger.Add(parameter, values);
-    const auto half = halves.find(&parameter);
+    const auto half = halves.find(parameter.name());
     if (half == halves.end()) return absl::OkStatus();
     if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
     return (*writer)->Write(half->second.name, 0, Transposed(parameter.global_shape(), values));

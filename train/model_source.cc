@@ -85,27 +85,36 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
 
 // An adapter of PEFT's as the values of a model's LoRA parameters. Immutable and thread-safe.
 struct InitAdapter {
-  struct Half {
-    std::string stored;
-    bool transposed = false;
-  };
   PeftDirectory files;
-  std::map<std::string, Half> halves;  // by the parameter's name
+  std::map<std::string, PeftHalf> halves;
 };
+
+std::map<std::string, PeftHalf> PeftHalves(const LanguageModel& model) {
+  std::map<std::string, PeftHalf> halves;
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    const std::string layer = adapter.layer();
+    const bool transposed = adapter.layout == WeightLayout::kInOut;
+    for (const auto& [parameter, name] :
+         {std::pair(adapter.a, PeftNameOfA(layer)), std::pair(adapter.b, PeftNameOfB(layer))}) {
+      const Shape& own = parameter->global_shape();
+      halves[parameter->name()] = {name, transposed ? Shape({own.dim(1), own.dim(0)}) : own,
+                                   transposed};
+    }
+  }
+  return halves;
+}
 
 namespace {
 
 absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::string& path,
                                                                    const LanguageModel& model) {
   ZEROTH_ASSIGN_OR_RETURN(PeftDirectory opened, PeftDirectory::Open(path));
-  auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), {}});
+  auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftHalves(model)});
   const WeightsSource& weights = *adapter->files.weights();
   const std::vector<std::string>& names = adapter->files.adapter().layers;
   const std::set<std::string> stored(names.begin(), names.end());
   std::set<std::string> adapted;
-  for (const LoraAdapter& part : LoraAdapters(model)) {
-    adapted.insert(part.layer());
-  }
+  for (const LoraAdapter& part : LoraAdapters(model)) adapted.insert(part.layer());
   if (adapted != stored) {
     const auto listed = [](const char* what, const std::set<std::string>& all,
                            const std::set<std::string>& some) {
@@ -117,33 +126,23 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
         "--init_adapter=", path, " adapts other layers than this model's adapters",
         listed("only the adapter", stored, adapted), listed("only the model", adapted, stored));
   }
-  for (const LoraAdapter& part : LoraAdapters(model)) {
-    const std::string layer = part.layer();
-    const bool transposed = part.layout == WeightLayout::kInOut;
-    for (const auto& [parameter, name] :
-         {std::pair(part.a, PeftNameOfA(layer)), std::pair(part.b, PeftNameOfB(layer))}) {
-      ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(name));
-      const Shape& own = parameter->global_shape();
-      const Shape expected = transposed ? Shape({own.dim(1), own.dim(0)}) : own;
-      if (shape != expected) {
-        return InvalidArgument("--init_adapter=", path, ": tensor \"", name, "\" has shape ",
-                               shape.ToString(), ", expected ", expected.ToString());
-      }
-      adapter->halves[parameter->name()] = {name, transposed};
-    }
+  for (const auto& [parameter, half] : adapter->halves) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(half.name));
+    if (shape == half.shape) continue;
+    return InvalidArgument("--init_adapter=", path, ": tensor \"", half.name, "\" has shape ",
+                           shape.ToString(), ", expected ", half.shape.ToString());
   }
   return adapter;
 }
 
 // Sets out[i] to element begin + i of the parameter.
-absl::Status ReadHalf(const WeightsSource& weights, const InitAdapter::Half& half,
-                      const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-  if (!half.transposed) return weights.ReadElements(half.stored, begin, out);
-  const int64_t rows = parameter.global_shape().dim(0);
-  const int64_t columns = parameter.global_shape().dim(1);
+absl::Status ReadHalf(const WeightsSource& weights, const PeftHalf& half, int64_t begin,
+                      absl::Span<float> out) {
+  if (!half.transposed) return weights.ReadElements(half.name, begin, out);
+  const int64_t rows = half.shape.dim(1);
+  const int64_t columns = half.shape.dim(0);
   // LoRA matrices are small, so reading all of one is cheap.
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
-                          weights.ReadAll(half.stored, Shape({columns, rows})));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, weights.ReadAll(half.name, half.shape));
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t element = begin + static_cast<int64_t>(i);
     out[i] = values[static_cast<size_t>(element % columns * rows + element / columns)];
@@ -175,16 +174,12 @@ bool IsKnownExtra(const std::string& name) {
 
 // Checks that the files have every weight of the model and nothing else. Adapters may be missing.
 absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model) {
-  std::set<const Parameter*> optional;
-  for (const LoraAdapter& adapter : LoraAdapters(model)) {
-    optional.insert(adapter.a);
-    optional.insert(adapter.b);
-  }
+  const std::map<std::string, PeftHalf> optional = PeftHalves(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
   for (const Parameter* parameter : model.Parameters()) {
     const std::string stored = StoredName(weights, parameter->name());
-    if (optional.count(parameter) > 0 && weights.Find(stored) == nullptr) continue;
+    if (optional.count(parameter->name()) > 0 && weights.Find(stored) == nullptr) continue;
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
       wrong.push_back(
@@ -311,7 +306,7 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
     if (adapter_ != nullptr) {
       const auto half = adapter_->halves.find(parameter.name());
       if (half != adapter_->halves.end()) {
-        return ReadHalf(*adapter_->files.weights(), half->second, parameter, begin, out);
+        return ReadHalf(*adapter_->files.weights(), half->second, begin, out);
       }
     }
     if (directory_.has_value()) {

@@ -15,6 +15,7 @@
 
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/shape.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/sharding.h"
@@ -27,6 +28,15 @@ namespace zeroth {
 // contradict the adapter or the base model is unknown; NotFound if the base model is not there.
 // Also the errors of PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
+
+// One matrix of a LoRA adapter, as PEFT's files have it.
+struct PeftHalf {
+  std::string name;
+  Shape shape;
+  bool transposed = false;  // the model has its transpose
+};
+// Those of all adapters of `model`, by the name of the model's parameter.
+std::map<std::string, PeftHalf> PeftHalves(const LanguageModel& model);
 
 // The content of a tokenizer's files, read at one time.
 struct TokenizerContent {
