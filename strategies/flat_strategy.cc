@@ -69,6 +69,13 @@ StrategyCapabilities FlatStrategy::capabilities() const {
   return serves;
 }
 
+StrategyCapabilities FreesAfterForward::capabilities() const {
+  StrategyCapabilities serves = FlatStrategy::capabilities();
+  serves.shares_buffers = options().reshard_after_forward;
+  serves.post_forward_shard_size = options().reshard_after_forward;
+  return serves;
+}
+
 absl::StatusOr<int> FlatStrategy::ShardSize(int world_size) const {
   const int size = options_.shard_size;
   if (size == 0) return world_size;

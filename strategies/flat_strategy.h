@@ -67,4 +67,17 @@ class FlatStrategy : public ShardingStrategy {
   std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;
 };
 
+// The base of strategies that free units after their forward, unless the options say otherwise.
+class FreesAfterForward : public FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  StrategyCapabilities capabilities() const override;
+
+ protected:
+  bool KeepsGathered(const Unit& unit, Pass pass) const override {
+    return KeepsAfterForward(unit, pass);
+  }
+};
+
 }  // namespace zeroth

@@ -16,25 +16,13 @@ namespace {
 
 constexpr char kName[] = "full_shard";
 
-class FullShard : public FlatStrategy {
+class FullShard : public FreesAfterForward {
  public:
-  using FlatStrategy::FlatStrategy;
+  using FreesAfterForward::FreesAfterForward;
 
   absl::string_view name() const override { return kName; }
-  StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = FlatStrategy::capabilities();
-    serves.shares_buffers = options().reshard_after_forward;
-    serves.post_forward_shard_size = options().reshard_after_forward;
-    return serves;
-  }
-
   // In groups it is hybrid_shard.
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
-
- protected:
-  bool KeepsGathered(const Unit& unit, Pass pass) const override {
-    return KeepsAfterForward(unit, pass);
-  }
 };
 
 const StrategyRegistration registration(kName, [](const StrategyOptions& options) {

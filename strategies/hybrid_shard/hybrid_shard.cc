@@ -17,26 +17,19 @@ namespace {
 
 constexpr char kName[] = "hybrid_shard";
 
-class HybridShard : public FlatStrategy {
+class HybridShard : public FreesAfterForward {
  public:
-  using FlatStrategy::FlatStrategy;
+  using FreesAfterForward::FreesAfterForward;
 
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = FlatStrategy::capabilities();
-    serves.shares_buffers = options().reshard_after_forward;
-    serves.post_forward_shard_size = options().reshard_after_forward;
+    StrategyCapabilities serves = FreesAfterForward::capabilities();
     serves.shard_optimizer_over_world = true;
     return serves;
   }
   absl::StatusOr<int> ShardSize(int world_size) const override {
     if (options().shard_size > 0) return FlatStrategy::ShardSize(world_size);
     return WrongShardSize("no shard size was given (the number of ranks in a group)", world_size);
-  }
-
- protected:
-  bool KeepsGathered(const Unit& unit, Pass pass) const override {
-    return KeepsAfterForward(unit, pass);
   }
 };
 
