@@ -76,18 +76,6 @@ std::string NameOf(const Place& place) {
                       "'");
 }
 
-// Returns this rank's piece of a reduced gradient, after reading it if it is offloaded.
-absl::StatusOr<Tensor> ReducedGradient(const Unit& unit, const ShardLayout::Piece& piece) {
-  const StateTensor shard =
-      unit.GradientShardState(unit.layout().placement(piece.parameter).segment);
-  const Shape shape({piece.numel()});
-  if (!shard.is_offloaded()) return shard.tensor().View(piece.shard_offset, shape);
-  ZEROTH_ASSIGN_OR_RETURN(Tensor mine, Tensor::Empty(unit.device(), shape, shard.dtype(),
-                                                     MemoryCategory::kOffloadStaging));
-  ZEROTH_RETURN_IF_ERROR(shard.Read(piece.shard_offset, mine, unit.device().compute_stream()));
-  return mine;
-}
-
 }  // namespace
 
 NonFiniteFinder::NonFiniteFinder(Sharding& sharding, Kernels& kernels)
@@ -136,7 +124,9 @@ absl::Status NonFiniteFinder::LookAtReducedGradients() {
       if (!unit->takes_gradient(i)) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, ReducedGradient(*unit, piece));
+      const StateTensor shard = unit->GradientShardState(unit->layout().placement(i).segment);
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor mine,
+                              unit->InMemory(shard, piece.shard_offset, piece.numel()));
       ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> values,
                               Describe(Matrix(mine.Reshape(Shape({1, piece.numel()})))));
       if (!values.has_value()) continue;

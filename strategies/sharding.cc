@@ -22,37 +22,17 @@ constexpr int64_t kStagingNumel = int64_t{1} << 20;
 // The axes "replicate" and "shard" of the mesh.
 const Mesh::Axes kDataAxes = {0, 1};
 
-// Returns elements [begin, begin + count) of a shard in memory, or staging for them if the shard is
-// offloaded.
-absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
-                                  int64_t count) {
-  if (!shard.is_offloaded()) return shard.tensor().View(begin, Shape({count}));
-  return Tensor::Empty(unit.device(), Shape({count}), shard.dtype(),
-                       MemoryCategory::kOffloadStaging);
-}
-
-// Sets the elements from `done` on of this rank's piece of a parameter.
-absl::Status SetShard(const Unit& unit, const ShardLayout::Piece& piece, int64_t done,
+// Sets elements of a shard, from `begin` on.
+absl::Status SetShard(const Unit& unit, const StateTensor& shard, int64_t begin,
                       const std::vector<float>& values) {
-  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
-  const int64_t begin = piece.shard_offset + done;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor target,
-                          HostWindow(unit, shard, begin, static_cast<int64_t>(values.size())));
-  ZEROTH_RETURN_IF_ERROR(SetFromHostFloats(values, target));
-  if (!shard.is_offloaded()) return absl::OkStatus();
+  const Shape shape({static_cast<int64_t>(values.size())});
+  if (!shard.is_offloaded()) return SetFromHostFloats(values, shard.tensor().View(begin, shape));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor staging, Tensor::Empty(unit.device(), shape, shard.dtype(),
+                                                              MemoryCategory::kOffloadStaging));
+  ZEROTH_RETURN_IF_ERROR(SetFromHostFloats(values, staging));
   Stream& stream = unit.device().compute_stream();
-  ZEROTH_RETURN_IF_ERROR(shard.Write(begin, target, stream));
+  ZEROTH_RETURN_IF_ERROR(shard.Write(begin, staging, stream));
   return stream.Synchronize();
-}
-
-// Returns elements [begin, begin + count) of a shard if the host may write them as floats, else {}.
-absl::Span<float> InPlace(const Unit& unit, const StateTensor& shard, int64_t begin,
-                          int64_t count) {
-  if (shard.is_offloaded() || shard.dtype() != DType::kFloat32 || !unit.device().MemoryIsHost()) {
-    return {};
-  }
-  return absl::MakeSpan(shard.tensor().View(begin, Shape({count})).data<float>(),
-                        static_cast<size_t>(count));
 }
 
 // Reads elements [begin, begin + out.size()) of this rank's part of a parameter.
@@ -66,34 +46,26 @@ absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const Parameter
   return absl::OkStatus();
 }
 
-// Sets this rank's piece of a parameter, in place or through `staging`.
+// Sets this rank's piece of a parameter, in place if the host may write its floats, or through
+// `staging`.
 absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
                        const ShardLayout::Piece& piece, const ParameterReader& reader,
                        std::vector<float>& staging) {
   const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
-  const absl::Span<float> in_place = InPlace(unit, shard, piece.shard_offset, piece.numel());
-  if (!in_place.empty()) {
+  if (piece.numel() > 0 && !shard.is_offloaded() && shard.dtype() == DType::kFloat32 &&
+      unit.device().MemoryIsHost()) {
     ZEROTH_RETURN_IF_ERROR(unit.device().compute_stream().Synchronize());
-    return ReadRuns(parameter, piece.begin, reader, in_place);
+    const Tensor values = unit.ShardView(piece);
+    return ReadRuns(parameter, piece.begin, reader,
+                    absl::MakeSpan(values.data<float>(), static_cast<size_t>(piece.numel())));
   }
   for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
     staging.resize(static_cast<size_t>(std::min(kStagingNumel, piece.numel() - done)));
     ZEROTH_RETURN_IF_ERROR(
         ReadRuns(parameter, piece.begin + done, reader, absl::MakeSpan(staging)));
-    ZEROTH_RETURN_IF_ERROR(SetShard(unit, piece, done, staging));
+    ZEROTH_RETURN_IF_ERROR(SetShard(unit, shard, piece.shard_offset + done, staging));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout::Piece& piece,
-                                            int64_t done, int64_t count) {
-  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
-  const int64_t begin = piece.shard_offset + done;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor source, HostWindow(unit, shard, begin, count));
-  if (shard.is_offloaded()) {
-    ZEROTH_RETURN_IF_ERROR(shard.Read(begin, source, unit.device().compute_stream()));
-  }
-  return ToHostFloats(source);
 }
 
 }  // namespace
@@ -227,10 +199,12 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
   for (const Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
+      const StateTensor shard = unit->ShardState(unit->layout().placement(i).segment);
       for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
         const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
-                                GetShard(*unit, piece, done, count));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor window,
+                                unit->InMemory(shard, piece.shard_offset + done, count));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(window));
         const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
         for (const ElementRun& run : parameter.GlobalRuns(piece.begin + done, count)) {
           const auto offset = static_cast<size_t>(run.begin - piece.begin - done);
@@ -313,25 +287,6 @@ std::vector<Parameter*> Sharding::parameters() const {
     parameters.insert(parameters.end(), unit->parameters().begin(), unit->parameters().end());
   }
   return parameters;
-}
-
-int64_t Sharding::ShardMemoryBytes() const {
-  int64_t bytes = 0;
-  for (const Unit* unit : unit_pointers_) {
-    for (int i = 0; i < unit->segment_count(); ++i) {
-      const Tensor& shard = unit->segment(i).shard;
-      if (shard.defined()) bytes += static_cast<int64_t>(shard.bytes());
-    }
-  }
-  return bytes;
-}
-
-int64_t Sharding::ReplicatedMemoryBytes() const {
-  int64_t bytes = 0;
-  for (const Unit* unit : unit_pointers_) {
-    bytes += unit->total_numel() * static_cast<int64_t>(SizeOf(unit->precision().master_dtype));
-  }
-  return bytes;
 }
 
 std::vector<Communicator*> Sharding::communicators() const {

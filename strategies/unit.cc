@@ -137,6 +137,15 @@ StateTensor Unit::GradientShardState(int i) const {
   return segment(i).grad_shard;
 }
 
+absl::StatusOr<Tensor> Unit::InMemory(const StateTensor& state, int64_t begin,
+                                      int64_t count) const {
+  if (!state.is_offloaded()) return state.tensor().View(begin, Shape({count}));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor staging, Tensor::Empty(*device_, Shape({count}), state.dtype(),
+                                                        MemoryCategory::kOffloadStaging));
+  ZEROTH_RETURN_IF_ERROR(state.Read(begin, staging, device_->compute_stream()));
+  return staging;
+}
+
 Tensor Unit::ShardView(const ShardLayout::Piece& piece) const {
   const Segment& in = segment(layout_.placement(piece.parameter).segment);
   return in.shard.View(piece.shard_offset, Shape({piece.numel()}));

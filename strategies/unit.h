@@ -201,6 +201,9 @@ class Unit {
   // store. The latter is undefined unless gradients are reduced and the segment is trainable.
   StateTensor ShardState(int i) const;
   StateTensor GradientShardState(int i) const;
+  // Elements [begin, begin + count) of one of these: a view of memory, or staging that the compute
+  // stream fills from the offload store.
+  absl::StatusOr<Tensor> InMemory(const StateTensor& state, int64_t begin, int64_t count) const;
   // A piece of a parameter, or of its reduced gradient, as a view [piece.numel()] of this rank's
   // shard. The state must not be offloaded. The gradient's is undefined unless gradients are
   // reduced and the parameter takes one.
