@@ -14,18 +14,18 @@ namespace {
 struct Choice {
   absl::string_view name;
   Module::Role role;
-  Module::Recomputes recomputes;
+  Recomputes recomputes;
 };
 
 // By ActivationCheckpointing.
 constexpr Choice kChoices[] = {
-    {"none", Module::Role::kOther, Module::Recomputes::kNothing},
-    {"block", Module::Role::kBlock, Module::Recomputes::kAll},
-    {"selective", Module::Role::kBlock, Module::Recomputes::kSelected},
-    {"attention", Module::Role::kAttention, Module::Recomputes::kAll},
-    {"mlp", Module::Role::kMlp, Module::Recomputes::kAll},
-    {"elementwise", Module::Role::kBlock, Module::Recomputes::kBetweenProducts},
-    {"selective_eager", Module::Role::kBlock, Module::Recomputes::kSelectedEagerly},
+    {"none", Module::Role::kOther, Recomputes::kNothing},
+    {"block", Module::Role::kBlock, Recomputes::kAll},
+    {"selective", Module::Role::kBlock, Recomputes::kSelected},
+    {"attention", Module::Role::kAttention, Recomputes::kAll},
+    {"mlp", Module::Role::kMlp, Recomputes::kAll},
+    {"elementwise", Module::Role::kBlock, Recomputes::kBetweenProducts},
+    {"selective_eager", Module::Role::kBlock, Recomputes::kSelectedEagerly},
 };
 
 }  // namespace
@@ -42,7 +42,7 @@ void SetActivationCheckpointing(Module& model, ActivationCheckpointing what) {
   const Choice& choice = kChoices[static_cast<size_t>(what)];
   for (Module* module : ModulesOf<Module>(model)) {
     module->set_recomputes(module->role() == choice.role ? choice.recomputes
-                                                         : Module::Recomputes::kNothing);
+                                                         : Recomputes::kNothing);
   }
 }
 

@@ -20,24 +20,29 @@
 
 namespace zeroth {
 
+// What backward computes again in a module that is HookedOne. Every second product begins with the
+// module's first.
+enum class Recomputes : uint8_t {
+  kNothing,
+  kAll,              // everything: forward keeps only the input
+  kSelected,         // everything except for attention and every second product that is read
+  kSelectedEagerly,  // the same, but keeps a second product even if nothing reads it
+  kBetweenProducts,  // everything except for attention and products that are read
+};
+
 // The outputs that one module's forward has kept. Both forwards make the same calls in the same
 // order.
 class KeptOutputs {
  public:
-  // The products with weights whose outputs are kept.
-  enum class Products : uint8_t {
-    kRead,             // all that the second forward reads
-    kEverySecondRead,  // of these every second one, beginning with a module's first product
-    kEverySecond,      // every second product, read or not
-  };
-  explicit KeptOutputs(Products products) : kept_products_(products) {}
+  // Neither kNothing nor kAll.
+  explicit KeptOutputs(Recomputes recomputes) : recomputes_(recomputes) {}
 
   // Called once for each product, in order. `is_read` is false for a Context::unread_result, and
   // `is_sum` true for a product that is summed over ranks.
   bool KeepsNextProduct(bool is_read, bool is_sum) {
     const bool is_odd = products_++ % 2 == 0;
-    if (!is_read && kept_products_ != Products::kEverySecond) return false;
-    return kept_products_ == Products::kRead || is_odd || is_sum;
+    if (!is_read && recomputes_ != Recomputes::kSelectedEagerly) return false;
+    return recomputes_ == Recomputes::kBetweenProducts || is_odd || is_sum;
   }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
@@ -53,7 +58,7 @@ class KeptOutputs {
   absl::StatusOr<Tensor> Take();
 
  private:
-  const Products kept_products_;
+  const Recomputes recomputes_;
   std::deque<Tensor> kept_;
   int64_t products_ = 0;
   bool is_second_ = false;

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -99,13 +98,7 @@ absl::StatusOr<Value> Module::HookedOne(Context& context, const Value& x, const 
     const auto compute = [&]() -> absl::StatusOr<Value> {
       if (recomputes == Recomputes::kNothing) return body(context, in);
       std::shared_ptr<KeptOutputs> kept;
-      if (recomputes != Recomputes::kAll) {
-        using Products = KeptOutputs::Products;
-        kept = std::make_shared<KeptOutputs>(
-            recomputes == Recomputes::kBetweenProducts   ? Products::kRead
-            : recomputes == Recomputes::kSelectedEagerly ? Products::kEverySecond
-                                                         : Products::kEverySecondRead);
-      }
+      if (recomputes != Recomputes::kAll) kept = std::make_shared<KeptOutputs>(recomputes);
       return Recomputed(context, *this, in, std::move(kept), body);
     };
     ZEROTH_ASSIGN_OR_RETURN(const Value out, compute());

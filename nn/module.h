@@ -22,6 +22,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
@@ -68,14 +69,7 @@ class Module {
   // The number of their elements.
   int64_t ParameterCount() const;
 
-  // What backward computes again, in modules whose forward is HookedOne.
-  enum class Recomputes : uint8_t {
-    kNothing,
-    kAll,              // everything: forward keeps only the input
-    kSelected,         // everything except for attention and every second product
-    kSelectedEagerly,  // the same, but keeps a second product even if nothing reads it
-    kBetweenProducts,  // everything except for attention and products
-  };
+  // For modules whose forward is HookedOne.
   void set_recomputes(Recomputes what) { recomputes_ = what; }
 
   // `hooks` outlives the module's use; nullptr removes the hooks.
