@@ -102,9 +102,10 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
   return coefficients_.Allocate(sharding_.device(), 2 * settings_.size());
 }
 
-size_t AdamW::SettingsOf(const Parameter& parameter) const {
+size_t AdamW::RowOf(const Parameter& parameter) const {
   const auto found = settings_of_.find(&parameter);
-  return found == settings_of_.end() ? 0 : found->second;
+  const size_t settings = found == settings_of_.end() ? 0 : found->second;
+  return 2 * settings + (parameter.decay() ? 1 : 0);
 }
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,

@@ -68,9 +68,10 @@ class AdamW : public Optimizer {
     return Create(sharded.sharding(), sharded.kernels(), options, groups);
   }
 
-  // 0 for a parameter without a group, otherwise 1 + the index of its group. Also for parameters
-  // that are another optimizer's.
-  size_t SettingsOf(const Parameter& parameter) const;
+  // The row of a parameter's coefficients, also for parameters that are another optimizer's. There
+  // are two rows for parameters without a group, and then two for each group: without weight decay
+  // and with it.
+  size_t RowOf(const Parameter& parameter) const;
   absl::Status Update(const Tensor& grad_factor = Tensor()) override;
   // The moments "m" and "v", and their scales "m_scale" and "v_scale" if they are 8-bit codes.
   std::vector<ShardState> states() const override;
@@ -108,10 +109,6 @@ class AdamW : public Optimizer {
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
-  // The parameter's row of coefficients_.
-  size_t RowOf(const Parameter& parameter) const {
-    return 2 * SettingsOf(parameter) + (parameter.decay() ? 1 : 0);
-  }
   std::vector<Range> Ranges(const State& state) const;
   void AddStates(Unit& unit, int segment, const ParameterSelection& selects);
   absl::Status ZeroMoments(State& state) const;
@@ -128,7 +125,7 @@ class AdamW : public Optimizer {
   std::vector<State> states_;
   std::vector<Settings> settings_;                  // for parameters without a group, then by group
   std::map<const Parameter*, size_t> settings_of_;  // for parameters that have a group
-  // This step's, two for each settings: without weight decay and with it.
+  // This step's, as RowOf says.
   DeviceRows<AdamWCoefficients> coefficients_;
 };
 

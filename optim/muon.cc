@@ -92,7 +92,7 @@ absl::Status Muon::AddWeights() {
         ZEROTH_ASSIGN_OR_RETURN(ranks_, MuonRanksOf(sharding_.mesh(), *unit, parameter));
       }
       ZEROTH_RETURN_IF_ERROR(ExpectRanks(ranks_, sharding_.mesh(), *unit, parameter));
-      Weight weight{unit, i, unit->PieceOf(i), {}, 0};
+      Weight weight{unit, i, unit->PieceOf(i), {}};
       ZEROTH_ASSIGN_OR_RETURN(weight.momentum,
                               Tensor::Zeros(sharding_.device(), Shape({weight.piece.numel()}),
                                             DType::kFloat32, MemoryCategory::kOptimizer));
@@ -122,7 +122,6 @@ absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     settings_.push_back({group.lr_scale, group.weight_decay.value_or(options_.weight_decay)});
   }
-  for (Weight& weight : weights_) weight.settings = adamw_->SettingsOf(weight.parameter());
   return coefficients_.Allocate(sharding_.device(), 2 * settings_.size());
 }
 
@@ -146,8 +145,7 @@ absl::Status Muon::PrepareStep(int64_t step, double lr, double grad_scale) {
 }
 
 MuonScalars Muon::ScalarsOf(const Weight& weight, const Tensor& grad_factor) const {
-  return {coefficients_.Row(2 * weight.settings + (weight.parameter().decay() ? 1 : 0)),
-          grad_factor};
+  return {coefficients_.Row(adamw_->RowOf(weight.parameter())), grad_factor};
 }
 
 std::vector<std::vector<int>> Muon::Assign() const {

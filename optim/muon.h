@@ -64,8 +64,7 @@ class Muon : public Optimizer {
     Unit* unit = nullptr;
     int index = 0;  // in the unit
     ShardLayout::Piece piece;
-    Tensor momentum;      // [piece.numel()]
-    size_t settings = 0;  // of its group
+    Tensor momentum;  // [piece.numel()]
 
     Parameter& parameter() const { return *unit->parameters()[static_cast<size_t>(index)]; }
   };
@@ -120,7 +119,7 @@ class Muon : public Optimizer {
   std::vector<Weight> weights_;
   std::vector<Matrix> matrices_;
   std::vector<Settings> settings_;             // for parameters without a group, then by group
-  DeviceRows<MuonCoefficients> coefficients_;  // two for each settings: without decay and with it
+  DeviceRows<MuonCoefficients> coefficients_;  // by AdamW::RowOf
   MuonRanks ranks_;
   std::unique_ptr<Stream> exchange_;  // nullptr if this rank exchanges nothing
 };
