@@ -150,8 +150,6 @@ absl::Status ReadHalf(const WeightsSource& weights, const PeftHalf& half, int64_
   return absl::OkStatus();
 }
 
-constexpr char kDefaultModel[] = "gpt2_nano";
-
 // Returns the name in the files. Some published files leave out the prefix "transformer" or
 // "model".
 std::string StoredName(const WeightsSource& weights, const std::string& name) {

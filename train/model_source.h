@@ -46,6 +46,9 @@ struct TokenizerContent {
 
 struct InitAdapter;
 
+// The preset of a run that names no model.
+inline constexpr char kDefaultModel[] = "gpt2_nano";
+
 // The origin of a run's model: a preset, a config.json, or a Hugging Face directory. Immutable
 // after Open, and shared by all ranks.
 class ModelSource {

@@ -164,9 +164,7 @@ absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
   ZEROTH_RETURN_IF_ERROR(Validate(largest.options));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
                           is_flag ? source.Build() : source.BuildWithLayers(value));
-  for (const Parameter* parameter : model->Parameters()) {
-    largest.parameters += parameter->global_shape().numel();
-  }
+  largest.parameters = model->ParameterCount();
   ZEROTH_ASSIGN_OR_RETURN(largest.plan, PlanRun(largest.options, machine, std::move(model)));
   return largest;
 }

@@ -53,14 +53,11 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
                                           absl::Time deadline = absl::InfiniteFuture());
 
 // What LargestThatFits has found.
-struct LargestPlan {
+struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layers"
   int64_t value = 0;
-  std::string change;      // "--batch_size=37", "61 layers"
   int64_t next = 0;        // what follows it, and does not fit
   std::string bound;       // empty, or why nothing larger is asked about: then `next` says nothing
   int64_t parameters = 0;  // of the model, all ranks together
-  TrainOptions options;    // with the value
-  Plan plan;
 };
 
 // The largest of one thing with which the run fits, everything else being as `options` say: "batch"

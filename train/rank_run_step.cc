@@ -158,8 +158,7 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
   }
   EndWith(absl::OutOfRangeError(absl::StrFormat(
       "step %d: the gradient norm is %g%s, so the weights were not updated; %s has those of step "
-      "%d. "
-      "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
+      "%d. A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
       step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
       job_.final_directories.front().second, step - nonfinite_in_a_row_,
       too_many ? "a higher --max_nonfinite_steps goes on" : "--on_nonfinite=skip goes on", why)));

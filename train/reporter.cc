@@ -14,6 +14,7 @@
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/train/model_source.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
@@ -22,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Train
                                                            double gemm_rate, int64_t first_step) {
   std::optional<MetricsWriter> metrics;
   if (!job.only_evaluates) {
-    const std::string path = absl::StrCat(job.options.out, "/metrics.jsonl");
+    const std::string path = absl::StrCat(job.options.out, "/", kMetricsFile);
     ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer, first_step > 0
                                                       ? MetricsWriter::Resume(path, first_step)
                                                       : MetricsWriter::Create(path));
@@ -159,10 +160,10 @@ void Reporter::SayEnd(const std::string& how, double seconds,
   if (const std::optional<LateRank> late = late_.most()) {
     Say(absl::StrCat("late      ", LateRankText(*late)));
   }
-  Say(absl::StrFormat("%s after %d steps in %s: %smetrics in %s/metrics.jsonl", how, last_.step,
+  Say(absl::StrFormat("%s after %d steps in %s: %smetrics in %s/%s", how, last_.step,
                       FormatDuration(seconds),
                       models.empty() ? "" : "model in " + absl::StrJoin(models, " and ") + ", ",
-                      job_.options.out));
+                      job_.options.out, kMetricsFile));
 }
 
 Reporter::Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,
@@ -186,7 +187,7 @@ void Reporter::PrintHeader(double gemm_rate) {
   const TrainOptions& options = job_.options;
   const ShardingStats stats = trainer_.sharding().stats();
   const std::string name = !options.init_from.empty() ? options.init_from
-                           : options.model.empty()    ? "gpt2_nano"
+                           : options.model.empty()    ? kDefaultModel
                                                       : options.model;
   Say(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s", name,
                       static_cast<double>(stats.total_numel) / 1e6, trainer_.model().vocab_size(),
@@ -232,8 +233,7 @@ void Reporter::PrintSlowProducts() {
   slow_products_ = slow.size();
   Say(
       absl::StrCat("products  computed by a plain kernel, about a hundred times slower than the "
-                   "device's library, "
-                   "which has no algorithm for them: ",
+                   "device's library, which has no algorithm for them: ",
                    absl::StrJoin(slow, "; ")));
 }
 

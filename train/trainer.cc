@@ -331,8 +331,7 @@ absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro
     if (!found.empty()) return found;
     return std::string(
         "in a repetition, every value of the step is finite: either the squares of its gradients "
-        "add "
-        "up to more than fp32 holds, or memory or a processor had a transient fault");
+        "add up to more than fp32 holds, or memory or a processor had a transient fault");
   });
 }
 
