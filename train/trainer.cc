@@ -93,14 +93,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options) {
-  Communicator& world = rank.world();
-  Device& device = rank.device();
-  if (options.record_steps) ZEROTH_RETURN_IF_ERROR(CanRecordSteps(world, device));
+  if (options.record_steps) {
+    ZEROTH_RETURN_IF_ERROR(CanRecordSteps(rank.world(), rank.device()));
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateOutlierOptions(options));
   std::unique_ptr<Trainer> trainer(new Trainer);
   trainer->rank_ = &rank;
-  trainer->world_ = &world;
-  trainer->device_ = &device;
   trainer->options_ = options;
   if (options.loss_scaler.has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
@@ -128,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   }
   ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
                           ShardedModule::Create(rank, plan, sharding, options.tensor));
-  const AllocationPlace place(device.allocator(), "optimizer", options.optimizer);
+  const AllocationPlace place(rank.device().allocator(), "optimizer", options.optimizer);
   ZEROTH_ASSIGN_OR_RETURN(
       trainer->optimizer_,
       OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
@@ -185,7 +183,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
 absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches,
                                                const RankNews& news) const {
   ZEROTH_ASSIGN_OR_RETURN(StepInputs inputs,
-                          StepInputs::Create(*world_, *device_, micro_batches,
+                          StepInputs::Create(world(), device(), micro_batches,
                                              options_.deterministic_batch, options_.tensor.size));
   ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, news));
   return inputs;
@@ -209,7 +207,7 @@ absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
 absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs,
                                                 NonFiniteFinder* finder) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
-  const int64_t data_rank = world_->rank() / options_.tensor.size;
+  const int64_t data_rank = world().rank() / options_.tensor.size;
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
     // A recording would repeat the draws of one step.
     if (!options_.record_steps) {
@@ -240,10 +238,10 @@ absl::Status Trainer::Begin() {
   // Clears what the loss of an earlier call has set.
   sharded_->context().set_document_starts(Tensor());
   sharded_->context().set_loss_divisor(Tensor());
-  if (!failed_ || world_->size() == 1) return absl::OkStatus();
+  if (!failed_ || world().size() == 1) return absl::OkStatus();
   // If a rank failed alone, the others are in another call here, and all ranks get an error.
-  Stream& stream = device_->compute_stream();
-  absl::Status met = world_->Barrier(
+  Stream& stream = device().compute_stream();
+  absl::Status met = world().Barrier(
       stream, absl::StrCat("a step after one that failed, after ", optimizer_->step(), " updates"));
   if (met.ok()) met = stream.Synchronize();
   if (!met.ok()) return Fail(met);
@@ -312,7 +310,7 @@ absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t
   return Guarded([&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(
         const Tensor input,
-        Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
+        Tensor::FromHost<int32_t>(device(), Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
                                   MemoryCategory::kActivations));
     return model_->Logits(sharded_->context(), input, from, cache);
   });

@@ -193,8 +193,8 @@ class Trainer {
   // The average of the weights over all steps that were not skipped; nullptr without ema_decay.
   WeightEma* ema() { return ema_.get(); }
   Kernels& kernels() { return rank_->kernels(); }
-  Communicator& world() { return *world_; }
-  Device& device() { return *device_; }
+  Communicator& world() const { return rank_->world(); }
+  Device& device() const { return rank_->device(); }
   // The states of the optimizer and of the average, to save and restore beside the parameters. Only
   // between steps. FailedPrecondition while the average is swapped in.
   absl::StatusOr<std::vector<ShardState>> states() const;
@@ -227,7 +227,7 @@ class Trainer {
   };
 
   // Number of ranks with data of their own.
-  int data_ranks() const { return world_->size() / options_.tensor.size; }
+  int data_ranks() const { return world().size() / options_.tensor.size; }
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
   bool is_deterministic() const { return options_.deterministic_batch > 0; }
@@ -272,8 +272,6 @@ class Trainer {
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
   absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, StepInputs inputs);
 
-  Communicator* world_ = nullptr;
-  Device* device_ = nullptr;
   TrainerOptions options_;
   std::optional<LossScaler> loss_scaler_;
   OutlierDetector loss_detector_;

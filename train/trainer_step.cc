@@ -68,15 +68,15 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optio
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
   Timeline* const timeline = options_.sharding.scheduler.timeline;
   ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
-                          Timed(timeline, device_->compute_stream(), "gradient", "norm",
+                          Timed(timeline, device().compute_stream(), "gradient", "norm",
                                 [&] { return step.GradNormAndScale(options_.clip_grad_norm); }));
-  const AllocationPlace place(device_->allocator(), "optimizer", options_.optimizer);
+  const AllocationPlace place(device().allocator(), "optimizer", options_.optimizer);
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
   }
   ZEROTH_RETURN_IF_ERROR(
-      Timed(timeline, device_->compute_stream(), "optimizer", options_.optimizer,
+      Timed(timeline, device().compute_stream(), "optimizer", options_.optimizer,
             [&] { return optimizer_->Update(norm_and_scale.View(1, Shape({1}))); }));
   ZEROTH_RETURN_IF_ERROR(step.EndStep());
   ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
@@ -158,10 +158,10 @@ Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
 
 absl::StatusOr<std::unique_ptr<Trainer::RecordedStep>> Trainer::RecordStep(const StepKind& kind,
                                                                            StepInputs inputs) {
-  ZEROTH_RETURN_IF_ERROR_WITH(device_->BeginRecording(), "recording a step");
+  ZEROTH_RETURN_IF_ERROR_WITH(device().BeginRecording(), "recording a step");
   const absl::StatusOr<Tensor> norm_and_scale = EnqueueStep(inputs, std::nullopt);
   // The recording must end also after an error. Of two errors, the first says more.
-  absl::StatusOr<std::unique_ptr<Recording>> recording = device_->EndRecording();
+  absl::StatusOr<std::unique_ptr<Recording>> recording = device().EndRecording();
   ZEROTH_RETURN_IF_ERROR_WITH(norm_and_scale.status(), "recording a step");
   ZEROTH_RETURN_IF_ERROR_WITH(recording.status(), "recording a step");
   return std::unique_ptr<RecordedStep>(
@@ -196,7 +196,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
   }
   ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr, 1 / loss_scale()));
   updating_ = true;
-  ZEROTH_RETURN_IF_ERROR(recorded_->recording->Play(device_->compute_stream()));
+  ZEROTH_RETURN_IF_ERROR(recorded_->recording->Play(device().compute_stream()));
   return recorded_->norm_and_scale;
 }
 
