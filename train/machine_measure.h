@@ -22,17 +22,18 @@ namespace zeroth {
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype);
 
-// Sets in `machine` what the ranks of `world` reach, all of them at once and each on its `device`
-// of one thread: products, attention, memory, the start of a kernel, transfers to host memory, and
-// collectives over the back end in use. Neighbouring ranks fill a node, `ranks_per_node` of them:
-// at least two measure its links, and a second node the network. What is not measured stays: links
-// and network where there are none, memory, multiprocessors and fp8. Collective, some seconds; of
-// links rank 0's node counts. Errors of the device, of its kernels and of the collectives.
+// Measures what all ranks of `world` reach at the same time, each on its `device` with one thread,
+// and sets it in `machine`: the rates of products, of attention, of memory and of transfers to host
+// memory, the time that starting a kernel takes, and the latency and the rates of collectives over
+// the back end in use. Each `ranks_per_node` neighbouring ranks are one node. Links inside a node
+// are measured if a node has two ranks, and rank 0's node counts; the network is measured if there
+// are two nodes. All other fields keep their values. Collective; takes some seconds. Errors of the
+// device, of its kernels and of the collectives.
 absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine);
 
-// This node as CPUs, but for what MeasureRanks measures; of links it says what a network card of
-// 10 Gb/s gives.
+// The CPUs of this node, without what MeasureRanks measures: links and network have the rates of a
+// network card of 10 Gb/s.
 Machine CpuAtHand();
 
 // The same measured by threads, one for each core.

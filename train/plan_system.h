@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What is publicly known of how other systems make a step under equal options: --like.
+// How other systems (--like) make a step under equal options, as far as that is published.
 
 #pragma once
 
@@ -24,11 +24,11 @@ struct PlannedSystem {
   // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
   // no float() around its logits.
   bool unfused_loss = false;
-  // False: the loss cannot have the memory of gathered units and of collectives.
+  // False: the memory of gathered units and of collectives is not free for the loss.
   bool loss_frees_buffers = true;
   // Selective checkpointing keeps every second product, also one that backward does not read.
   bool keeps_unread_products = false;
-  // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
+  // The reduction allocates a shard of gradients, on a stream whose memory no other stream gets.
   bool late_gradient_shards = false;
   // One GPU has no FSDP. The whole backward is compiled into one piece, which makes all gradients
   // of a micro-batch, in the weights' type, before they are added to those of earlier ones.
