@@ -124,14 +124,14 @@ absl::Status NonFiniteFinder::LookAtReducedGradients() {
       if (!unit->takes_gradient(i)) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
-      const StateTensor shard = unit->GradientShardState(unit->layout().placement(i).segment);
+      const StateTensor shard = unit->GradientShardState(unit->segment_of(i));
       ZEROTH_ASSIGN_OR_RETURN(const Tensor mine,
                               unit->InMemory(shard, piece.shard_offset, piece.numel()));
       ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> values,
                               Describe(Matrix(mine.Reshape(Shape({1, piece.numel()})))));
       if (!values.has_value()) continue;
       Found(absl::StrCat("the reduction over ranks of the gradient of ",
-                         NameOf({unit, unit->parameters()[static_cast<size_t>(i)]}),
+                         NameOf({unit, &unit->parameter(i)}),
                          ", which every rank had made finite, overflowed: ", *values));
       break;
     }

@@ -91,7 +91,7 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       // A parameter that is frozen now may be trained later.
       if (!unit->takes_gradient(i)) continue;
-      parameters.push_back(unit->parameters()[static_cast<size_t>(i)]);
+      parameters.push_back(&unit->parameter(i));
       names.push_back(parameters.back()->name());
     }
   }
@@ -138,7 +138,7 @@ void AdamW::AddStates(Unit& unit, int segment, const ParameterSelection& selects
   for (const int index : layout.parameters) {
     const ShardLayout::Piece piece = unit.PieceOf(index);
     if (piece.numel() == 0) continue;
-    if (!selects(*unit.parameters()[static_cast<size_t>(index)])) {
+    if (!selects(unit.parameter(index))) {
       joins = false;
       continue;
     }
@@ -174,7 +174,7 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
   for (const int index : state.parameters) {
     const ShardLayout::Piece piece = state.unit->PieceOf(index);
     if (piece.numel() == 0) continue;
-    const Parameter& parameter = *state.unit->parameters()[static_cast<size_t>(index)];
+    const Parameter& parameter = state.unit->parameter(index);
     if (!parameter.requires_grad()) {
       joins = false;
       continue;

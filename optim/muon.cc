@@ -78,12 +78,12 @@ absl::Status Muon::AddWeights() {
   bool is_split = false;
   for (Unit* unit : sharding_.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
-      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      const Parameter& parameter = unit->parameter(i);
       if (!unit->takes_gradient(i) || !IsMuons(parameter, options_.muon)) continue;
       if (unit->precision().master_dtype != DType::kFloat32) {
         return Refuse(parameter, "has masters in bf16, expected fp32");
       }
-      if (unit->segment_layout(unit->layout().placement(i).segment).replicated) {
+      if (unit->segment_layout(unit->segment_of(i)).replicated) {
         return Refuse(parameter,
                       "is held whole by every rank, being smaller than min_shard_numel; lower "
                       "that, or give it to AdamW by MuonOptions::patterns");
@@ -189,7 +189,7 @@ std::vector<ShardState> Muon::states() const {
   std::vector<ShardState> states = adamw_->states();
   for (const Weight& weight : weights_) {
     if (weight.piece.numel() == 0) continue;
-    const int segment = weight.unit->layout().placement(weight.index).segment;
+    const int segment = weight.unit->segment_of(weight.index);
     const std::vector<int> parameters = {weight.index};
     states.push_back({weight.unit, segment, "momentum", weight.momentum, /*block=*/1,
                       StateCoding::kNone, weight.piece.shard_offset, parameters});

@@ -66,7 +66,7 @@ class Muon : public Optimizer {
     ShardLayout::Piece piece;
     Tensor momentum;  // [piece.numel()]
 
-    Parameter& parameter() const { return *unit->parameters()[static_cast<size_t>(index)]; }
+    Parameter& parameter() const { return unit->parameter(index); }
   };
   struct Matrix {
     size_t weight = 0;

@@ -67,7 +67,7 @@ absl::StatusOr<uint64_t> HashOf(const StateTensor& state, Device& device) {
 std::string Parameters(const Unit& unit, int segment) {
   const std::vector<int>& indices = unit.segment_layout(segment).parameters;
   if (indices.empty()) return "";
-  return absl::StrCat(" (", unit.parameters()[static_cast<size_t>(indices[0])]->name(),
+  return absl::StrCat(" (", unit.parameter(indices[0]).name(),
                       indices.size() == 1 ? "" : absl::StrCat(" and ", indices.size() - 1, " more"),
                       ")");
 }

@@ -51,7 +51,7 @@ absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const Parameter
 absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
                        const ShardLayout::Piece& piece, const ParameterReader& reader,
                        std::vector<float>& staging) {
-  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
+  const StateTensor shard = unit.ShardState(unit.segment_of(piece.parameter));
   if (piece.numel() > 0 && !shard.is_offloaded() && shard.dtype() == DType::kFloat32 &&
       unit.device().MemoryIsHost()) {
     ZEROTH_RETURN_IF_ERROR(unit.device().compute_stream().Synchronize());
@@ -187,7 +187,7 @@ absl::Status Sharding::Load(const ParameterReader& reader) {
   std::vector<float> staging;
   for (Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
-      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      const Parameter& parameter = unit->parameter(i);
       ZEROTH_RETURN_IF_ERROR_WITH(LoadPiece(*unit, parameter, unit->PieceOf(i), reader, staging),
                                   absl::StrCat("parameter '", parameter.name(), "'"));
     }
@@ -199,13 +199,13 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
   for (const Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      const StateTensor shard = unit->ShardState(unit->layout().placement(i).segment);
+      const StateTensor shard = unit->ShardState(unit->segment_of(i));
       for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
         const int64_t count = std::min(kStagingNumel, piece.numel() - done);
         ZEROTH_ASSIGN_OR_RETURN(const Tensor window,
                                 unit->InMemory(shard, piece.shard_offset + done, count));
         ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(window));
-        const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+        const Parameter& parameter = unit->parameter(i);
         for (const ElementRun& run : parameter.GlobalRuns(piece.begin + done, count)) {
           const auto offset = static_cast<size_t>(run.begin - piece.begin - done);
           ZEROTH_RETURN_IF_ERROR(
@@ -222,7 +222,7 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
   for (Unit* unit : unit_pointers_) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Tensor> masters, scheduler_->GatherMasters(*unit));
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
-      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      const Parameter& parameter = unit->parameter(i);
       const ShardLayout::Placement& at = unit->layout().placement(i);
       const Tensor view =
           masters[static_cast<size_t>(at.segment)].View(at.offset, parameter.shape());

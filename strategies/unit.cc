@@ -147,14 +147,14 @@ absl::StatusOr<Tensor> Unit::InMemory(const StateTensor& state, int64_t begin,
 }
 
 Tensor Unit::ShardView(const ShardLayout::Piece& piece) const {
-  const Segment& in = segment(layout_.placement(piece.parameter).segment);
+  const Segment& in = segment(segment_of(piece.parameter));
   return in.shard.View(piece.shard_offset, Shape({piece.numel()}));
 }
 
 Tensor Unit::GradientShardView(const ShardLayout::Piece& piece) const {
   if (gradient_state_ != GradientState::kReduced || !takes_gradient(piece.parameter))
     return Tensor();
-  const Segment& in = segment(layout_.placement(piece.parameter).segment);
+  const Segment& in = segment(segment_of(piece.parameter));
   return in.grad_shard.View(piece.shard_offset, Shape({piece.numel()}));
 }
 
@@ -204,8 +204,7 @@ absl::Status Unit::FinishGather() {
   ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kGathering, "use gathered parameters"));
   for (int i = 0; i < layout_.parameter_count(); ++i) {
     const ShardLayout::Placement& at = layout_.placement(i);
-    Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
-    parameter.set_data(segment(at.segment).full.View(at.offset, parameter.shape()));
+    parameter(i).set_data(segment(at.segment).full.View(at.offset, parameter(i).shape()));
   }
   state_ = UnitState::kGathered;
   return absl::OkStatus();
@@ -222,9 +221,9 @@ absl::Status Unit::BeginGradients() {
   for (int i = 0; i < layout_.parameter_count(); ++i) {
     const ShardLayout::Placement& at = layout_.placement(i);
     if (!takes_gradient(i)) continue;
-    Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
-    parameter.set_grad(segment(at.segment).grad.View(at.offset, parameter.shape()));
-    parameter.set_has_gradient(has_accumulated() && is_replicated(at.segment) && !sums_in_tree());
+    parameter(i).set_grad(segment(at.segment).grad.View(at.offset, parameter(i).shape()));
+    parameter(i).set_has_gradient(has_accumulated() && is_replicated(at.segment) &&
+                                  !sums_in_tree());
   }
   gradient_state_ = GradientState::kFull;
   return absl::OkStatus();

@@ -131,12 +131,15 @@ class Unit {
   UnitCollectives& collectives() const;
   bool has_own_collectives() const { return spec_.collectives != nullptr; }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
+  Parameter& parameter(int i) const { return *spec_.parameters[static_cast<size_t>(i)]; }
   const ShardLayout& layout() const { return layout_; }
   int shard_rank() const { return shard_rank_; }
   int segment_count() const { return static_cast<int>(segments_.size()); }
   const ShardLayout::Segment& segment_layout(int i) const {
     return layout_.segments()[static_cast<size_t>(i)];
   }
+  // The segment that a parameter lies in.
+  int segment_of(int parameter) const { return layout_.placement(parameter).segment; }
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
   // Sets the ranks that share the unit. `mesh` outlives the unit, and is set before its first use.
@@ -194,7 +197,7 @@ class Unit {
   // made, which decided its segment. A parameter that is frozen later keeps that memory, which
   // holds zeros.
   bool takes_gradient(int parameter) const {
-    return segment_layout(layout_.placement(parameter).segment).trainable;
+    return segment_layout(segment_of(parameter)).trainable;
   }
 
   // This rank's shard of a segment, and of its reduced gradients, in memory or in the offload

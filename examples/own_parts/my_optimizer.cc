@@ -45,7 +45,7 @@ class Sgd : public Optimizer {
         float* w = unit->ShardState(i).tensor().data<float>();
         const float* gradient = unit->GradientShardState(i).tensor().data<float>();
         for (const int index : unit->segment_layout(i).parameters) {
-          const Parameter& parameter = *unit->parameters()[static_cast<size_t>(index)];
+          const Parameter& parameter = unit->parameter(index);
           if (!parameter.requires_grad()) continue;
           const ShardLayout::Piece piece = unit->PieceOf(index);
           const float decay = parameter.decay() ? decay_ : 0.0f;
