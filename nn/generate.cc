@@ -93,8 +93,8 @@ absl::StatusOr<std::vector<int32_t>> Generate(const LanguageModel& model,
   const auto context = static_cast<size_t>(model.max_seq_len());
   std::optional<KeyValueCache> cache;
   if (model.SupportsCache() && prompt.size() <= context) {
-    cache.emplace(
-        std::min(model.max_seq_len(), static_cast<int64_t>(prompt.size()) + options.max_tokens));
+    const auto length = static_cast<int64_t>(prompt.size());
+    cache.emplace(length + std::min(model.max_seq_len() - length, options.max_tokens));
   }
   const CounterRng rng(options.seed, "sample");
   std::vector<int32_t> ids(prompt.begin(), prompt.end());

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,6 +141,21 @@ TEST_P(GenerateTest, GoesOnAsWithoutACache) {
                });
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   EXPECT_EQ(*stopped, std::vector<int32_t>(expected.begin(), stop));
+}
+
+// As many tokens as an integer holds: until a token that ends the text.
+TEST_P(GenerateTest, AnyNumberOfTokensMayBeAskedFor) {
+  TinyModel tiny(GetParam());
+  GenerateOptions options;
+  options.max_tokens = std::numeric_limits<int64_t>::max();
+  for (int32_t id = 0; id < tiny.model().vocab_size(); ++id) options.stop_tokens.push_back(id);
+  const auto generated =
+      Generate(tiny.model(), tiny.RandomTokens(5), options,
+               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
+                 return tiny.Logits(tokens, from, cache);
+               });
+  ASSERT_TRUE(generated.ok()) << generated.status();
+  EXPECT_TRUE(generated->empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
