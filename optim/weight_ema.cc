@@ -125,10 +125,4 @@ absl::StatusOr<std::vector<ShardState>> WeightEma::states() const {
   return states;
 }
 
-int64_t WeightEma::MemoryBytes() const {
-  int64_t bytes = 0;
-  for (const State& state : states_) bytes += state.average.bytes();
-  return bytes;
-}
-
 }  // namespace zeroth

@@ -53,8 +53,6 @@ class WeightEma {
   void set_updates(int64_t updates) { updates_ = updates; }
   // The averages, as "ema". FailedPrecondition while swapped.
   absl::StatusOr<std::vector<ShardState>> states() const;
-  // Bytes of this rank's average, in memory or in the offload store.
-  int64_t MemoryBytes() const;
 
  private:
   struct State {
