@@ -70,6 +70,7 @@ class Module {
   int64_t ParameterCount() const;
 
   // For modules whose forward is HookedOne.
+  using Recomputes = zeroth::Recomputes;
   void set_recomputes(Recomputes what) { recomputes_ = what; }
 
   // `hooks` outlives the module's use; nullptr removes the hooks.
