@@ -289,6 +289,25 @@ std::vector<Parameter*> Sharding::parameters() const {
   return parameters;
 }
 
+int64_t Sharding::ShardMemoryBytes() const {
+  int64_t bytes = 0;
+  for (const Unit* unit : unit_pointers_) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      const Tensor& shard = unit->segment(i).shard;
+      if (shard.defined()) bytes += static_cast<int64_t>(shard.bytes());
+    }
+  }
+  return bytes;
+}
+
+int64_t Sharding::ReplicatedMemoryBytes() const {
+  int64_t bytes = 0;
+  for (const Unit* unit : unit_pointers_) {
+    bytes += unit->total_numel() * static_cast<int64_t>(SizeOf(unit->precision().master_dtype));
+  }
+  return bytes;
+}
+
 std::vector<Communicator*> Sharding::communicators() const {
   std::vector<Communicator*> all = mesh_->communicators();
   for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);

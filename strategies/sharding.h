@@ -132,6 +132,11 @@ class Sharding {
   // Every parameter once, by unit and then as given: the same order on every rank.
   std::vector<Parameter*> parameters() const;
 
+  // Bytes of memory of this rank's shards of parameters (0 if they are offloaded), and of all
+  // parameters in full.
+  int64_t ShardMemoryBytes() const;
+  int64_t ReplicatedMemoryBytes() const;
+  double LocalShardingRatio() const { return stats().local_ratio; }
   ShardingStats stats() const;
 
  private:

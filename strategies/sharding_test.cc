@@ -77,26 +77,25 @@ TEST(ShardingTest, CutsTenTwentyThirtyFortyInHalves) {
 }
 
 TEST(ShardingTest, EightRanksHoldAnEighthEach) {
-  EXPECT_EQ(
-      RunToyRanks(
-          8,
-          [](Communicator& world, Device& device) -> absl::Status {
-            Parameter parameter("p", Shape({1024}));
-            ZEROTH_ASSIGN_OR_RETURN(
-                auto sharding,
-                Sharding::Create(world, device, OptionsOf("full_shard"), {{"unit", {&parameter}}}));
-            ZEROTH_RETURN_IF_ERROR(sharding->Load(
-                ReaderOf([](const Parameter&, int64_t i) { return static_cast<float>(i + 1); })));
-            const Unit& unit = *sharding->units()[0];
-            const std::vector<float> shard = Values(unit.ShardView(unit.PieceOf(0)));
-            ZEROTH_TOY_EXPECT(shard.front() == 128.0f * static_cast<float>(world.rank()) + 1);
-            ZEROTH_TOY_EXPECT(shard.size() == 128);
-            const ShardingStats stats = sharding->stats();
-            ZEROTH_TOY_EXPECT(stats.memory[MemoryCategory::kParameters].current_bytes == 128 * 4);
-            ZEROTH_TOY_EXPECT(stats.local_ratio == 0.125);
-            return absl::OkStatus();
-          }),
-      absl::OkStatus());
+  EXPECT_EQ(RunToyRanks(
+                8,
+                [](Communicator& world, Device& device) -> absl::Status {
+                  Parameter parameter("p", Shape({1024}));
+                  ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                          Sharding::Create(world, device, OptionsOf("full_shard"),
+                                                           {{"unit", {&parameter}}}));
+                  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(
+                      [](const Parameter&, int64_t i) { return static_cast<float>(i + 1); })));
+                  const Unit& unit = *sharding->units()[0];
+                  const std::vector<float> shard = Values(unit.ShardView(unit.PieceOf(0)));
+                  ZEROTH_TOY_EXPECT(shard.front() == 128.0f * static_cast<float>(world.rank()) + 1);
+                  ZEROTH_TOY_EXPECT(shard.size() == 128);
+                  ZEROTH_TOY_EXPECT(sharding->ShardMemoryBytes() * 8 ==
+                                    sharding->ReplicatedMemoryBytes());
+                  ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() == 0.125);
+                  return absl::OkStatus();
+                }),
+            absl::OkStatus());
 }
 
 TEST(ShardingTest, GradientsOfTwoRanksMeetAsShards) {
@@ -433,7 +432,7 @@ TEST(ShardingTest, SmallParametersStayWholeAndAreAllReduced) {
                                                                     {{"unit", {&small, &large}}}));
             ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
             ZEROTH_TOY_EXPECT(sharding->parameters() == (std::vector<Parameter*>{&small, &large}));
-            ZEROTH_TOY_EXPECT(sharding->stats().local_ratio == (8 + 256) / 1032.0);
+            ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() == (8 + 256) / 1032.0);
             ToyStep step;
             step.gradient = [&](const Parameter&, int64_t i, float) {
               return static_cast<float>((world.rank() + 1) * (i % 5));

@@ -191,30 +191,32 @@ int64_t ShardBytes(const Sharding& sharding) {
 TEST_P(StrategySuite, WhatIsOffloadedTakesNoMemoryAtRest) {
   if (!SupportsOffload()) return;
   for (const Subset& subset : kSubsets) {
-    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
-                ToyModel model(UniformUnits(3));
-                ShardingOptions options = Options();
-                options.offload = OffloadOf(subset);
-                ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                ZEROTH_RETURN_IF_ERROR(CheckShards(*sharding, ToyValue));
-                ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
-                ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 2));
-                const ShardingStats stats = sharding->stats();
-                const int64_t shard_bytes = ShardBytes(*sharding);
-                const auto bytes = [&](MemoryCategory category) {
-                  return stats.memory[category].current_bytes;
-                };
-                ZEROTH_TOY_EXPECT(bytes(MemoryCategory::kParameters) ==
-                                  (subset.parameters ? 0 : shard_bytes));
-                ZEROTH_TOY_EXPECT(device.allocator().has_transport_memory() ||
-                                  bytes(MemoryCategory::kGradients) == 0);
-                const int kinds = (subset.parameters ? 1 : 0) + (subset.gradients ? 1 : 0);
-                ZEROTH_TOY_EXPECT(stats.offload.reserved_bytes == kinds * shard_bytes);
-                ZEROTH_TOY_EXPECT(stats.offload.bytes_read > 0);
-                ZEROTH_TOY_EXPECT(stats.offload.bytes_written > 0);
-                return absl::OkStatus();
-              }),
-              absl::OkStatus());
+    EXPECT_EQ(
+        Run([&](Communicator& world, Device& device) -> absl::Status {
+          ToyModel model(UniformUnits(3));
+          ShardingOptions options = Options();
+          options.offload = OffloadOf(subset);
+          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+          ZEROTH_RETURN_IF_ERROR(CheckShards(*sharding, ToyValue));
+          ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
+          ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 2));
+          const ShardingStats stats = sharding->stats();
+          const int64_t shard_bytes = ShardBytes(*sharding);
+          const auto bytes = [&](MemoryCategory category) {
+            return stats.memory[category].current_bytes;
+          };
+          ZEROTH_TOY_EXPECT(bytes(MemoryCategory::kParameters) ==
+                            (subset.parameters ? 0 : shard_bytes));
+          ZEROTH_TOY_EXPECT(device.allocator().has_transport_memory() ||
+                            bytes(MemoryCategory::kGradients) == 0);
+          ZEROTH_TOY_EXPECT(sharding->ShardMemoryBytes() == bytes(MemoryCategory::kParameters));
+          const int kinds = (subset.parameters ? 1 : 0) + (subset.gradients ? 1 : 0);
+          ZEROTH_TOY_EXPECT(stats.offload.reserved_bytes == kinds * shard_bytes);
+          ZEROTH_TOY_EXPECT(stats.offload.bytes_read > 0);
+          ZEROTH_TOY_EXPECT(stats.offload.bytes_written > 0);
+          return absl::OkStatus();
+        }),
+        absl::OkStatus());
   }
 }
 

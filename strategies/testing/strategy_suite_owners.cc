@@ -122,8 +122,8 @@ TEST_P(StrategySuite, OwnersInAllGroupsOwnLess) {
               ToyModel model(UniformUnits(3));
               ShardingOptions options = Options();
               ZEROTH_ASSIGN_OR_RETURN(auto over_world, Make(world, device, model, options));
-              const double ratio = over_world->stats().local_ratio;
-              const int64_t bytes = ShardMemoryBytes(*over_world);
+              const double ratio = over_world->LocalShardingRatio();
+              const int64_t bytes = over_world->ShardMemoryBytes();
               over_world.reset();
               options.strategy_options.shard_optimizer_over_world = false;
               ZEROTH_ASSIGN_OR_RETURN(auto in_groups, Make(world, device, model, options));
@@ -131,7 +131,7 @@ TEST_P(StrategySuite, OwnersInAllGroupsOwnLess) {
               // Padding may differ, and the last rank's piece may be short by it.
               ZEROTH_TOY_EXPECT(ratio <= 1.05 / world.size());
               ZEROTH_TOY_EXPECT(static_cast<double>(bytes) * groups <=
-                                1.05 * static_cast<double>(ShardMemoryBytes(*in_groups)));
+                                1.05 * static_cast<double>(in_groups->ShardMemoryBytes()));
               return absl::OkStatus();
             }),
             absl::OkStatus());

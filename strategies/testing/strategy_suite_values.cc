@@ -199,7 +199,7 @@ TEST_P(StrategySuite, OneRankIssuesNoCollective) {
                     return value;
                   }));
               ZEROTH_TOY_EXPECT(TotalCalls(*sharding) == 0);
-              ZEROTH_TOY_EXPECT(sharding->stats().local_ratio == 1);
+              ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() == 1);
               return absl::OkStatus();
             }),
             absl::OkStatus());
@@ -215,7 +215,7 @@ TEST_P(StrategySuite, SmallParametersMayStayWhole) {
               // All that is below 20 elements, and a part of the 64 and the 127.
               ZEROTH_TOY_EXPECT(sharding->stats().local_numel >= 15 + 1 + 7 + 11 + 1 + 9 + 1);
               if (ViewOf(*sharding).owner_count() > 1)
-                ZEROTH_TOY_EXPECT(sharding->stats().local_ratio < 1);
+                ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() < 1);
               ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
               ToyStep step;
               step.gradient = PatternGradient(world.rank());

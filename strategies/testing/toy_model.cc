@@ -323,17 +323,6 @@ absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula,
   return absl::OkStatus();
 }
 
-int64_t ShardMemoryBytes(const Sharding& sharding) {
-  int64_t bytes = 0;
-  for (const Unit* unit : sharding.units()) {
-    for (int i = 0; i < unit->segment_count(); ++i) {
-      const Tensor& shard = unit->segment(i).shard;
-      if (shard.defined()) bytes += static_cast<int64_t>(shard.bytes());
-    }
-  }
-  return bytes;
-}
-
 absl::Status CheckAtRest(Sharding& sharding) {
   for (const Unit* unit : sharding.units()) {
     ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "rest"));
@@ -349,7 +338,7 @@ absl::Status CheckAtRest(Sharding& sharding) {
   ZEROTH_TOY_EXPECT(keeps_buffers ||
                     memory[MemoryCategory::kGatheredParameters].current_bytes == 0);
   ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].current_bytes ==
-                    ShardMemoryBytes(sharding));
+                    sharding.ShardMemoryBytes());
   ZEROTH_TOY_EXPECT(keeps_buffers || memory[MemoryCategory::kGradients].current_bytes == 0);
   ZEROTH_TOY_EXPECT(memory[MemoryCategory::kOffloadStaging].current_bytes == 0);
   return absl::OkStatus();

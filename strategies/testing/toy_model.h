@@ -116,8 +116,6 @@ absl::Status CheckShards(const Sharding& sharding, const ToyFormula& formula, do
 absl::Status CheckFull(Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
 absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula,
                             double tolerance = 0);
-// Bytes of memory of this rank's shards of parameters; 0 if they are offloaded.
-int64_t ShardMemoryBytes(const Sharding& sharding);
 // Error unless every unit is sharded, nothing is gathered by the allocator's account, and no more
 // gradient memory is in use than this rank's shards.
 absl::Status CheckAtRest(Sharding& sharding);
