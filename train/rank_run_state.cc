@@ -55,10 +55,16 @@ absl::Status RankRun::CompareWithRankZero() {
   // Of large data some tokens, which are all over it, so that even a slow disk has them at once.
   constexpr int64_t kSmall = int64_t{1} << 20;
   constexpr int64_t kCompared = 256;
-  nlohmann::json facts = ResultFlags(options_);
-  facts.erase("threads_per_rank");  // those that the rank's machine has
+  const TrainOptions resolved = Resolved(options_);
+  nlohmann::json facts;
+  for (const Option& option : AllOptions()) facts[option.name] = OptionValue(option, resolved);
+  // What belongs to the rank's machine.
+  for (const char* own : {"threads_per_rank", "memory_limit", "cache_dir", "offload_dir"}) {
+    facts.erase(own);
+  }
   absl::Status mine;
   for (const auto& [name, data] : {std::pair("data", job_.data), {"eval_data", job_.eval_data}}) {
+    facts[name] = "none";
     if (data == nullptr) continue;
     const absl::StatusOr<uint64_t> hash = data->Hash(data->tokens() > kSmall ? kCompared : kSmall);
     mine.Update(hash.status());

@@ -49,7 +49,7 @@ class RankRun {
   absl::Status SetUp();
   // If ranks are processes and --out is empty, rank 0 makes a directory for all.
   absl::Status AgreeOnOutput();
-  // If ranks are processes, refuses those with other flags that decide results, or with other data.
+  // If ranks are processes, refuses those that have other flags or other data than rank 0.
   absl::Status CompareWithRankZero();
   // Called when nothing but training is to come. Rank 0 deletes what --overwrite gives up, writes
   // config.toml, and points zeroth_out/latest to this run.

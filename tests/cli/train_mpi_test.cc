@@ -117,22 +117,22 @@ TEST_F(TrainMpiTest, RanksWithOtherFlagsOrOtherDataAreRefused) {
   for (const char* const rank : {"0", "1"}) {
     std::ofstream(Scratch() / absl::StrCat("text", rank)) << std::string(4000, 'a') << rank;
   }
-  const auto differs = [](const std::string& more) {
-    Mpirun run = Ranks(2, ByMpi(Scratch() / "out", {"--steps=1"}));
+  const auto differs = [](const Flags& more) {
+    Mpirun run = Ranks(2, ByMpi(Scratch() / "out", With({"--steps=1"}, more)));
     const std::string command = absl::StrJoin(run.program, " ");
-    run.program = {"/bin/sh", "-c", absl::StrCat("R=$OMPI_COMM_WORLD_RANK; exec ", command, more)};
+    run.program = {"/bin/sh", "-c", "R=$OMPI_COMM_WORLD_RANK; exec " + command};
     const MpirunOutcome ranks = RunMpirun(run);
     EXPECT_EQ(ranks.exit_code, 1) << ranks.output;
     EXPECT_FALSE(fs::exists(Scratch() / "out/metrics.jsonl"));
     return ranks.output;
   };
-  const std::string flags = differs(" --seed=4$R");
+  const std::string flags = differs({"--seed=4$R", "--keep_last=$R"});
   EXPECT_TRUE(absl::StrContains(flags,
-                                "rank 1: has other flags or data than rank 0: seed is 41, "
-                                "was 40; give all ranks"))
+                                "rank 1: has other flags or data than rank 0: keep_last is 1, "
+                                "was 0; seed is 41, was 40; give all ranks"))
       << flags;
   const std::string data =
-      differs(absl::StrCat(" --tokenizer=byte --data=", (Scratch() / "text").string(), "$R"));
+      differs({"--tokenizer=byte", "--data=" + (Scratch() / "text").string() + "$R"});
   EXPECT_TRUE(absl::StrContains(data, "than rank 0: data is 4002 tokens")) << data;
 }
 

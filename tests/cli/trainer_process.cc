@@ -110,7 +110,13 @@ Flags Reference(const fs::path& out) {
 }
 
 Flags With(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
+  for (const std::string& flag : more) {
+    // The trainer takes data by one flag alone, and of others the last.
+    if (flag.starts_with("--data=")) {
+      std::erase_if(flags, [](const std::string& each) { return each.starts_with("--data="); });
+    }
+    flags.push_back(flag);
+  }
   return flags;
 }
 
