@@ -30,25 +30,30 @@ absl::StatusOr<Value> Recomputed(
   }
   Value result = context.MakeValue(std::move(data));
   if (kept != nullptr) kept->BeginSecond();
-  context.tape().Record(
-      [&context, &module, x, node = result.node, body, kept = std::move(kept),
-       draws = context.draws()]() -> absl::Status {
-        if (!node->grad.defined()) return absl::OkStatus();
-        Tape again;
-        again.Record([] { return absl::OkStatus(); });  // the body may have nothing to record
-        const auto scope = context.UseTape(again);
-        const auto same = context.UseDraws(draws);  // other forwards may have had others since
-        const auto takes = context.UseKeptOutputs(kept.get());
-        const auto unread = context.UseUnreadResult(&module);
-        ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
-        if (kept != nullptr) ZEROTH_RETURN_IF_ERROR(kept->ExpectAllTaken());
-        if (second.node != x.node) {
-          second.node->grad = std::move(node->grad);
-        } else if (x.node != nullptr) {  // the body has returned its input
-          ZEROTH_RETURN_IF_ERROR(AddGradient(context, *x.node, std::move(node->grad)));
-        }
-        return again.Backward();
-      });
+  context.tape().Record([&context, &module, x, node = result.node, body, kept = std::move(kept),
+                         draws = context.draws()]() -> absl::Status {
+    if (!node->grad.defined()) return absl::OkStatus();
+    Tape again;
+    again.Record([] { return absl::OkStatus(); });  // the body may have nothing to record
+    const auto scope = context.UseTape(again);
+    const auto same = context.UseDraws(draws);  // other forwards may have had others since
+    const auto takes = context.UseKeptOutputs(kept.get());
+    const auto unread = context.UseUnreadResult(&module);
+    ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
+    if (kept != nullptr) ZEROTH_RETURN_IF_ERROR(kept->ExpectAllTaken());
+    if (second.node != nullptr && second.node->is_end) {
+      // Its gradients are computed already, for a loss that nothing follows.
+      return FailedPrecondition("module '", module.name(),
+                                "' ends in LinearCrossEntropyOp, and is to be computed again; "
+                                "compute the loss outside of it, or keep what it computes");
+    }
+    if (second.node != x.node) {
+      second.node->grad = std::move(node->grad);
+    } else if (x.node != nullptr) {  // the body has returned its input
+      ZEROTH_RETURN_IF_ERROR(AddGradient(context, *x.node, std::move(node->grad)));
+    }
+    return again.Backward();
+  });
   return result;
 }
 

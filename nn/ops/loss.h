@@ -13,7 +13,8 @@ namespace zeroth {
 // targets int32 [batch, seq], of which -100 are left out. With context.loss_divisor(), the sum
 // divided by that. This is the head of a model, where backward starts: the gradients of
 // context.loss_scale() * loss are computed together with the loss, in chunks, so that full logits
-// never exist.
+// never exist. So backward fails if another operation follows, if a second such loss was recorded,
+// or if the loss is in a module that is computed again (Module::set_recomputes).
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
                                            const Tensor& targets);
 

@@ -6,6 +6,7 @@
 
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/attention.h"
 #include "zeroth/nn/ops/embedding.h"
 #include "zeroth/nn/ops/linear.h"
@@ -266,6 +267,34 @@ TEST(LossOpTest, GradientsAreThoseOfTheScaledMeanLoss) {
     analytic += static_cast<double>(input.node->grad.data<float>()[i]) * direction[i];
   EXPECT_NEAR(analytic / 8.0, numeric, 2e-3);
   EXPECT_TRUE(head.has_gradient());
+}
+
+// The factor that follows the loss would be left out of its gradients without a word.
+TEST(LossOpTest, IsNotTheEndOfAModuleThatIsComputedAgain) {
+  struct Head : Module {
+    Head() : Module("head") {}
+    Parameter* weight = AddParameter("weight", Shape({11, 6}), Initializer::Zeros());
+    absl::StatusOr<Value> Loss(Context& context, const Value& x, const Tensor& targets) {
+      return HookedOne(context, x, [this, targets](Context& c, const Value& in) {
+        return LinearCrossEntropyOp(c, in, *weight, targets);
+      });
+    }
+  };
+  Bench bench;
+  Head head;
+  bench.Own(*head.weight);
+  head.set_recomputes(Recomputes::kAll);
+  const absl::StatusOr<Tensor> targets =
+      Tensor::FromHost<int32_t>(*bench.device, Shape({1, 2}), {1, 3}, MemoryCategory::kActivations);
+  ASSERT_TRUE(targets.ok());
+  const Value input = bench.context->MakeValue(bench.Upload(Shape({1, 2, 6}), bench.Draw(12)));
+  const absl::StatusOr<Value> loss = head.Loss(*bench.context, input, *targets);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  const absl::StatusOr<Value> twice = AddOp(*bench.context, *loss, *loss);
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  const absl::Status status = Backward(*bench.context, *twice);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find("compute the loss outside of it"), std::string::npos) << status;
 }
 
 }  // namespace
