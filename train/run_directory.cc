@@ -206,7 +206,8 @@ absl::Status CheckRunIsNoData(const TrainOptions& options) {
         const bool is_apart = std::any_of(inside.begin(), inside.end(), [](const fs::path& name) {
           return name != "." && absl::StartsWith(name.string(), ".");
         });
-        if (is_apart || !fs::is_directory(directory)) continue;
+        std::error_code unreadable;  // is said where the data is opened
+        if (is_apart || !fs::is_directory(directory, unreadable)) continue;
         return InvalidArgument(flag, item, " holds the directory of the run, ", out,
                                ", whose files would be data, too; name a directory elsewhere by "
                                "--out, or the data by a pattern, such as ",
