@@ -57,9 +57,9 @@ struct LoadedState {
 //
 // FailedPrecondition, before anything is changed: names a unit that is within a step, lists the
 // parameters that are missing, unexpected or of another shape, or names the first state that cannot
-// be converted (codes in blocks of another size). DataLoss: the checkpoint is damaged, see CheckpointReader; the state is then part
-// old, part new, and another checkpoint must be loaded. Talks to no other rank: agree on the
-// status.
+// be converted (codes in blocks of another size). DataLoss: the checkpoint is damaged, see
+// CheckpointReader; the state is then part old, part new, and another checkpoint must be loaded.
+// Talks to no other rank: agree on the status.
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
                                       absl::Span<const ShardState> states,
                                       const LoadStateOptions& options = {});
