@@ -37,7 +37,9 @@ LastResort::LastResort(std::function<std::string()> what)
         std::mutex mutex;
         std::condition_variable_any changed;
         std::unique_lock<std::mutex> lock(mutex);
-        if (changed.wait_for(lock, in_time, time, [&] { return in_time.stop_requested(); })) return;
+        changed.wait_for(lock, in_time, time, [] { return false; });
+        // Asked here, since wait_for may find the stop after it has asked its predicate.
+        if (in_time.stop_requested()) return;
         std::fprintf(stderr, "%s\n", what().c_str());
         std::fflush(stderr);
         // Runs no destructor, which could wait for what hangs.
@@ -110,11 +112,14 @@ void ProcessWorld::Read() {
       if (bytes.ok()) meeting_.frames.Append(*bytes);
       continue;
     }
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (all_returned_.has_value()) return;  // rank 0 ends first
+    lock.unlock();
     Broken(absl::UnavailableError(
         absl::StrCat("lost the connection to rank 0's process at ", meeting_.place, " (",
                      received.ok() ? "it sent what is no message" : std::string(received.message()),
                      "): it has ended or cannot be reached")));
-    std::lock_guard<std::mutex> lock(mutex_);
+    lock.lock();
     connection_lost_ = true;
     changed_.notify_all();
     return;

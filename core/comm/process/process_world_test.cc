@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -391,6 +392,16 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
   const std::string text((std::istreambuf_iterator<char>(log)), {});
   for (const std::string& word : words) {
     EXPECT_TRUE(absl::StrContains(text, word)) << "no '" << word << "' in " << text;
+  }
+}
+
+// A process that ends well may begin to wait for its last resort, and destroy it at once.
+TEST(LastResortTest, IsNotTakenByAProcessThatEndsAtOnce) {
+  for (int i = 0; i < 20'000; ++i) {
+    const LastResort unneeded([] { return std::string("taken"); });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(i % 1000 * 100);
+    while (std::chrono::steady_clock::now() < end) {
+    }
   }
 }
 
