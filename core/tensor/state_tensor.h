@@ -46,8 +46,8 @@ class StateTensor {
   absl::Status Write(int64_t begin, const Tensor& src, Stream& stream) const;
 
  private:
-  // The offset of element `begin` in the region. Checks that the elements of `other` from there on
-  // lie inside.
+  // The offset of element `begin` in bytes, in memory or in the region. Checks that the elements of
+  // `other` from there on lie inside.
   int64_t Offset(int64_t begin, const Tensor& other) const;
 
   Tensor tensor_;

@@ -112,14 +112,11 @@ void ProcessWorld::Read() {
       if (bytes.ok()) meeting_.frames.Append(*bytes);
       continue;
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (all_returned_.has_value()) return;  // rank 0 ends first
-    lock.unlock();
     Broken(absl::UnavailableError(
         absl::StrCat("lost the connection to rank 0's process at ", meeting_.place, " (",
                      received.ok() ? "it sent what is no message" : std::string(received.message()),
                      "): it has ended or cannot be reached")));
-    lock.lock();
+    std::lock_guard<std::mutex> lock(mutex_);
     connection_lost_ = true;
     changed_.notify_all();
     return;
@@ -180,7 +177,8 @@ void ProcessWorld::Broken(const absl::Status& reason) {
   std::vector<std::function<void()>> stops;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (broken_.has_value()) return;
+    // Once all ranks have returned, rank 0 closes the connections, and nothing is left to break.
+    if (broken_.has_value() || all_returned_.has_value()) return;
     broken_ = SharedError(reason);
     stops = std::exchange(on_break_, {});
   }
