@@ -1,5 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <cub/device/device_radix_sort.cuh>
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -7,7 +15,6 @@
 #include "zeroth/kernels/cuda/data_error_report.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/embedding/embedding.h"
-#include "zeroth/kernels/embedding/radix_sort.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -47,6 +54,46 @@ __global__ void __launch_bounds__(kMapThreads)
   if (token < 0 || token >= vocab + (part ? 1 : 0)) {
     ReportDataError(error, DataErrorCode::kBackwardToken, token, place, seq, vocab);
   }
+}
+
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    PrepareKeys(int64_t count, int64_t limit, const int32_t* tokens, int32_t* keys,
+                int32_t* places) {
+  for (const int64_t i : ItemsOfThread(count)) {
+    const int32_t token = tokens[i];
+    keys[i] = token >= 0 && token < limit ? token : 0;
+    places[i] = static_cast<int32_t>(i);
+  }
+}
+
+struct SortedPlaces {
+  std::shared_ptr<Buffer> memory;
+  const int32_t* tokens;  // sorted
+  const int32_t* places;  // of these tokens; those of one token are in order
+};
+
+// Sorts the places [0, count) by their tokens. Tokens outside of [0, limit) count as 0.
+absl::StatusOr<SortedPlaces> SortPlaces(int64_t count, int64_t limit, const int32_t* tokens,
+                                        CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> memory,
+                          kernels.Scratch(4 * static_cast<size_t>(count) * sizeof(int32_t)));
+  int32_t* const keys = static_cast<int32_t*>(memory->data());
+  int32_t* const places = keys + count;
+  int32_t* const sorted_keys = places + count;
+  int32_t* const sorted_places = sorted_keys + count;
+  ZEROTH_RETURN_IF_ERROR(
+      ZEROTH_MAP(PrepareKeys, count, target, count, limit, tokens, keys, places));
+  const int bits = std::max<int>(1, std::bit_width(static_cast<uint64_t>(limit - 1)));
+  size_t scratch_bytes = 0;
+  const auto sort = [&](void* scratch) {
+    return cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, places,
+                                           sorted_places, count, 0, bits, target.stream);
+  };
+  ZEROTH_CUDA_RETURN_IF_ERROR(sort(nullptr));  // sets scratch_bytes
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch, kernels.Scratch(scratch_bytes));
+  ZEROTH_CUDA_RETURN_IF_ERROR(sort(scratch->data()));
+  return SortedPlaces{std::move(memory), sorted_keys, sorted_places};
 }
 
 constexpr int kSumThreads = 512;
@@ -165,12 +212,8 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CudaKernels& k
                                        places, call.seq, call.rows, call.part, call.tokens,
                                        kernels.data_error()));
   ZEROTH_ASSIGN_OR_RETURN(
-      const std::shared_ptr<Buffer> scratch,
-      kernels.Scratch(static_cast<size_t>(places + SortScratch(places)) * sizeof(int32_t)));
-  int32_t* const order = static_cast<int32_t*>(scratch->data());
-  const int32_t* keys = nullptr;
-  ZEROTH_RETURN_IF_ERROR(SortPlaces(places, call.rows + (call.part ? 1 : 0), call.tokens, order,
-                                    &keys, order + places, target));
+      const SortedPlaces sorted,
+      SortPlaces(places, call.rows + (call.part ? 1 : 0), call.tokens, kernels));
   return DispatchPair(
       call.dtype, call.grad_dtype, [&]<typename T, typename G>(TypeTag<T>, TypeTag<G>) {
         const auto* dout = static_cast<const T*>(call.dout);
@@ -178,8 +221,8 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CudaKernels& k
         const bool packed = call.dim % kPackWidth<T> == 0 && ArePacked(dout, gradient);
         return DispatchWidth<kPackWidth<T>>(packed, [&](auto width) {
           return ZEROTH_LAUNCH((SumPlaces<width(), T, G>), Blocks(places, kSumThreads),
-                               target.stream, places, call.rows, call.dim, keys, order, dout,
-                               call.accumulate, gradient);
+                               target.stream, places, call.rows, call.dim, sorted.tokens,
+                               sorted.places, dout, call.accumulate, gradient);
         });
       });
 }

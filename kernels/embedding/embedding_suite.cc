@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
@@ -141,6 +142,26 @@ TEST_P(EmbeddingSuite, ManyRepetitionsAreRoundedOnce) {
   const Tensor dtable = Unwritten({2, 1}, DType::kBFloat16);
   ASSERT_TRUE(kernels::EmbeddingBackward(kernels(), tokens, dout, dtable, false).ok());
   EXPECT_EQ(Download(dtable), (std::vector<float>{0.0f, 1000.0f}));
+}
+
+// Whole numbers, whose sums are exact in any order.
+TEST_P(EmbeddingSuite, BackwardSortsManyPlacesOfALargeVocabulary) {
+  constexpr int64_t kDim = 2;
+  for (const auto& [count, vocab] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {255, 256}, {1024, 257}, {1025, 13}, {20'000, 50'304}}) {
+    const std::vector<int32_t> tokens = RandomTokens(count, vocab);
+    std::vector<float> dout(static_cast<size_t>(count * kDim));
+    std::vector<float> expected(static_cast<size_t>(vocab * kDim));
+    for (int64_t i = 0; i < count * kDim; ++i) {
+      dout[i] = static_cast<float>(i % 251);
+      expected[tokens[i / kDim] * kDim + i % kDim] += dout[i];
+    }
+    const Tensor dtable = Unwritten({vocab, kDim});
+    ASSERT_TRUE(kernels::EmbeddingBackward(kernels(), UploadTokens({1, count}, tokens),
+                                           Upload({1, count, kDim}, dout), dtable, false)
+                    .ok());
+    EXPECT_EQ(Download(dtable), expected) << count << " places, " << vocab << " tokens";
+  }
 }
 
 TEST_P(EmbeddingSuite, PositionBackwardAddsOverTheBatch) {
