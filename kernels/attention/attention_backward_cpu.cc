@@ -172,13 +172,14 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(BackwardGroupOfAny);
 
-absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace) {
+absl::Status AttentionBackward(const AttentionBackwardCall& call, CpuKernels& kernels) {
   const AttentionShape& shape = call.shape;
   ZEROTH_RETURN_IF_ERROR(CheckStarts(shape, call.starts));
   const AttentionTeam team(shape, shape.kv_heads);
   if (team.threads() == 0) return absl::OkStatus();
   const int64_t floats = BackwardScratch::Floats(AttentionLayout(shape));
-  ZEROTH_ASSIGN_OR_RETURN(float* scratch, workspace.ReserveFloats(floats * team.threads()));
+  ZEROTH_ASSIGN_OR_RETURN(float* scratch,
+                          kernels.workspace().ReserveFloats(floats * team.threads()));
   const auto backward = HWY_DYNAMIC_DISPATCH(BackwardGroupOfAny);
   team.Run([&](int thread, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {

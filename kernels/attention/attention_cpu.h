@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
 
 namespace zeroth::cpu {
 
@@ -162,7 +162,7 @@ absl::Status CheckStarts(const AttentionShape& shape, const int32_t* starts);
 
 // Both fail only if the workspace cannot be allocated, or if `starts` are invalid. The result does
 // not depend on the number of threads.
-absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace);
-absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace);
+absl::Status AttentionForward(const AttentionCall& call, CpuKernels& kernels);
+absl::Status AttentionBackward(const AttentionBackwardCall& call, CpuKernels& kernels);
 
 }  // namespace zeroth::cpu

@@ -182,13 +182,14 @@ absl::Status CheckStarts(const AttentionShape& shape, const int32_t* starts) {
   return absl::OkStatus();
 }
 
-absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace) {
+absl::Status AttentionForward(const AttentionCall& call, CpuKernels& kernels) {
   const AttentionShape& shape = call.shape;
   ZEROTH_RETURN_IF_ERROR(CheckStarts(shape, call.starts));
   const AttentionTeam team(shape, shape.heads);
   if (team.threads() == 0) return absl::OkStatus();
   const int64_t floats = ForwardScratch::Floats(AttentionLayout(shape));
-  ZEROTH_ASSIGN_OR_RETURN(float* scratch, workspace.ReserveFloats(floats * team.threads()));
+  ZEROTH_ASSIGN_OR_RETURN(float* scratch,
+                          kernels.workspace().ReserveFloats(floats * team.threads()));
   const auto forward = HWY_DYNAMIC_DISPATCH(ForwardHeadOfAny);
   const int64_t group = shape.heads / shape.kv_heads;
   team.Run([&](int thread, int64_t begin, int64_t end) {

@@ -99,8 +99,7 @@ absl::Status Run(const CachedAttentionCall& call, CpuKernels& kernels) {
   }
   // A prompt attends only to itself, which the tiled kernel of training computes faster.
   if (call.past == 0) {
-    return AttentionForward({shape, call.dtype, call.qkv, nullptr, call.out, nullptr},
-                            kernels.workspace());
+    return AttentionForward({shape, call.dtype, call.qkv, nullptr, call.out, nullptr}, kernels);
   }
   const AttentionTeam team(shape, shape.heads);
   const int64_t floats = call.past + shape.seq + layout.width;

@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,12 +39,11 @@ class CpuKernels final : public Kernels {
 // alwayslink:
 //   absl::Status Run(const NormCall& call, CpuKernels& kernels);
 //   const OnCpu<Run> norm;
-// `kRun` does the work, on the stream's thread and that thread's OpenMP team. If it needs no more
-// than their workspace, it may take that instead of the kernels.
+// `kRun` does the work, on the stream's thread and that thread's OpenMP team.
 template <auto kRun>
 class OnCpu;
 
-template <typename Call, typename Needed, absl::Status (*kRun)(const Call&, Needed&)>
+template <typename Call, absl::Status (*kRun)(const Call&, CpuKernels&)>
 class OnCpu<kRun> {
  public:
   OnCpu() : registration_("cpu", Enqueue) {}
@@ -56,21 +54,13 @@ class OnCpu<kRun> {
     CpuStream& stream = CpuStream::From(cpu.stream());
     // The compute stream runs this before it returns, so nothing need be kept.
     if (&stream == &cpu.device().compute_stream()) {
-      return stream.Enqueue([&call, &cpu] { return Run(call, cpu); });
+      return stream.Enqueue([&call, &cpu] { return kRun(call, cpu); });
     }
     std::vector<Tensor> kept;
     kept.reserve(tensors.size());
     for (const Tensor* tensor : tensors) kept.push_back(*tensor);
-    return stream.Enqueue([call, &cpu, kept = std::move(kept)] { return Run(call, cpu); });
+    return stream.Enqueue([call, &cpu, kept = std::move(kept)] { return kRun(call, cpu); });
   }
-  static absl::Status Run(const Call& call, CpuKernels& cpu) {
-    if constexpr (std::is_same_v<Needed, Workspace>) {
-      return kRun(call, cpu.workspace());
-    } else {
-      return kRun(call, cpu);
-    }
-  }
-
   const typename KernelTable<Call>::Registration registration_;
 };
 

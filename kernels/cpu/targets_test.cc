@@ -15,12 +15,13 @@
 #include "hwy/highway.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/activation/testing/activation_reference.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/attention/testing/attention_reference.h"
-#include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/testing/gemm_reference.h"
@@ -41,8 +42,8 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *device;
     device_->BindThread();
-    workspace_ = std::make_unique<Workspace>(device_->allocator());
-    gemm_workspace_ = std::make_unique<Workspace>(device_->allocator());
+    kernels_ = std::make_unique<CpuKernels>(*device_, CpuStream::From(device_->compute_stream()),
+                                            KernelOptions());
   }
   void TearDown() override {
     hwy::SetSupportedTargetsForTest(0);
@@ -55,14 +56,12 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
     for (float& value : values) value = normal(random_);
     return values;
   }
-  Workspace& workspace() { return *workspace_; }
-  Workspace& gemm_workspace() { return *gemm_workspace_; }
+  CpuKernels& kernels() { return *kernels_; }
 
  private:
   std::mt19937_64 random_{1};
   std::shared_ptr<Device> device_;
-  std::unique_ptr<Workspace> workspace_;
-  std::unique_ptr<Workspace> gemm_workspace_;
+  std::unique_ptr<CpuKernels> kernels_;
 };
 
 // The allowed error of fp32 arithmetic, relative to the largest element, and the further error
@@ -112,11 +111,11 @@ TEST_P(TargetsTest, Attention) {
       std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
       Elements dqkv(dtype, qkv.values().size());
       ASSERT_TRUE(
-          AttentionForward({shape, dtype, qkv.data(), nullptr, out.data(), lse.data()}, workspace())
+          AttentionForward({shape, dtype, qkv.data(), nullptr, out.data(), lse.data()}, kernels())
               .ok());
       ASSERT_TRUE(AttentionBackward({shape, dtype, dout.data(), qkv.data(), nullptr, out.data(),
                                      lse.data(), dqkv.data()},
-                                    workspace())
+                                    kernels())
                       .ok());
       const reference::AttentionOutput expected = reference::Attention(shape, qkv.exact());
       ExpectCloseIn(dtype, out.values(), expected.out, 4e-6, 0.0, "out");
@@ -148,7 +147,7 @@ TEST_P(TargetsTest, LinearCrossEntropy) {
     call.loss = loss.data();
     call.dhidden = dhidden.data();
     call.dweight = dweight.data();
-    ASSERT_TRUE(LinearCrossEntropy(call, workspace(), gemm_workspace()).ok());
+    ASSERT_TRUE(LinearCrossEntropy(call, kernels()).ok());
     const auto expected = reference::LinearCrossEntropy(call.dim, call.vocab, hidden.exact(),
                                                         weight.exact(), targets);
     ExpectClose(loss, {expected.loss}, 1e-6, 0.0, "loss");

@@ -14,10 +14,11 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
-#include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
@@ -32,6 +33,12 @@ class TeamSizeTest : public testing::TestWithParam<int> {
     GTEST_SKIP()
         << "the thread sanitizer cannot see the synchronisation inside GCC's OpenMP runtime";
 #endif
+    absl::StatusOr<std::shared_ptr<Device>> device =
+        DeviceRegistry::Create("cpu", {.bits_of_any_team = true});
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *device;
+    kernels_ = std::make_unique<CpuKernels>(*device_, CpuStream::From(device_->compute_stream()),
+                                            KernelOptions());
   }
   void TearDown() override { omp_set_num_threads(1); }
 
@@ -50,9 +57,12 @@ class TeamSizeTest : public testing::TestWithParam<int> {
     for (float& value : values) value = normal(random_);
     return values;
   }
+  CpuKernels& kernels() { return *kernels_; }
 
  private:
   std::mt19937_64 random_{5};
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<CpuKernels> kernels_;
 };
 
 TEST_P(TeamSizeTest, Attention) {
@@ -60,20 +70,17 @@ TEST_P(TeamSizeTest, Attention) {
   const int64_t out_count = shape.batch * shape.seq * shape.heads * shape.head_dim;
   const std::vector<float> qkv = RandomNormal(shape.batch * shape.seq * shape.packed_dim());
   const std::vector<float> dout = RandomNormal(out_count);
-  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
-  ASSERT_TRUE(device.ok()) << device.status();
   ExpectSameBits([&] {
-    Workspace workspace((*device)->allocator());
     std::vector<float> out(dout.size());
     std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
     std::vector<float> all(qkv.size());
     EXPECT_TRUE(
         AttentionForward({shape, DType::kFloat32, qkv.data(), nullptr, out.data(), lse.data()},
-                         workspace)
+                         kernels())
             .ok());
     EXPECT_TRUE(AttentionBackward({shape, DType::kFloat32, dout.data(), qkv.data(), nullptr,
                                    out.data(), lse.data(), all.data()},
-                                  workspace)
+                                  kernels())
                     .ok());
     all.insert(all.end(), out.begin(), out.end());
     all.insert(all.end(), lse.begin(), lse.end());
@@ -122,10 +129,7 @@ TEST_P(TeamSizeTest, WidenedGemm) {
   std::vector<BFloat16> a, b;
   for (const float value : RandomNormal(kM * kK)) a.push_back(ToBFloat16(value));
   for (const float value : RandomNormal(kK * kN)) b.push_back(ToBFloat16(value));
-  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
-  ASSERT_TRUE(device.ok()) << device.status();
   ExpectSameBits([&] {
-    Workspace workspace((*device)->allocator());
     std::vector<float> c(kM * kN);
     EXPECT_TRUE(WidenedGemm({.m = kM,
                              .n = kN,
@@ -137,7 +141,7 @@ TEST_P(TeamSizeTest, WidenedGemm) {
                              .ldb = kN,
                              .c = c.data(),
                              .ldc = kN},
-                            workspace)
+                            kernels().gemm_workspace())
                     .ok());
     return c;
   });
@@ -151,9 +155,6 @@ struct Product {
 // Shapes of which oneDNN divides the terms among threads, and those of several tiles, the last ones
 // cut short.
 TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
-  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
-  ASSERT_TRUE(device.ok()) << device.status();
-  Workspace workspace((*device)->allocator());
   const auto round = [](const std::vector<float>& values) {
     std::vector<BFloat16> rounded;
     for (const float value : values) rounded.push_back(ToBFloat16(value));
@@ -180,7 +181,6 @@ TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
     call.ldc = shape.n;
     call.transpose_a = shape.transpose_a;
     call.transpose_b = shape.transpose_b;
-    call.any_team = true;
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       const bool fp32 = dtype == DType::kFloat32;
       call.dtype = dtype;
@@ -198,7 +198,7 @@ TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
         ExpectSameBits([&] {
           std::vector<float> c = start;
           call.c = c.data();
-          EXPECT_TRUE(Gemm(call, workspace).ok());
+          EXPECT_TRUE(Gemm(call, kernels()).ok());
           c.insert(c.end(), before.begin(), before.end());
           return c;
         });
@@ -206,12 +206,11 @@ TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
         // within rounding.
         std::vector<float> c = start;
         call.c = c.data();
-        EXPECT_TRUE(Gemm(call, workspace).ok());
+        EXPECT_TRUE(Gemm(call, kernels()).ok());
         GemmCall whole = call;
-        whole.any_team = false;
         std::vector<float> expected = start;
         whole.c = expected.data();
-        EXPECT_TRUE(Gemm(whole, workspace).ok());
+        EXPECT_TRUE(OneDnnGemm(whole, kernels().gemm_workspace()).ok());
         const double scale = std::sqrt(static_cast<double>(shape.k));
         for (size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i], expected[i], 1e-4 * scale) << i;
       }
@@ -220,10 +219,6 @@ TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
 }
 
 TEST_P(TeamSizeTest, LinearCrossEntropyOfAnyTeam) {
-  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
-  ASSERT_TRUE(device.ok()) << device.status();
-  Workspace workspace((*device)->allocator());
-  Workspace products((*device)->allocator());
   constexpr int64_t kRows = 4200;
   constexpr int64_t kDim = 24;
   constexpr int64_t kVocab = 61;
@@ -238,7 +233,6 @@ TEST_P(TeamSizeTest, LinearCrossEntropyOfAnyTeam) {
   call.hidden = hidden.data();
   call.weight = weight.data();
   call.targets = targets.data();
-  call.any_team = true;
   ExpectSameBits([&] {
     std::vector<float> loss(1);
     std::vector<float> dhidden(hidden.size());
@@ -246,7 +240,7 @@ TEST_P(TeamSizeTest, LinearCrossEntropyOfAnyTeam) {
     call.loss = loss.data();
     call.dhidden = dhidden.data();
     call.dweight = dweight.data();
-    EXPECT_TRUE(LinearCrossEntropy(call, workspace, products).ok());
+    EXPECT_TRUE(LinearCrossEntropy(call, kernels()).ok());
     loss.insert(loss.end(), dhidden.begin(), dhidden.end());
     loss.insert(loss.end(), dweight.begin(), dweight.end());
     return loss;

@@ -247,11 +247,10 @@ absl::Status Fp8Gemm(const Fp8GemmCall& call, CpuKernels& kernels) {
   gemm.transpose_b = true;
   gemm.c = product;
   gemm.ldc = call.n;
-  gemm.any_team = kernels.any_team();
   for (int64_t row = 0; row < call.m; row += step) {
     gemm.m = std::min(step, call.m - row);
     Decode(gemm.m * call.k, call.a + row * call.k, call.a_format, a);
-    ZEROTH_RETURN_IF_ERROR(Gemm(gemm, kernels.gemm_workspace()));
+    ZEROTH_RETURN_IF_ERROR(Gemm(gemm, kernels));
     ParallelFor(gemm.m * gemm.n, kElementGrain, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) product[i] *= scale;
     });

@@ -68,8 +68,6 @@ struct GemmCall {
   void* pre_activation = nullptr;    // [m, n] contiguous, or null
   const void* gelu_input = nullptr;  // [m, n] contiguous, or null
   int64_t saved_ld = 0;              // row distance of these two, or 0 for n; CPU only
-  // CPU only: the bits do not depend on the number of threads, see gemm_cpu.h.
-  bool any_team = false;
 };
 struct BiasGradientCall {
   int64_t rows = 0;

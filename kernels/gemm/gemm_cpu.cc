@@ -118,10 +118,9 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
   });
 }
 
-absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
+absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return EmptyProduct(call, workspace);
-  if (call.any_team) return TeamGemm(call, workspace);
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
   // oneDNN has no fp16 products on these CPUs.
   const bool native =
@@ -129,14 +128,14 @@ absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
   return native ? Bf16Matmul(call, workspace) : WidenedGemm(call, workspace);
 }
 
+absl::Status Gemm(const GemmCall& call, CpuKernels& kernels) {
+  return kernels.any_team() ? TeamGemm(call, kernels.gemm_workspace())
+                            : OneDnnGemm(call, kernels.gemm_workspace());
+}
+
 namespace {
 
-absl::Status RunGemm(const GemmCall& call, CpuKernels& kernels) {
-  GemmCall product = call;
-  product.any_team = kernels.any_team();
-  return Gemm(product, kernels.gemm_workspace());
-}
-const OnCpu<RunGemm> gemm;
+const OnCpu<Gemm> gemm;
 
 absl::Status BiasGradient(const BiasGradientCall& call, CpuKernels& kernels) {
   return ColumnSum(call.rows, call.cols, call.stride, call.dtype, call.dy, call.accumulate,

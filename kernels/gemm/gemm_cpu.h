@@ -9,18 +9,23 @@
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth::cpu {
 
-// Computes the product before it returns, on omp_get_max_threads() threads. The caller has checked
-// shapes, strides and dtypes. With call.any_team, the bits of c do not depend on the number of
-// threads. Fails with Internal and oneDNN's error, or if `workspace` cannot be allocated.
-// Thread-safe if each thread has a workspace of its own.
-absl::Status Gemm(const GemmCall& call, Workspace& workspace);
+// Computes the product before it returns, on omp_get_max_threads() threads, with scratch memory of
+// the kernels' gemm_workspace(). The caller has checked shapes, strides and dtypes. If the kernels
+// are any_team(), the bits of c do not depend on the number of threads. Fails with Internal and
+// oneDNN's error, or if the workspace cannot be allocated.
+absl::Status Gemm(const GemmCall& call, CpuKernels& kernels);
 
 // The parts of Gemm:
+
+// Computes the product and leaves it to oneDNN how the work is divided among threads. Thread-safe
+// if each thread has a workspace of its own.
+absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace);
 
 // c = op(a) op(b), or c += op(a) op(b) if call.accumulate: all fp32, k > 0. Ignores the rest of the
 // call. On omp_get_max_threads() threads. Fails with Internal and oneDNN's error.
@@ -38,9 +43,9 @@ bool HasNativeBf16Products(int64_t depth);
 // that all ranks and runs on one kind of CPU add in the same order.
 Bf16Products FastestBf16Products(int64_t depth);
 
-// Gemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there is an
-// activation, pre_activation or gelu_input; then blocks of columns pass through the workspace as
-// fp32. Each thread keeps prepared products by their sizes. call.dtype is bf16; m, n and k are
+// OneDnnGemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there
+// is an activation, pre_activation or gelu_input; then blocks of columns pass through the workspace
+// as fp32. Each thread keeps prepared products by their sizes. call.dtype is bf16; m, n and k are
 // positive. Fails with Internal if oneDNN has no implementation, which HasNativeBf16Products(k)
 // tells.
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
@@ -49,9 +54,9 @@ absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 // The conversion is exact.
 void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to);
 
-// Gemm() of bf16 or fp16 operands with fp32 instructions, for CPUs whose 16-bit instructions are
-// missing or slower. Widens blocks of the operands into the workspace, at most 12 MiB of it, and
-// multiplies them there. call.dtype is bf16 or fp16, m, n and k are positive.
+// OneDnnGemm() of bf16 or fp16 operands with fp32 instructions, for CPUs whose 16-bit instructions
+// are missing or slower. Widens blocks of the operands into the workspace, at most 12 MiB of it,
+// and multiplies them there. call.dtype is bf16 or fp16, m, n and k are positive.
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 
 // Stores `product` [m, n], fp32 with rows `ld` elements apart, as c. Finishes it as GemmArgs says
@@ -63,8 +68,8 @@ void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 // Computes the product with the same bits on any number of threads. oneDNN divides work by the
 // number of threads, and for small c and large k it divides the terms, too, which changes the order
 // of additions. Here c is divided into tiles by its sizes alone, and one thread computes each tile
-// by Gemm(); m, n and k are positive. Each tile packs its operands itself, and a product with
-// a single tile uses one thread. Returns the error of a tile, if any fails.
+// by OneDnnGemm(). Each tile packs its operands itself, and a product with a single tile uses one
+// thread. Returns the error of a tile, if any fails.
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu

@@ -40,13 +40,12 @@ absl::Status TeamGemm(const GemmCall& call, Workspace& workspace) {
   const auto run = [&](int64_t tile, Workspace& own) {
     const int64_t row = tile % rows * kRows;
     const int64_t column = tile / rows * kColumns;
-    GemmCall part = BlockOf(
-        call, {row, column, std::min(kRows, call.m - row), std::min(kColumns, call.n - column)});
-    part.any_team = false;
-    return Gemm(part, own);
+    return OneDnnGemm(BlockOf(call, {row, column, std::min(kRows, call.m - row),
+                                     std::min(kColumns, call.n - column)}),
+                      own);
   };
   const int threads = static_cast<int>(std::min<int64_t>(tiles, omp_get_max_threads()));
-  if (threads == 1) {
+  if (threads <= 1) {
     const OneThread one;
     absl::Status status;
     for (int64_t tile = 0; tile < tiles && status.ok(); ++tile) status = run(tile, workspace);

@@ -56,7 +56,6 @@ struct LinearCrossEntropyCall {
   void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;
-  bool any_team = false;  // of the products; see GemmCall
 };
 
 }  // namespace zeroth

@@ -70,8 +70,7 @@ int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab) {
   return (rows + chunks - 1) / chunks;
 }
 
-absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
-                                Workspace& gemm_workspace) {
+absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& kernels) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t counted, CountTargets(call));
   if (counted == 0) {
     WriteZeros(call);
@@ -79,8 +78,8 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   }
   const int64_t chunk_rows = LinearCrossEntropyChunkRows(call.rows, call.vocab);
   const int64_t weight_sum_floats = WeightSumFloats(call, chunk_rows);
-  ZEROTH_ASSIGN_OR_RETURN(float* scratch,
-                          workspace.ReserveFloats(chunk_rows * call.vocab + weight_sum_floats));
+  ZEROTH_ASSIGN_OR_RETURN(float* scratch, kernels.workspace().ReserveFloats(
+                                              chunk_rows * call.vocab + weight_sum_floats));
   float* const weight_sum = weight_sum_floats > 0 ? scratch : nullptr;
   float* const logits = scratch + weight_sum_floats;
   std::optional<DType> gradients;
@@ -92,13 +91,13 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, call.rows - begin);
     const LossChunk chunk{call, call.weight, logits, call.vocab, weight_sum, begin, rows};
-    ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), gemm_workspace));
+    ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), kernels));
     SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor, loss);
     if (call.dhidden != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), gemm_workspace));
+      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), kernels));
     }
     if (call.dweight != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), gemm_workspace));
+      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), kernels));
     }
   }
   if (weight_sum != nullptr) StoreWeightSum(call, weight_sum);
@@ -106,14 +105,6 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   return absl::OkStatus();
 }
 
-namespace {
+const OnCpu<LinearCrossEntropy> linear_cross_entropy;
 
-absl::Status Run(const LinearCrossEntropyCall& call, CpuKernels& kernels) {
-  LinearCrossEntropyCall own = call;
-  own.any_team = kernels.any_team();
-  return LinearCrossEntropy(own, kernels.workspace(), kernels.gemm_workspace());
-}
-const OnCpu<Run> linear_cross_entropy;
-
-}  // namespace
 }  // namespace zeroth::cpu

@@ -9,7 +9,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/ignored_target.h"
-#include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace zeroth::cpu {
@@ -26,11 +26,10 @@ int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 
 // Computes loss and gradients. InvalidArgument names the row and value of the first target outside
 // [0, vocab) that is not kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm()
-// and the workspaces do. The loss does not depend on the division into chunks. Products use
-// `gemm_workspace`. A dweight that is not fp32 is rounded once: if there are several chunks, their
-// sum takes [vocab, dim] fp32 of `workspace`.
-absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
-                                Workspace& gemm_workspace);
+// and the workspaces do. The loss does not depend on the division into chunks. A dweight that is
+// not fp32 is rounded once: if there are several chunks, their sum takes [vocab, dim] fp32 of the
+// kernels' workspace().
+absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& kernels);
 
 // The parts of LinearCrossEntropy that are not matrix products:
 

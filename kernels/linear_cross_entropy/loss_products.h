@@ -35,8 +35,7 @@ struct LossChunk {
             .ldb = call.dim,
             .transpose_b = true,
             .c = logits,
-            .ldc = words,
-            .any_team = call.any_team};
+            .ldc = words};
   }
   GemmCall HiddenGradient() const {
     return {.m = rows,
@@ -49,8 +48,7 @@ struct LossChunk {
             .b = weight,
             .ldb = call.dim,
             .c = Advance(call.dhidden, begin * call.dim, call.dtype),
-            .ldc = call.dim,
-            .any_team = call.any_team};
+            .ldc = call.dim};
   }
   GemmCall WeightGradient() const {
     const bool apart = weight_sum != nullptr;
@@ -66,8 +64,7 @@ struct LossChunk {
             .ldb = call.dim,
             .c = apart ? weight_sum : call.dweight,
             .ldc = call.dim,
-            .accumulate = begin > 0 || (!apart && call.accumulate_dweight),
-            .any_team = call.any_team};
+            .accumulate = begin > 0 || (!apart && call.accumulate_dweight)};
   }
 
   const void* Hidden() const { return Advance(call.hidden, begin * call.dim, call.dtype); }

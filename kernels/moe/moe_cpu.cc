@@ -253,7 +253,7 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
 }
 
 // Returns the product of expert e with the fields set that both kinds of products share.
-GemmCall ProductOf(const GroupedCall& call, size_t e, CpuKernels& kernels) {
+GemmCall ProductOf(const GroupedCall& call, size_t e) {
   GemmCall product;
   product.n = call.n;
   product.dtype = call.dtype;
@@ -262,21 +262,20 @@ GemmCall ProductOf(const GroupedCall& call, size_t e, CpuKernels& kernels) {
   product.lda = call.lda;
   product.ldb = call.ldb;
   product.ldc = call.ldc;
-  product.any_team = kernels.any_team();
   return product;
 }
 
 absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
   for (size_t e = 0; e < call.b.size(); ++e) {
-    GemmCall product = ProductOf(call, e, kernels);
+    GemmCall product = ProductOf(call, e);
     product.m = call.offsets[e + 1] - call.offsets[e];
     product.k = call.k;
     product.b = call.b[e];
     product.transpose_b = call.transpose_b;
     product.c = Advance(call.c, call.offsets[e] * call.ldc, call.c_dtype);
     product.accumulate = call.accumulate;
-    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));
+    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels));
   }
   return absl::OkStatus();
 }
@@ -285,14 +284,14 @@ const OnCpu<GroupedGemm> grouped_gemm;
 absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.c.size(), call.rows));
   for (size_t e = 0; e < call.c.size(); ++e) {
-    GemmCall product = ProductOf(call, e, kernels);
+    GemmCall product = ProductOf(call, e);
     product.m = call.m;
     product.k = call.offsets[e + 1] - call.offsets[e];
     product.transpose_a = true;
     product.b = Advance(call.b, call.offsets[e] * call.ldb, call.dtype);
     product.c = call.c[e].c;
     product.accumulate = call.c[e].accumulate;
-    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));
+    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels));
   }
   return absl::OkStatus();
 }
