@@ -17,8 +17,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/adamw/moment_codes-inl.h"
-#include "zeroth/kernels/adamw/rounding-inl.h"
+#include "zeroth/kernels/adamw/low_precision-inl.h"
 #include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();

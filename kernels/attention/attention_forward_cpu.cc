@@ -18,7 +18,6 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/attention/attention_tiles-inl.h"
-#include "zeroth/kernels/attention/micro_gemm-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
