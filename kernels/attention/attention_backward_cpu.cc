@@ -180,7 +180,7 @@ absl::Status AttentionBackward(const AttentionBackwardCall& call, CpuKernels& ke
   ZEROTH_ASSIGN_OR_RETURN(float* scratch,
                           kernels.workspace().ReserveFloats(floats * team.threads()));
   const auto backward = HWY_DYNAMIC_DISPATCH(BackwardGroupOfAny);
-  team.Run([&](int thread, int64_t begin, int64_t end) {
+  team.Run([&](int64_t thread, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       backward(call, item / shape.kv_heads, item % shape.kv_heads, scratch + thread * floats);
     }

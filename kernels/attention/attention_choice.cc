@@ -8,6 +8,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
+#include "zeroth/kernels/matrix.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -30,19 +31,13 @@ CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttenti
                                 int64_t sequences) {
   const AttentionShape& shape = key.shape;
   const int64_t tokens = sequences * shape.seq;
-  const auto element = static_cast<int64_t>(SizeOf(key.dtype));
-  const int64_t packed = tokens * shape.packed_dim() * element;
-  const int64_t out = tokens * shape.heads * shape.head_dim * element;
-  const auto advance = [](auto* pointer, int64_t bytes) {
-    return pointer == nullptr ? nullptr : pointer + bytes;
-  };
-  CudnnAttentionPointers to;
-  to.qkv = advance(static_cast<const char*>(from.qkv), packed);
-  to.out = advance(static_cast<char*>(from.out), out);
-  to.lse = advance(from.lse, tokens * shape.heads);
-  to.dout = advance(static_cast<const char*>(from.dout), out);
-  to.dqkv = advance(static_cast<char*>(from.dqkv), packed);
-  return to;
+  const int64_t packed = tokens * shape.packed_dim();
+  const int64_t out = tokens * shape.heads * shape.head_dim;
+  return {.qkv = Advance(from.qkv, packed, key.dtype),
+          .out = Advance(from.out, out, key.dtype),
+          .lse = from.lse == nullptr ? nullptr : from.lse + tokens * shape.heads,
+          .dout = Advance(from.dout, out, key.dtype),
+          .dqkv = Advance(from.dqkv, packed, key.dtype)};
 }
 
 }  // namespace

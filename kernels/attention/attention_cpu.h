@@ -15,6 +15,7 @@
 
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
 
 namespace zeroth::cpu {
 
@@ -144,11 +145,9 @@ class AttentionTeam {
   // heads + head.
   template <typename Body>
   void Run(const Body& body) const {
-    if (threads_ == 1) return body(0, int64_t{0}, items_);
-#pragma omp parallel for num_threads(threads_) schedule(static, 1)
-    for (int thread = 0; thread < threads_; ++thread) {
+    ParallelFor(threads_, 1, [&](int64_t thread, int64_t, int64_t) {
       body(thread, items_ * thread / threads_, items_ * (thread + 1) / threads_);
-    }
+    });
   }
 
  private:

@@ -191,7 +191,7 @@ absl::Status AttentionForward(const AttentionCall& call, CpuKernels& kernels) {
                           kernels.workspace().ReserveFloats(floats * team.threads()));
   const auto forward = HWY_DYNAMIC_DISPATCH(ForwardHeadOfAny);
   const int64_t group = shape.heads / shape.kv_heads;
-  team.Run([&](int thread, int64_t begin, int64_t end) {
+  team.Run([&](int64_t thread, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t head = item % shape.heads;
       // Neighbouring heads of a group share the packed keys and values.

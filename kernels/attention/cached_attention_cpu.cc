@@ -11,6 +11,7 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/matrix.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/cached_attention_cpu.cc"
@@ -89,13 +90,11 @@ absl::Status Run(const CachedAttentionCall& call, CpuKernels& kernels) {
   const AttentionShape& shape = call.shape;
   if (IsEmpty(shape)) return absl::OkStatus();
   const AttentionLayout layout(shape);
-  const auto bytes = static_cast<int64_t>(SizeOf(call.dtype));
-  const int64_t row = 2 * shape.kv_heads * layout.dim * bytes;
+  const int64_t row = 2 * shape.kv_heads * layout.dim;
   for (int64_t token = 0; token < shape.seq; ++token) {
-    std::memcpy(
-        static_cast<char*>(call.cache) + (call.past + token) * row,
-        static_cast<const char*>(call.qkv) + (token * layout.packed + layout.keys_begin) * bytes,
-        static_cast<size_t>(row));
+    std::memcpy(Advance(call.cache, (call.past + token) * row, call.dtype),
+                Advance(call.qkv, token * layout.packed + layout.keys_begin, call.dtype),
+                static_cast<size_t>(row) * SizeOf(call.dtype));
   }
   // A prompt attends only to itself, which the tiled kernel of training computes faster.
   if (call.past == 0) {
@@ -106,7 +105,7 @@ absl::Status Run(const CachedAttentionCall& call, CpuKernels& kernels) {
   ZEROTH_ASSIGN_OR_RETURN(float* scratch,
                           kernels.workspace().ReserveFloats(floats * team.threads()));
   const auto queries = HWY_DYNAMIC_DISPATCH(QueriesOfHead);
-  team.Run([&](int thread, int64_t begin, int64_t end) {
+  team.Run([&](int64_t thread, int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) queries(call, head, scratch + thread * floats);
   });
   return absl::OkStatus();

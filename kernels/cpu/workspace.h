@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/memory.h"
 
 namespace zeroth::cpu {
@@ -24,11 +25,24 @@ class Workspace {
 
   // Returns at least `bytes` uninitialised bytes, 64-byte aligned and valid until the next call.
   // Fails with the allocator's error.
-  absl::StatusOr<void*> Reserve(size_t bytes);
-  absl::StatusOr<float*> ReserveFloats(int64_t count);
+  absl::StatusOr<void*> Reserve(size_t bytes) {
+    if (block_ == nullptr || block_->bytes() < bytes) {
+      block_.reset();  // before the larger one is allocated, so that both never exist at once
+      ZEROTH_ASSIGN_OR_RETURN(block_, allocator_.Allocate(bytes, MemoryCategory::kWorkspace));
+    }
+    return block_->data();
+  }
+  absl::StatusOr<float*> ReserveFloats(int64_t count) {
+    ZEROTH_ASSIGN_OR_RETURN(void* data, Reserve(static_cast<size_t>(count) * sizeof(float)));
+    return static_cast<float*>(data);
+  }
+
   // Returns a workspace for each of `threads` threads among which the kernel divides its work. They
   // are valid until a call with more threads, and keep their blocks.
-  absl::Span<Workspace> OfThreads(int threads);
+  absl::Span<Workspace> OfThreads(int threads) {
+    while (of_threads_.size() < static_cast<size_t>(threads)) of_threads_.emplace_back(allocator_);
+    return absl::MakeSpan(of_threads_).first(static_cast<size_t>(threads));
+  }
 
  private:
   Allocator& allocator_;  // must outlive this object

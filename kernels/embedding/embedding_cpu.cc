@@ -10,6 +10,7 @@
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/embedding/embedding.h"
+#include "zeroth/kernels/matrix.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/embedding/embedding_cpu.cc"
@@ -144,13 +145,11 @@ void LinkPlaces(int64_t count, int64_t vocab, const int32_t* tokens, int32_t* he
 
 // Sets the rows of the gradient from `first` on to zero, in the parallel loop's usual division.
 void ClearRows(const RowGradients& call, int64_t first) {
-  const size_t size = SizeOf(call.grad_dtype);
-  char* const from =
-      static_cast<char*>(call.gradient) + static_cast<size_t>(first * call.dim) * size;
-  ParallelFor((call.rows - first) * call.dim, kElementGrain,
-              [=](int64_t, int64_t begin, int64_t end) {
-                std::memset(from + static_cast<size_t>(begin) * size, 0,
-                            static_cast<size_t>(end - begin) * size);
+  const int64_t before = first * call.dim;
+  ParallelFor(call.rows * call.dim - before, kElementGrain,
+              [&](int64_t, int64_t begin, int64_t end) {
+                std::memset(Advance(call.gradient, before + begin, call.grad_dtype), 0,
+                            static_cast<size_t>(end - begin) * SizeOf(call.grad_dtype));
               });
 }
 
@@ -170,19 +169,17 @@ absl::Status Embedding(const EmbeddingCall& call, CpuKernels&) {
       CheckTokens("Embedding", call.batch, call.seq, call.vocab, call.part, call.tokens));
   const auto add_rows = HWY_DYNAMIC_DISPATCH(AddRows);
   const size_t row_bytes = static_cast<size_t>(call.dim) * SizeOf(call.dtype);
-  ParallelFor(call.batch * call.seq, RowGrain(call.dim), [&](int64_t, int64_t begin, int64_t end) {
+  return ForRows(call.batch * call.seq, call.dim, [&](int64_t begin, int64_t end) {
     if (call.positions != nullptr) return add_rows(call, begin, end);
     for (int64_t i = begin; i < end; ++i) {
-      const size_t token = static_cast<size_t>(call.tokens[i]);
-      char* const to = static_cast<char*>(call.out) + static_cast<size_t>(i) * row_bytes;
+      void* const to = Advance(call.out, i * call.dim, call.dtype);
       if (call.tokens[i] == call.vocab) {
         std::memset(to, 0, row_bytes);
       } else {
-        std::memcpy(to, static_cast<const char*>(call.table) + token * row_bytes, row_bytes);
+        std::memcpy(to, Advance(call.table, call.tokens[i] * call.dim, call.dtype), row_bytes);
       }
     }
   });
-  return absl::OkStatus();
 }
 const OnCpu<Embedding> embedding;
 

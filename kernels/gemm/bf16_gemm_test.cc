@@ -44,11 +44,11 @@ struct Values {
 // A depth that is native if any depth is.
 constexpr int64_t kNativeDepth = 64;
 
-class Bf16GemmTest : public testing::TestWithParam<Bf16Products> {
+// The parameter tells whether operands are widened, or multiplied by the CPU's own instructions.
+class Bf16GemmTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (GetParam() == Bf16Products::kNative && !HasNativeBf16Products(kNativeDepth))
-      GTEST_SKIP() << "oneDNN has no bf16 products on this CPU";
+    if (!Multiplies(kNativeDepth)) GTEST_SKIP() << "oneDNN has no bf16 products on this CPU";
     absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *device;
@@ -73,13 +73,10 @@ class Bf16GemmTest : public testing::TestWithParam<Bf16Products> {
   }
 
   // Some CPUs have native products for some depths only.
-  bool Multiplies(int64_t depth) const {
-    return GetParam() == Bf16Products::kWidened || HasNativeBf16Products(depth);
-  }
+  bool Multiplies(int64_t depth) const { return GetParam() || HasNativeBf16Products(depth); }
 
   absl::Status Run(const GemmCall& call) {
-    return GetParam() == Bf16Products::kNative ? Bf16Matmul(call, *workspace_)
-                                               : WidenedGemm(call, *workspace_);
+    return GetParam() ? WidenedGemm(call, *workspace_) : Bf16Matmul(call, *workspace_);
   }
 
   void Check(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, What what,
@@ -200,17 +197,13 @@ TEST_P(Bf16GemmTest, SeveralBlocksOfEverySide) {
 
 TEST(Bf16Products, TheFastestOnesExist) {
   for (const int64_t depth : {1, 31, 32, 63, 64, 50257}) {
-    EXPECT_TRUE(FastestBf16Products(depth) == Bf16Products::kWidened ||
-                HasNativeBf16Products(depth));
+    EXPECT_TRUE(WidensOperands(DType::kBFloat16, depth) || HasNativeBf16Products(depth));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Bf16GemmTest,
-                         testing::Values(Bf16Products::kNative, Bf16Products::kWidened),
-                         [](const auto& way) {
-                           return std::string(way.param == Bf16Products::kNative ? "Native"
-                                                                                 : "Widened");
-                         });
+INSTANTIATE_TEST_SUITE_P(Ways, Bf16GemmTest, testing::Bool(), [](const auto& way) {
+  return std::string(way.param ? "Widened" : "Native");
+});
 
 }  // namespace
 }  // namespace zeroth::cpu

@@ -230,9 +230,11 @@ bool HasNativeBf16Products(int64_t depth) {
   return has_any && (!has_amx || depth % kAmxDepth == 0);
 }
 
-Bf16Products FastestBf16Products(int64_t depth) {
+bool WidensOperands(DType dtype, int64_t depth) {
   static const bool is_slow = !HasAmx() && Bf16DotProductIsSlow();
-  return HasNativeBf16Products(depth) && !is_slow ? Bf16Products::kNative : Bf16Products::kWidened;
+  // oneDNN has no fp16 products on these CPUs.
+  return dtype == DType::kFloat16 ||
+         (dtype == DType::kBFloat16 && (is_slow || !HasNativeBf16Products(depth)));
 }
 
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace) {

@@ -10,19 +10,10 @@
 
 #include "absl/status/status.h"
 
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/matrix.h"
 
 namespace zeroth {
-
-// Returns the address `elements` elements after `from`; null stays null.
-inline const void* Advance(const void* from, int64_t elements, DType dtype) {
-  if (from == nullptr) return nullptr;
-  return static_cast<const char*>(from) + elements * static_cast<int64_t>(SizeOf(dtype));
-}
-inline void* Advance(void* from, int64_t elements, DType dtype) {
-  return const_cast<void*>(Advance(static_cast<const void*>(from), elements, dtype));
-}
 
 // True if the product is not stored as it is, or added to c, but with a bias or through a GELU or
 // SiLU.

@@ -50,6 +50,17 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
 // about a tenth of the work, and the three blocks fit into a core's share of the last-level cache.
 constexpr int64_t kWidenedBlock = 1024;
 
+// The sizes of a block, at most.
+struct WidenedSizes {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+};
+WidenedSizes WidenedSizesOf(const GemmCall& call) {
+  return {std::min(kWidenedBlock, call.m), std::min(kWidenedBlock, call.n),
+          std::min(kWidenedBlock, call.k)};
+}
+
 struct Scratch {
   float* a;
   float* b;
@@ -93,14 +104,16 @@ absl::Status Sgemm(const GemmCall& call) {
                                           " (dnnl_status_t ", static_cast<int>(status), ")"));
 }
 
+int64_t WidenedFloats(const GemmCall& call) {
+  const auto [m, n, k] = WidenedSizesOf(call);
+  return m * k + k * n + m * n;
+}
+
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
-  const int64_t max_m = std::min(kWidenedBlock, call.m);
-  const int64_t max_n = std::min(kWidenedBlock, call.n);
-  const int64_t max_k = std::min(kWidenedBlock, call.k);
+  const auto [max_m, max_n, max_k] = WidenedSizesOf(call);
   // An fp32 c without an epilogue holds the partial sums itself.
   const bool direct = call.c_dtype == DType::kFloat32 && !HasEpilogue(call);
-  ZEROTH_ASSIGN_OR_RETURN(float* base,
-                          workspace.ReserveFloats(max_m * max_k + max_k * max_n + max_m * max_n));
+  ZEROTH_ASSIGN_OR_RETURN(float* base, workspace.ReserveFloats(WidenedFloats(call)));
   const Scratch scratch{base, base + max_m * max_k, base + max_m * max_k + max_k * max_n};
   return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
     GemmCall part = ProductOfBlock(call, block, scratch.product);
@@ -122,10 +135,8 @@ absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return EmptyProduct(call, workspace);
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
-  // oneDNN has no fp16 products on these CPUs.
-  const bool native =
-      call.dtype == DType::kBFloat16 && FastestBf16Products(call.k) == Bf16Products::kNative;
-  return native ? Bf16Matmul(call, workspace) : WidenedGemm(call, workspace);
+  return WidensOperands(call.dtype, call.k) ? WidenedGemm(call, workspace)
+                                            : Bf16Matmul(call, workspace);
 }
 
 absl::Status Gemm(const GemmCall& call, CpuKernels& kernels) {

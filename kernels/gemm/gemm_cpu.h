@@ -31,17 +31,13 @@ absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace);
 // call. On omp_get_max_threads() threads. Fails with Internal and oneDNN's error.
 absl::Status Sgemm(const GemmCall& call);
 
-enum class Bf16Products {
-  kNative,   // by the CPU's own bf16 instructions
-  kWidened,  // in fp32, each operand widened first
-};
-
 // Returns true if oneDNN multiplies bf16 operands of this depth (k) with bf16 instructions.
 bool HasNativeBf16Products(int64_t depth);
 
-// Returns the faster way on this CPU. It follows from the CPU's features and is not measured, so
-// that all ranks and runs on one kind of CPU add in the same order.
-Bf16Products FastestBf16Products(int64_t depth);
+// Returns true if OneDnnGemm multiplies operands of this type in fp32, each widened first, which is
+// faster for bf16 on some CPUs. It follows from the CPU's features and is not measured, so that all
+// ranks and runs on one kind of CPU add in the same order.
+bool WidensOperands(DType dtype, int64_t depth);
 
 // OneDnnGemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there
 // is an activation, pre_activation or gelu_input; then blocks of columns pass through the workspace
@@ -54,10 +50,11 @@ absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
 // The conversion is exact.
 void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to);
 
-// OneDnnGemm() of bf16 or fp16 operands with fp32 instructions, for CPUs whose 16-bit instructions
-// are missing or slower. Widens blocks of the operands into the workspace, at most 12 MiB of it,
-// and multiplies them there. call.dtype is bf16 or fp16, m, n and k are positive.
+// OneDnnGemm() of operands that are widened: blocks of them to WidenedFloats(call) of the
+// workspace, at most 12 MiB, where they are multiplied. call.dtype is bf16 or fp16, m, n and k are
+// positive.
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
+int64_t WidenedFloats(const GemmCall& call);
 
 // Stores `product` [m, n], fp32 with rows `ld` elements apart, as c. Finishes it as GemmArgs says
 // (bias, activation, pre_activation, gelu_input, or adding to c), and rounds once. Reads neither a

@@ -1,12 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
+#include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -160,22 +159,16 @@ void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, do
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
                          std::optional<DType> gradients, float factor, double& loss) {
   const auto row_loss = HWY_DYNAMIC_DISPATCH(RowLoss);
-  if (omp_get_max_threads() == 1) {
-    for (int64_t r = 0; r < rows; ++r)
-      loss += row_loss(logits + r * vocab, vocab, targets[r], gradients, factor);
-    return;
-  }
   // Keeps the losses of a block of rows and then adds them in order, so that the sum does not
   // depend on the number of threads.
   constexpr int64_t kBlock = 64;
   double losses[kBlock];
   for (int64_t begin = 0; begin < rows; begin += kBlock) {
     const int64_t count = std::min(kBlock, rows - begin);
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < count; ++r) {
+    ParallelFor(count, 1, [&](int64_t r, int64_t, int64_t) {
       losses[r] =
           row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
-    }
+    });
     for (int64_t r = 0; r < count; ++r) loss += losses[r];
   }
 }

@@ -60,19 +60,6 @@ KernelCost CostOf(const Call&, const PlannedKernels&, CallTensors tensors) {
   return {.bytes = Bytes(tensors)};
 }
 
-// The scratch in which a CPU widens 16-bit operands, a block of each at a time (gemm_cpu.h).
-int64_t WidenedBytes(const GemmCall& call) {
-  if (call.dtype == DType::kBFloat16 &&
-      cpu::FastestBf16Products(call.k) == cpu::Bf16Products::kNative) {
-    return 0;
-  }
-  constexpr int64_t kBlock = 1024;
-  const int64_t m = std::min(kBlock, call.m);
-  const int64_t n = std::min(kBlock, call.n);
-  const int64_t k = std::min(kBlock, call.k);
-  return (m * k + k * n + m * n) * kFloat;
-}
-
 KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTensors) {
   KernelCost cost;
   cost.flops = Product(call.m, call.n, call.k);
@@ -83,7 +70,9 @@ KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTenso
     cost.bytes += Bytes(call.m * call.n, call.c_dtype);
   }
   cost.place = KernelCost::kProducts;
-  if (!kernels.is_gpu() && call.dtype != DType::kFloat32) cost.scratch = WidenedBytes(call);
+  if (!kernels.is_gpu() && cpu::WidensOperands(call.dtype, call.k)) {
+    cost.scratch = cpu::WidenedFloats(call) * kFloat;
+  }
   return cost;
 }
 

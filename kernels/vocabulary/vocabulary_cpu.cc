@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/ignored_target.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
+#include "zeroth/kernels/matrix.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 
 namespace zeroth::cpu {
@@ -22,9 +22,9 @@ absl::Status LocalIds(const LocalIdsCall& call, CpuKernels&) {
       continue;
     }
     if (id < 0 || id >= call.vocab) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("LocalIds: ids[", i, "] is ", id, ", expected a token in [0, ", call.vocab,
-                       ")", call.counted == nullptr ? "" : " or -100 to leave the row out"));
+      return InvalidArgument("LocalIds: ids[", i, "] is ", id, ", expected a token in [0, ",
+                             call.vocab, ")",
+                             call.counted == nullptr ? "" : " or -100 to leave the row out");
     }
     const int64_t local = id - call.first;
     call.local[i] = static_cast<int32_t>(local < 0 || local >= call.count ? call.count : local);
@@ -36,7 +36,7 @@ absl::Status LocalIds(const LocalIdsCall& call, CpuKernels&) {
 const OnCpu<LocalIds> local_ids;
 
 absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CpuKernels&) {
-  ParallelFor(call.rows, RowGrain(call.count), [&](int64_t, int64_t begin, int64_t end) {
+  return ForRows(call.rows, call.count, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* const out = call.statistics + row * kSoftmaxStatistics;
       const float* const x = call.logits + row * call.columns;
@@ -45,7 +45,6 @@ absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CpuKernels&) {
       out[2] = target >= 0 && target < call.count ? x[call.begin + target] : 0.0f;
     }
   });
-  return absl::OkStatus();
 }
 const OnCpu<SoftmaxStatistics> softmax_statistics;
 
@@ -79,8 +78,7 @@ absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
   const auto divisor = static_cast<double>(*call.divisor);
   const float factor =
       divisor == 0 ? 0.0f : static_cast<float>(static_cast<double>(call.grad_scale) / divisor);
-  const auto bytes = static_cast<int64_t>(SizeOf(call.dtype));
-  ParallelFor(call.rows, RowGrain(call.columns), [&](int64_t, int64_t begin, int64_t end) {
+  return ForRows(call.rows, call.columns, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int32_t target = call.targets[row];
       const bool counts = target != kIgnoredTarget;
@@ -91,11 +89,9 @@ absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
               : 0.0f;
       if (call.dlogits == nullptr) continue;
       SoftmaxGradientRow(call.logits + row * call.columns, call.columns, target, all.max, all.sum,
-                         factor, call.dtype,
-                         static_cast<char*>(call.dlogits) + row * call.columns * bytes);
+                         factor, call.dtype, Advance(call.dlogits, row * call.columns, call.dtype));
     }
   });
-  return absl::OkStatus();
 }
 const OnCpu<SoftmaxGradient> softmax_gradient;
 
