@@ -70,8 +70,9 @@ int DeviceTypeNumber(absl::string_view device_type) {
   return number;
 }
 
-void KernelRegistry::Register(absl::string_view device_type, Factory factory,
-                              const KernelSupport& support) {
+KernelRegistration::KernelRegistration(absl::string_view device_type,
+                                       KernelRegistry::Factory factory,
+                                       const KernelSupport& support) {
   Implementations::Global().Add(device_type, {std::move(factory), support});
 }
 

@@ -174,8 +174,6 @@ class KernelRegistry {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Kernels>>(Device&, Stream&,
                                                                          const KernelOptions&)>;
-  static void Register(absl::string_view device_type, Factory factory,
-                       const KernelSupport& support = {});
   // Checks whether kernels of this type support the options, as far as that is known without a
   // device. NotFound lists the device types that are linked in; Unimplemented names the option.
   static absl::Status Check(absl::string_view device_type, const KernelOptions& options);
@@ -190,9 +188,7 @@ class KernelRegistry {
 // Define one at namespace scope in the implementation's .cc, in a target with alwayslink.
 struct KernelRegistration {
   KernelRegistration(absl::string_view device_type, KernelRegistry::Factory factory,
-                     const KernelSupport& support = {}) {
-    KernelRegistry::Register(device_type, std::move(factory), support);
-  }
+                     const KernelSupport& support = {});
 };
 
 }  // namespace zeroth

@@ -87,7 +87,7 @@ TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {
 }
 
 TEST(KernelRegistryTest, ASecondRegistrationAborts) {
-  EXPECT_DEATH(KernelRegistry::Register("cpu", nullptr), "invariant");
+  EXPECT_DEATH(KernelRegistration("cpu", nullptr), "invariant");
 }
 
 // An operation that no device has.

@@ -157,8 +157,8 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
          12.0 * static_cast<double>(AttentionWidth()) * seen;
 }
 
-void ModelRegistry::Register(absl::string_view model_type, Factory factory,
-                             std::vector<ModelPreset> presets) {
+ModelRegistration::ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory,
+                                     std::vector<ModelPreset> presets) {
   Families::Global().Add(model_type, {std::move(factory), std::move(presets)});
 }
 

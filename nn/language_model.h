@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -100,8 +99,6 @@ class ModelRegistry {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(
       const nlohmann::json& config, const ModelOptions& options)>;
 
-  static void Register(absl::string_view model_type, Factory factory,
-                       std::vector<ModelPreset> presets = {});
   // InvalidArgument lists the families that are linked in, if `config` has another model_type or
   // none. Also InvalidArgument for options out of their range, LoRA's targets included, and for fp8
   // if no layer fits.
@@ -113,9 +110,7 @@ class ModelRegistry {
 // Put one at namespace scope in the family's .cc, in a target with alwayslink.
 struct ModelRegistration {
   ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory,
-                    std::vector<ModelPreset> presets = {}) {
-    ModelRegistry::Register(model_type, std::move(factory), std::move(presets));
-  }
+                    std::vector<ModelPreset> presets = {});
 };
 
 // The configuration of a preset of a family that is linked in. InvalidArgument lists the presets'

@@ -57,7 +57,8 @@ int64_t Optimizer::MemoryBytes() const {
   return bytes;
 }
 
-void OptimizerRegistry::Register(absl::string_view name, Factory factory) {
+OptimizerRegistration::OptimizerRegistration(absl::string_view name,
+                                             OptimizerRegistry::Factory factory) {
   Optimizers::Global().Add(name, std::move(factory));
 }
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -132,8 +131,6 @@ class OptimizerRegistry {
       Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
       absl::Span<const ParameterGroup> groups)>;
 
-  // A second registration of a name is a bug and aborts.
-  static void Register(absl::string_view name, Factory factory);
   // InvalidArgument lists the optimizers that are linked in, or names the option that does not fit.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       absl::string_view name, Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
@@ -142,11 +139,10 @@ class OptimizerRegistry {
   static absl::Status Check(absl::string_view name);
 };
 
-// Put one at namespace scope in the optimizer's .cc, in a target with alwayslink.
+// Put one at namespace scope in the optimizer's .cc, in a target with alwayslink. A second
+// registration of a name is a bug and aborts.
 struct OptimizerRegistration {
-  OptimizerRegistration(absl::string_view name, OptimizerRegistry::Factory factory) {
-    OptimizerRegistry::Register(name, std::move(factory));
-  }
+  OptimizerRegistration(absl::string_view name, OptimizerRegistry::Factory factory);
 };
 
 }  // namespace zeroth

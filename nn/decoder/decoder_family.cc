@@ -145,7 +145,7 @@ DecoderRegistration::DecoderRegistration(DecoderFamily family) {
     presets.push_back({preset.name, std::move(json)});
   }
   const std::string model_type = family.model_type;
-  ModelRegistry::Register(
+  const ModelRegistration registration(
       model_type,
       [family = std::move(family)](const nlohmann::json& json, const ModelOptions& options) {
         return BuildDecoder(family, json, options);
