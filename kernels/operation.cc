@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -130,8 +131,8 @@ bool Operation::Fail(const char* field, absl::string_view problem) {
 }
 
 absl::Status Operation::Missing() const {
-  return absl::UnimplementedError(absl::StrCat(
-      name_, ": devices of type '", kernels_.device().type(), "' have no kernel for it"));
+  return Unimplemented(name_, ": devices of type '", kernels_.device().type(),
+                       "' have no kernel for it");
 }
 
 }  // namespace zeroth

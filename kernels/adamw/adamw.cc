@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth {
@@ -98,8 +99,7 @@ absl::Status AdamW(Kernels& kernels, absl::Span<const AdamWArgs> ranges) {
     op.NextFields();
     if (!CheckRange(op, ranges[i])) {
       if (ranges.size() == 1) return op.status();
-      return absl::InvalidArgumentError(
-          absl::StrCat(op.status().message(), ", in range ", i, " of ", ranges.size()));
+      return InvalidArgument(op.status().message(), ", in range ", i, " of ", ranges.size());
     }
     call.ranges.push_back(CallOf(ranges[i]));
   }

@@ -50,7 +50,6 @@ class WrittenPlan : public CudnnAttentionPlan {
     }
   }
   size_t workspace_bytes() const override { return workspace_; }
-  const std::string& engine() const override { return engine_; }
   absl::Status Enqueue(const CudnnAttentionPointers& pointers, void*) override {
     library_.enqueued.push_back({key_, pointers});
     return absl::OkStatus();
@@ -60,7 +59,6 @@ class WrittenPlan : public CudnnAttentionPlan {
   Library& library_;
   const CudnnAttentionKey key_;
   size_t workspace_ = 0;
-  const std::string engine_ = "written";
 };
 
 class WritingCudnn : public Cudnn {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -53,16 +53,15 @@ AttentionPlan PlainPlan(const AttentionShape& shape) {
 absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType dtype,
                                             bool aligned) {
   if (shape.seq > kLongest) {
-    return absl::InvalidArgumentError(absl::StrCat("attention: sequences of ", shape.seq,
-                                                   " tokens; at most ", kLongest,
-                                                   " are possible on CUDA"));
+    return InvalidArgument("attention: sequences of ", shape.seq, " tokens; at most ", kLongest,
+                           " are possible on CUDA");
   }
   const int64_t tiles = CeilDiv(shape.seq, kPlainTile);  // of the smallest tile
   if (shape.batch > kMostBlocks / shape.heads / tiles) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attention: batch ", shape.batch, " x ", shape.heads, " heads x ", tiles,
-                     " tiles of the sequence are more blocks than a launch on CUDA can have (",
-                     kMostBlocks, "); use a smaller batch"));
+    return InvalidArgument(
+        "attention: batch ", shape.batch, " x ", shape.heads, " heads x ", tiles,
+        " tiles of the sequence are more blocks than a launch on CUDA can have (", kMostBlocks,
+        "); use a smaller batch");
   }
   const bool half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
   if (half && aligned && shape.head_dim % 8 == 0 && shape.head_dim <= 128) {

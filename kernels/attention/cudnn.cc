@@ -165,15 +165,10 @@ class Plan : public CudnnAttentionPlan {
  public:
   // `handle` is null if the device is only described.
   Plan(const CudnnAttentionKey& key, std::shared_ptr<fe::graph::Graph> graph, cudnnHandle_t handle,
-       size_t workspace_bytes, std::string engine)
-      : key_(key),
-        graph_(std::move(graph)),
-        handle_(handle),
-        workspace_bytes_(workspace_bytes),
-        engine_(std::move(engine)) {}
+       size_t workspace_bytes)
+      : key_(key), graph_(std::move(graph)), handle_(handle), workspace_bytes_(workspace_bytes) {}
 
   size_t workspace_bytes() const override { return workspace_bytes_; }
-  const std::string& engine() const override { return engine_; }
 
   absl::Status Enqueue(const CudnnAttentionPointers& pointers, void* workspace) override {
     if (handle_ == nullptr) {
@@ -216,7 +211,6 @@ class Plan : public CudnnAttentionPlan {
   const std::shared_ptr<fe::graph::Graph> graph_;
   const cudnnHandle_t handle_;
   const size_t workspace_bytes_;
-  const std::string engine_;
 };
 
 class LoadedCudnn : public Cudnn {
@@ -263,11 +257,8 @@ class LoadedCudnn : public Cudnn {
     if (error.is_good()) error = graph->build_plans();
     int64_t workspace = 0;
     if (error.is_good()) error = graph->get_workspace_size(workspace);
-    std::string engine;
-    if (error.is_good()) error = graph->get_plan_name(engine);
     if (error.is_bad()) return Unsupported("attention", error.get_message());
-    return std::make_unique<Plan>(key, std::move(graph), handle_, static_cast<size_t>(workspace),
-                                  std::move(engine));
+    return std::make_unique<Plan>(key, std::move(graph), handle_, static_cast<size_t>(workspace));
   }
 
   const int compute_capability_;

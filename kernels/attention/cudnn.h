@@ -63,8 +63,6 @@ class CudnnAttentionPlan {
   virtual ~CudnnAttentionPlan() = default;
 
   virtual size_t workspace_bytes() const = 0;
-  // cuDNN's name of the engine that it chose, with its knobs.
-  virtual const std::string& engine() const = 0;
   // Enqueues attention on the stream of the Cudnn that made the plan and must outlive it.
   // `workspace` has workspace_bytes() until the stream has passed. FailedPrecondition for a plan of
   // a described device.

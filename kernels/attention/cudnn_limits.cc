@@ -4,24 +4,22 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
 absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents) {
   if (dtype != DType::kBFloat16 && dtype != DType::kFloat16) {
-    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention in ", DTypeName(dtype),
-                                                 ", expected bf16 or fp16"));
+    return Unimplemented("cuDNN: it has no attention in ", DTypeName(dtype),
+                         ", expected bf16 or fp16");
   }
   if (shape.head_dim % 8 != 0) {
-    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention with heads ",
-                                                 shape.head_dim,
-                                                 " wide, expected a multiple of 8"));
+    return Unimplemented("cuDNN: it has no attention with heads ", shape.head_dim,
+                         " wide, expected a multiple of 8");
   }
   if (shape.window > 0 || packed_documents) {
-    return absl::UnimplementedError(
-        absl::StrCat("cuDNN: ", packed_documents ? "packed documents" : "sliding windows",
-                     " are not asked of it; Zeroth's own kernels compute attention with them"));
+    return Unimplemented("cuDNN: ", packed_documents ? "packed documents" : "sliding windows",
+                         " are not asked of it; Zeroth's own kernels compute attention with them");
   }
   return absl::OkStatus();
 }

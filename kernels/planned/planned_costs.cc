@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/activation/activation.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/attention/attention.h"
@@ -344,8 +344,7 @@ const Planned<MuonMirrorCall> muon_mirror("Muon's mirror");
 absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) {
   const Machine& machine = static_cast<PlannedKernels&>(kernels).machine();
   if (machine.fp8_flops > 0) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(machine.name, " has no products of 8-bit floats; leave --fp8 out"));
+  return Unimplemented(machine.name, " has no products of 8-bit floats; leave --fp8 out");
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8(kPlannedDeviceType, SupportsFp8);
 
