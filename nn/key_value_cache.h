@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
@@ -32,10 +33,8 @@ class KeyValueCache {
   absl::StatusOr<Tensor> Of(const void* layer, Device& device, int64_t width, DType dtype) {
     Tensor& kept = kept_[layer];
     if (!kept.defined()) {
-      absl::StatusOr<Tensor> made =
-          Tensor::Empty(device, Shape({capacity_, width}), dtype, MemoryCategory::kActivations);
-      if (!made.ok()) return made.status();
-      kept = *made;
+      ZEROTH_ASSIGN_OR_RETURN(kept, Tensor::Empty(device, Shape({capacity_, width}), dtype,
+                                                  MemoryCategory::kActivations));
     }
     return kept;
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "zeroth/kernels/basic/basic.h"
@@ -133,20 +132,6 @@ HWY_INLINE void ElementsOf(const BasicCall& call, int64_t at_row, int64_t column
 }
 
 template <typename T>
-HWY_INLINE float LargestOf(const T* values, size_t count) {
-  const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  auto largest = lowest;
-  for (size_t i = 0; i < count; i += lanes) {
-    const size_t left = std::min(lanes, count - i);
-    const auto v = LoadFirstElements(d, values + i, left);
-    largest = hn::Max(largest, hn::IfThenElse(hn::FirstN(d, left), v, lowest));
-  }
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
-}
-
-template <typename T>
 HWY_INLINE void SoftmaxRow(const BasicCall& call, int64_t at_row) {
   const Row<T> row(call, at_row, 0);
   const auto count = static_cast<size_t>(call.cols);
@@ -159,7 +144,7 @@ HWY_INLINE void SoftmaxRow(const BasicCall& call, int64_t at_row) {
         row.a, row.b);
     return Put(call.accumulate, count, values.data(), row.out);
   }
-  const float largest = LargestOf(row.a, count);
+  const float largest = Largest(count, row.a);
   Transform(
       count, values.data(),
       [largest](auto d, auto a) HWY_ATTR { return Exp(d, hn::Sub(a, hn::Set(d, largest))); },

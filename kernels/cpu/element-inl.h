@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "hwy/highway.h"
@@ -198,6 +199,29 @@ template <typename T, typename U>
 HWY_INLINE float Dot(size_t n, const T* a, const U* b) {
   return Reduce(
       n, [](auto, auto sum, auto x, auto y) HWY_ATTR { return hn::MulAdd(x, y, sum); }, a, b);
+}
+
+// Returns the largest of x, or -infinity if there is none. NaN may be lost.
+template <typename T>
+HWY_INLINE float Largest(size_t n, const T* x) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  // Four independent maxima hide the latency of Max.
+  auto max0 = lowest, max1 = lowest, max2 = lowest, max3 = lowest;
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    max0 = hn::Max(max0, LoadElements(d, x + i));
+    max1 = hn::Max(max1, LoadElements(d, x + i + lanes));
+    max2 = hn::Max(max2, LoadElements(d, x + i + 2 * lanes));
+    max3 = hn::Max(max3, LoadElements(d, x + i + 3 * lanes));
+  }
+  for (; i + lanes <= n; i += lanes) max0 = hn::Max(max0, LoadElements(d, x + i));
+  if (i < n) {
+    const auto last = LoadFirstElements(d, x + i, n - i);
+    max1 = hn::Max(max1, hn::IfThenElse(hn::FirstN(d, n - i), last, lowest));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
 }
 
 // Returns the bits of the largest magnitude as a float. Such bits are ordered as integers are, with

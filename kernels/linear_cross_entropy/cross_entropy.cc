@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include "zeroth/kernels/cpu/parallel.h"
@@ -20,25 +19,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
-
-float RowMax(const float* HWY_RESTRICT x, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Four independent maxima hide the latency of Max.
-  auto max0 = hn::Set(d, -std::numeric_limits<float>::infinity());
-  auto max1 = max0, max2 = max0, max3 = max0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    max0 = hn::Max(max0, hn::LoadU(d, x + i));
-    max1 = hn::Max(max1, hn::LoadU(d, x + i + lanes));
-    max2 = hn::Max(max2, hn::LoadU(d, x + i + 2 * lanes));
-    max3 = hn::Max(max3, hn::LoadU(d, x + i + 3 * lanes));
-  }
-  for (; i + lanes <= n; i += lanes) max0 = hn::Max(max0, hn::LoadU(d, x + i));
-  float max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
-  for (; i < n; ++i) max = std::max(max, x[i]);
-  return max;
-}
 
 // Returns the sum of e^(x - max). If `kKeeps`, x is replaced with e^(x - max).
 template <bool kKeeps>
@@ -95,7 +75,7 @@ double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradien
       if (gradients.has_value()) std::fill_n(to, n, T{});
       return 0.0;
     }
-    const float max = RowMax(x, n);
+    const float max = Largest(static_cast<size_t>(n), x);
     const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
     const double sum = RowExp<true>(x, n, max);
     if (gradients.has_value()) GradientRow(x, n, target, sum, factor, to);
@@ -104,7 +84,7 @@ double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradien
 }
 
 void PartStatistics(const float* x, int64_t n, float& max, float& sum) {
-  max = RowMax(x, n);
+  max = Largest(static_cast<size_t>(n), x);
   sum = static_cast<float>(RowExp<false>(x, n, max));
 }
 
