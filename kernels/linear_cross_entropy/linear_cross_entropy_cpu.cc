@@ -3,17 +3,165 @@
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/linear_cross_entropy_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/element-inl.h"
+#include "zeroth/kernels/cpu/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// Returns the sum of e^(x - max). If `kKeeps`, x is replaced with e^(x - max).
+template <bool kKeeps>
+double RowExp(std::conditional_t<kKeeps, float, const float>* HWY_RESTRICT x, int64_t n,
+              float max) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto row_max = hn::Set(d, max);
+  // Adds short float sums in double, so that the error does not grow with the vocabulary.
+  constexpr int64_t kBlock = 1024;
+  double total = 0.0;
+  int64_t i = 0;
+  const int64_t whole = n / lanes * lanes;
+  while (i < whole) {
+    const int64_t end = std::min(i + kBlock, whole);
+    auto sum = hn::Zero(d);
+    for (; i < end; i += lanes) {
+      const auto e = Exp(d, hn::Sub(hn::LoadU(d, x + i), row_max));
+      if constexpr (kKeeps) hn::StoreU(e, d, x + i);
+      sum = hn::Add(sum, e);
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  }
+  if (i < n) {
+    const size_t rest = static_cast<size_t>(n - i);
+    const auto e = hn::IfThenElseZero(hn::FirstN(d, rest),
+                                      Exp(d, hn::Sub(LoadFirstElements(d, x + i, rest), row_max)));
+    if constexpr (kKeeps) StoreFirstElements(e, d, x + i, rest);
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));
+  }
+  return total;
+}
+
+// Writes the gradients of a row. `x` holds its exponentials, whose sum is `sum`.
+template <typename T>
+void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, T* to) {
+  const float scale = static_cast<float>(factor / sum);
+  const float at_target = x[target] * scale - factor;
+  // `to` begins where x does, which is safe because an element of `to` is never wider than one of
+  // x.
+  Transform(
+      static_cast<size_t>(n), to,
+      [scale](auto d, auto v) HWY_ATTR { return hn::Mul(hn::Set(d, scale), v); },
+      static_cast<const float*>(x));
+  Convert(size_t{1}, to + target, &at_target);
+}
+
+// Processes one row in three passes, during which it stays in the second-level cache. Returns its
+// loss. Its gradients have type `gradients`; without one, there are none.
+double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
+  return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
+    T* to = reinterpret_cast<T*>(x);
+    if (target == kIgnoredTarget) {
+      if (gradients.has_value()) std::fill_n(to, n, T{});
+      return 0.0;
+    }
+    const float max = Largest(static_cast<size_t>(n), x);
+    const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
+    const double sum = RowExp<true>(x, n, max);
+    if (gradients.has_value()) GradientRow(x, n, target, sum, factor, to);
+    return std::log(sum) - logit;
+  });
+}
+
+void PartStatistics(const float* x, int64_t n, float& max, float& sum) {
+  max = Largest(static_cast<size_t>(n), x);
+  sum = static_cast<float>(RowExp<false>(x, n, max));
+}
+
+template <typename T>
+void PartGradient(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
+                  T* to) {
+  const float scale = static_cast<float>(factor / sum);
+  const bool is_here = target >= 0 && target < n;
+  const float at_target = is_here ? x[target] : 0.0f;
+  const auto gradient = [scale, max](auto d, auto v) HWY_ATTR {
+    return hn::Mul(hn::Set(d, scale), Exp(d, hn::Sub(v, hn::Set(d, max))));
+  };
+  Transform(static_cast<size_t>(n), to, gradient, x);
+  if (!is_here) return;
+  float e = 0.0f;
+  Transform(size_t{1}, &e, gradient, &at_target);
+  e -= factor;
+  Convert(size_t{1}, to + target, &e);
+}
+
+void PartGradientRow(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
+                     DType dtype, void* to) {
+  WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
+    if (target == kIgnoredTarget) {
+      std::fill_n(static_cast<T*>(to), n, T{});
+    } else {
+      PartGradient(x, n, target, max, sum, factor, static_cast<T*>(to));
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+
+HWY_EXPORT(RowLoss);
+HWY_EXPORT(PartStatistics);
+HWY_EXPORT(PartGradientRow);
+
+void SoftmaxPart(const float* x, int64_t n, float& max, float& sum) {
+  HWY_DYNAMIC_DISPATCH(PartStatistics)(x, n, max, sum);
+}
+
+void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, double sum,
+                        float factor, DType dtype, void* to) {
+  HWY_DYNAMIC_DISPATCH(PartGradientRow)(x, n, target, max, sum, factor, dtype, to);
+}
+
+void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
+                         std::optional<DType> gradients, float factor, double& loss) {
+  const auto row_loss = HWY_DYNAMIC_DISPATCH(RowLoss);
+  // Keeps the losses of a block of rows and then adds them in order, so that the sum does not
+  // depend on the number of threads.
+  constexpr int64_t kBlock = 64;
+  double losses[kBlock];
+  for (int64_t begin = 0; begin < rows; begin += kBlock) {
+    const int64_t count = std::min(kBlock, rows - begin);
+    ParallelFor(count, 1, [&](int64_t r, int64_t, int64_t) {
+      losses[r] =
+          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
+    });
+    for (int64_t r = 0; r < count; ++r) loss += losses[r];
+  }
+}
+
 namespace {
 
 // Returns the number of rows that count. InvalidArgument for a target that is no token.
@@ -108,3 +256,4 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& 
 const OnCpu<LinearCrossEntropy> linear_cross_entropy;
 
 }  // namespace zeroth::cpu
+#endif  // HWY_ONCE
