@@ -19,8 +19,7 @@ namespace {
 void KeepLikeliest(size_t keep, double share, std::vector<double>& weights) {
   std::vector<size_t> order(weights.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return weights[a] > weights[b]; });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return weights[a] > weights[b]; });
   double total = 0;
   for (size_t i = 0; i < keep; ++i) total += weights[order[i]];
   size_t kept = 0;
@@ -113,10 +112,7 @@ absl::StatusOr<std::vector<int32_t>> Generate(const LanguageModel& model,
                            ? values.size()
                            : std::min(values.size(), static_cast<size_t>(options.vocab_size)));
     const int32_t next = PickToken(known, options.sampling, rng.Uniform(static_cast<uint64_t>(i)));
-    if (std::find(options.stop_tokens.begin(), options.stop_tokens.end(), next) !=
-        options.stop_tokens.end()) {
-      break;
-    }
+    if (std::ranges::count(options.stop_tokens, next) > 0) break;
     ids.push_back(next);
     ZEROTH_RETURN_IF_ERROR(sink(next));
   }

@@ -114,11 +114,7 @@ absl::Status AddGathered(Sharding& sharding, std::vector<Subject>& subjects) {
       // Parts of a parameter stay apart; everything else is gathered over all its owners.
       Mesh::Axes parts = unit->OwnerAxes(i);
       const Mesh::Axes& gathered = unit->mesh().owner_axes();
-      parts.erase(std::remove_if(parts.begin(), parts.end(),
-                                 [&](int axis) {
-                                   return std::count(gathered.begin(), gathered.end(), axis) > 0;
-                                 }),
-                  parts.end());
+      std::erase_if(parts, [&](int axis) { return std::ranges::count(gathered, axis) > 0; });
       ZEROTH_RETURN_IF_ERROR(Add(sharding, *unit, i, "gathered parameters", 0, parts,
                                  unit->segment(i).full, subjects));
     }

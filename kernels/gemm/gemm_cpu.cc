@@ -203,8 +203,8 @@ absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, i
   return Sgemm(part);
 }
 
-// Each tile packs its rows of a and columns of b itself, which costs 1/kTileRows + 1/kTileColumns of its
-// multiplications.
+// Each tile packs its rows of a and columns of b itself, which costs 1/kTileRows + 1/kTileColumns
+// of its multiplications.
 constexpr int64_t kTileRows = 256;
 constexpr int64_t kTileColumns = 512;
 

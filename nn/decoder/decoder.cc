@@ -62,8 +62,7 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
 }  // namespace
 
 bool DecoderConfig::HasExperts(int64_t layer) const {
-  const bool is_dense =
-      std::find(dense_layers.begin(), dense_layers.end(), layer) != dense_layers.end();
+  const bool is_dense = std::ranges::count(dense_layers, layer) > 0;
   return experts > 0 && !is_dense && (layer + 1) % sparse_step == 0;
 }
 
