@@ -22,6 +22,16 @@ void CheckStarts(Operation& op, const Tensor& starts, const AttentionShape& shap
 
 }  // namespace
 
+bool CheckAttentionShape(Operation& op, const AttentionShape& shape) {
+  const bool sizes = shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 &&
+                     shape.kv_heads >= 0 && shape.head_dim >= 0 && shape.window >= 0;
+  if (!op.Require(sizes, "shape", "has a negative size")) return false;
+  const bool divides = shape.kv_heads > 0 ? shape.heads % shape.kv_heads == 0 : shape.heads == 0;
+  return divides || op.Require(false, "shape",
+                               absl::StrCat("has ", shape.heads, " heads and ", shape.kv_heads,
+                                            " kv_heads, expected a divisor of heads"));
+}
+
 std::vector<int32_t> DocumentStarts(absl::Span<const int32_t> ids, int64_t sequences) {
   const size_t seq = sequences == 0 ? 0 : ids.size() / static_cast<size_t>(sequences);
   std::vector<int32_t> starts(ids.size());

@@ -17,10 +17,32 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
+
+class Operation;
+
+// The queries, keys and values of one layer lie side by side, in this order: [batch, seq, (heads +
+// 2 * kv_heads) * head_dim]. kv_heads divides heads; query head h reads key head h / (heads /
+// kv_heads).
+struct AttentionShape {
+  int64_t batch = 0;
+  int64_t seq = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  // Sliding window (Beltagy et al., "Longformer", 2020): a token attends to this many tokens,
+  // itself and those before it; 0 for all. Tiles outside of the window cost nothing.
+  int64_t window = 0;
+
+  int64_t packed_dim() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+inline bool IsEmpty(const AttentionShape& shape) {
+  return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
+}
+// For operations on packed tensors: checks that the shape is valid.
+bool CheckAttentionShape(Operation& op, const AttentionShape& shape);
 
 // out = causal softmax(q k^T / sqrt(head_dim)) v, for each head.
 struct AttentionArgs {

@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/cudnn.h"
 #include "zeroth/kernels/attention/cudnn_limits.h"
 

@@ -21,7 +21,6 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/attention/cudnn.h"
 
 namespace zeroth::cuda {

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {

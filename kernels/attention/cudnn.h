@@ -19,7 +19,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 
 namespace zeroth::cuda {
 

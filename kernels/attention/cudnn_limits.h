@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 
 namespace zeroth {
 

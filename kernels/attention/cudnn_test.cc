@@ -23,7 +23,6 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/attention_choice.h"
-#include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/attention/cudnn_limits.h"
 
 namespace zeroth::cuda {

@@ -10,7 +10,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {

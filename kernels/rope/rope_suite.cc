@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/rope/rope.h"
 #include "zeroth/kernels/rope/testing/rope_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 
 namespace zeroth::reference {
 

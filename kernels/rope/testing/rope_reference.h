@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/attention.h"
 
 namespace zeroth::reference {
 
