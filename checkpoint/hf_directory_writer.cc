@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -147,14 +146,13 @@ HfDirectoryWriter::HfDirectoryWriter(std::string path, TemporaryPath temporary,
                                      HfDirectoryKind kind)
     : path_(std::move(path)),
       temporary_(std::move(temporary.path)),
-      lock_(temporary.fd),
+      lock_(std::move(temporary.file)),
       kind_(kind) {}
 
 HfDirectoryWriter::~HfDirectoryWriter() {
   files_.clear();
   std::error_code ignored;
   if (!finished_) fs::remove_all(temporary_, ignored);
-  close(lock_);
 }
 
 absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(

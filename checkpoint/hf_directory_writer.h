@@ -21,6 +21,7 @@
 #include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/temporary_path.h"
 
 namespace zeroth {
@@ -79,7 +80,7 @@ class HfDirectoryWriter {
 
   const std::string path_;
   const std::string temporary_;
-  const int lock_;  // on temporary_; tells other writers that this one is alive
+  const FileDescriptor lock_;  // on temporary_; tells other writers that this one is alive
   const HfDirectoryKind kind_;
   std::vector<std::unique_ptr<TensorFileWriter>> files_;
   std::map<std::string, TensorFileWriter*, std::less<>> file_of_;  // by tensor

@@ -19,7 +19,6 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -138,14 +137,14 @@ absl::StatusOr<TensorLayout> LayOutTensors(const std::string& path,
   return layout;
 }
 
-TensorFileWriter::TensorFileWriter(std::string path, std::string temporary, int64_t data_begin,
-                                   int fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), data_begin_(data_begin), fd_(fd) {}
+TensorFileWriter::TensorFileWriter(std::string path, TemporaryPath temporary, int64_t data_begin)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary.path)),
+      data_begin_(data_begin),
+      file_(std::move(temporary.file)) {}
 
 TensorFileWriter::~TensorFileWriter() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink(temporary_.c_str());
+  if (file_.is_open()) unlink(temporary_.c_str());
 }
 
 absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::string path,
@@ -156,9 +155,9 @@ absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::
   if (__builtin_add_overflow(data_begin, layout.data_bytes, &size)) return TooLarge(path);
   RemoveDeadTemporaries(path);
   ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryFile(path));
-  const int fd = temporary.fd;
   std::unique_ptr<TensorFileWriter> writer(
-      new TensorFileWriter(std::move(path), std::move(temporary.path), data_begin, fd));
+      new TensorFileWriter(std::move(path), std::move(temporary), data_begin));
+  const int fd = writer->file_.descriptor();
   for (auto& [name, entry] : layout.entries) writer->slots_[name].entry = std::move(entry);
   ZEROTH_RETURN_IF_ERROR(
       WriteAt(fd, writer->temporary_, 0,
@@ -170,7 +169,7 @@ absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::
 }
 
 absl::StatusOr<TensorFileWriter::Slot*> TensorFileWriter::FindSlot(absl::string_view name) {
-  if (fd_ < 0) return FailedPrecondition(path_, ": written to after Finish");
+  if (!file_.is_open()) return FailedPrecondition(path_, ": written to after Finish");
   const auto found = slots_.find(name);
   if (found == slots_.end()) {
     return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
@@ -197,7 +196,8 @@ absl::Status TensorFileWriter::WriteBytes(absl::string_view name, int64_t begin,
                                               " in shape ", slot->entry.shape.ToString()));
   }
   ZEROTH_RETURN_IF_ERROR(Claim(name, *slot, begin, begin + count));
-  absl::Status status = WriteAt(fd_, temporary_, data_begin_ + slot->entry.begin + begin, bytes);
+  absl::Status status =
+      WriteAt(file_.descriptor(), temporary_, data_begin_ + slot->entry.begin + begin, bytes);
   if (!status.ok()) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (first_error_.ok()) first_error_ = status;
@@ -252,9 +252,9 @@ absl::Status TensorFileWriter::CheckComplete() const {
 }
 
 absl::Status TensorFileWriter::Finish() {
-  if (fd_ < 0) return FailedPrecondition(path_, ": finished twice");
+  if (!file_.is_open()) return FailedPrecondition(path_, ": finished twice");
   ZEROTH_RETURN_IF_ERROR(CheckComplete());
-  return PublishFile(&fd_, temporary_, path_);
+  return PublishFile(file_, temporary_, path_);
 }
 
 absl::StatusOr<SafetensorsLayout> LayOutSafetensors(

@@ -23,6 +23,8 @@
 
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/file_descriptor.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
@@ -76,8 +78,6 @@ class TensorFileWriter {
                                                                   std::string header,
                                                                   TensorLayout layout);
 
-  TensorFileWriter(const TensorFileWriter&) = delete;
-  TensorFileWriter& operator=(const TensorFileWriter&) = delete;
   ~TensorFileWriter();
 
   // Writes elements [begin, begin + values.size()) of the flattened tensor, rounded to its declared
@@ -99,7 +99,7 @@ class TensorFileWriter {
     RangeSet written;  // of the tensor's bytes
   };
 
-  TensorFileWriter(std::string path, std::string temporary, int64_t data_begin, int fd);
+  TensorFileWriter(std::string path, TemporaryPath temporary, int64_t data_begin);
   absl::StatusOr<Slot*> FindSlot(absl::string_view name);
   // Marks bytes of a tensor as written before they are written, so that one of two concurrent
   // owners is refused.
@@ -109,7 +109,7 @@ class TensorFileWriter {
   const std::string path_;
   const std::string temporary_;
   const int64_t data_begin_;
-  int fd_ = -1;
+  FileDescriptor file_;
   mutable std::mutex mutex_;
   std::map<std::string, Slot, std::less<>> slots_;  // ranges guarded by mutex_
   // The claims do not show the hole that a failed write leaves.

@@ -13,7 +13,6 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +21,7 @@
 
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_path.h"
@@ -135,7 +135,6 @@ class Cache {
   absl::Status Write(const TokenSource& source) const {
     RemoveDeadTemporaries(entry_);
     ZEROTH_ASSIGN_OR_RETURN(const TemporaryPath temporary, CreateTemporaryDirectory(entry_));
-    const absl::Cleanup unlock = [&temporary] { close(temporary.fd); };
     absl::Status status = Fill(source, temporary.path);
     // An entry that exists by now is another process's, with the same tokens, or damaged.
     if (status.ok() && Open({}).ok()) status = absl::AlreadyExistsError(entry_);
@@ -228,12 +227,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
   std::error_code error;
   fs::create_directories(directory, error);
   // Waits until no other process or thread makes this entry, except on a file system without locks.
-  const int lock = TEMP_FAILURE_RETRY(
-      open((cache.entry() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (lock >= 0) (void)TEMP_FAILURE_RETRY(flock(lock, LOCK_EX));
-  const absl::Cleanup unlock = [lock] {
-    if (lock >= 0) close(lock);
-  };
+  const FileDescriptor lock(TEMP_FAILURE_RETRY(
+      open((cache.entry() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
+  if (lock.is_open()) (void)TEMP_FAILURE_RETRY(flock(lock.descriptor(), LOCK_EX));
   // Another process may have made the entry while this one waited.
   opened = cache.Open({found});
   if (opened.ok()) return opened;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/token_source.h"
 
@@ -97,9 +98,6 @@ class TokenShardWriter {
 
   // InvalidArgument for another ending, or more tokens per shard than the format can express.
   static absl::StatusOr<TokenShardWriter> Create(const Options& options);
-  TokenShardWriter(TokenShardWriter&& other) noexcept;
-  TokenShardWriter& operator=(TokenShardWriter&&) = delete;
-  ~TokenShardWriter();
 
   // Cuts off what was written after `position`. DataLoss if less was written.
   absl::Status Resume(const Position& position);
@@ -123,7 +121,7 @@ class TokenShardWriter {
 
   Options options_;
   Position position_;
-  int fd_ = -1;
+  FileDescriptor file_;
   std::string partial_;
   std::vector<uint8_t> buffer_;
 };

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -44,17 +43,6 @@ absl::StatusOr<TokenShardWriter> TokenShardWriter::Create(const Options& options
   return writer;
 }
 
-TokenShardWriter::TokenShardWriter(TokenShardWriter&& other) noexcept
-    : options_(std::move(other.options_)),
-      position_(other.position_),
-      fd_(std::exchange(other.fd_, -1)),
-      partial_(std::move(other.partial_)),
-      buffer_(std::move(other.buffer_)) {}
-
-TokenShardWriter::~TokenShardWriter() {
-  if (fd_ >= 0) close(fd_);
-}
-
 bool TokenShardWriter::is_npy() const { return absl::EndsWith(options_.path, ".npy"); }
 
 std::vector<uint8_t> TokenShardWriter::Header() const {
@@ -65,14 +53,14 @@ std::vector<uint8_t> TokenShardWriter::Header() const {
 absl::Status TokenShardWriter::OpenShard() {
   partial_ = PathOf(position_.shard) + ".partial";
   const bool is_new = position_.tokens_in_shard == 0;
-  fd_ = TEMP_FAILURE_RETRY(
-      open(partial_.c_str(), O_WRONLY | O_CLOEXEC | (is_new ? O_CREAT | O_TRUNC : 0), 0666));
-  if (fd_ < 0) return ErrnoStatus(errno, absl::StrCat("open ", partial_));
+  file_ = FileDescriptor(TEMP_FAILURE_RETRY(
+      open(partial_.c_str(), O_WRONLY | O_CLOEXEC | (is_new ? O_CREAT | O_TRUNC : 0), 0666)));
+  if (!file_.is_open()) return ErrnoStatus(errno, absl::StrCat("open ", partial_));
   return absl::OkStatus();
 }
 
 absl::Status TokenShardWriter::Resume(const Position& position) {
-  ZEROTH_CHECK(fd_ < 0 && buffer_.empty());
+  ZEROTH_CHECK(!file_.is_open() && buffer_.empty());
   position_ = position;
   const auto is_there = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
   // The shard may have been completed since, and an only one been named so.
@@ -87,21 +75,23 @@ absl::Status TokenShardWriter::Resume(const Position& position) {
   const auto bytes = static_cast<off_t>(
       Header().size() + static_cast<size_t>(position.tokens_in_shard) * token_bytes());
   struct stat found = {};
-  if (fstat(fd_, &found) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
+  if (fstat(file_.descriptor(), &found) != 0)
+    return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
   if (found.st_size < bytes) {
     return absl::DataLossError(absl::StrCat(partial_, ": has ", found.st_size,
                                             " bytes, expected at least ", bytes,
                                             " of an interrupted run; remove it, and the .progress "
                                             "file, to begin anew"));
   }
-  if (ftruncate(fd_, bytes) != 0) return ErrnoStatus(errno, absl::StrCat("cut ", partial_));
+  if (ftruncate(file_.descriptor(), bytes) != 0)
+    return ErrnoStatus(errno, absl::StrCat("cut ", partial_));
   return absl::OkStatus();
 }
 
 absl::Status TokenShardWriter::Append(absl::Span<const int32_t> ids) {
   constexpr size_t kBufferBytes = size_t{1} << 20;
   while (!ids.empty()) {
-    if (fd_ < 0) ZEROTH_RETURN_IF_ERROR(OpenShard());
+    if (!file_.is_open()) ZEROTH_RETURN_IF_ERROR(OpenShard());
     const int64_t buffered = static_cast<int64_t>(buffer_.size() / token_bytes());
     const int64_t room = options_.shard_tokens - position_.tokens_in_shard - buffered;
     const size_t count = std::min(ids.size(), static_cast<size_t>(room));
@@ -121,26 +111,26 @@ absl::Status TokenShardWriter::Append(absl::Span<const int32_t> ids) {
 }
 
 absl::Status TokenShardWriter::Flush() {
-  if (fd_ < 0) return absl::OkStatus();
+  if (!file_.is_open()) return absl::OkStatus();
   const auto place = static_cast<int64_t>(Header().size()) +
                      position_.tokens_in_shard * static_cast<int64_t>(token_bytes());
-  ZEROTH_RETURN_IF_ERROR(WriteAt(fd_, partial_, place, buffer_));
+  ZEROTH_RETURN_IF_ERROR(WriteAt(file_.descriptor(), partial_, place, buffer_));
   position_.tokens_in_shard += static_cast<int64_t>(buffer_.size() / token_bytes());
   buffer_.clear();
-  if (TEMP_FAILURE_RETRY(fdatasync(fd_)) != 0)
+  if (TEMP_FAILURE_RETRY(fdatasync(file_.descriptor())) != 0)
     return ErrnoStatus(errno, absl::StrCat("flush ", partial_));
   return absl::OkStatus();
 }
 
 absl::Status TokenShardWriter::CloseShard() {
   ZEROTH_RETURN_IF_ERROR(Flush());
-  ZEROTH_RETURN_IF_ERROR(WriteAt(fd_, partial_, 0, Header()));
-  return PublishFile(&fd_, partial_, PathOf(position_.shard));
+  ZEROTH_RETURN_IF_ERROR(WriteAt(file_.descriptor(), partial_, 0, Header()));
+  return PublishFile(file_, partial_, PathOf(position_.shard));
 }
 
 absl::Status TokenShardWriter::Finish() {
   ZEROTH_RETURN_IF_ERROR(Flush());
-  if (fd_ >= 0 && position_.tokens_in_shard > 0) {
+  if (file_.is_open() && position_.tokens_in_shard > 0) {
     ZEROTH_RETURN_IF_ERROR(CloseShard());
     ++position_.shard;
     position_.tokens_in_shard = 0;

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "nlohmann/json_fwd.hpp"
 
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/train/late_ranks.h"
 
 namespace zeroth {
@@ -62,17 +63,15 @@ class AppendedFile {
  public:
   // `flags` are added to the flags of open(2) for appending: O_TRUNC empties the file.
   static absl::StatusOr<AppendedFile> Open(const std::string& path, int flags);
-  AppendedFile(AppendedFile&& other) noexcept;
-  AppendedFile& operator=(AppendedFile&&) = delete;
-  ~AppendedFile();
 
   absl::Status Append(absl::string_view record);
 
  private:
-  AppendedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  AppendedFile(std::string path, FileDescriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  int fd_;
+  FileDescriptor file_;
   std::string unwritten_;
 };
 

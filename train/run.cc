@@ -118,7 +118,7 @@ absl::Status RankRun::SetUp() {
       trainer_,
       Trainer::Create(*rank_, std::move(model), TrainerOptionsFor(options_, trace_->timeline())));
   if (!job_.only_evaluates) {
-    ZEROTH_ASSIGN_OR_RETURN(lock_, RunLock::Take(options_.out, world_, device()));
+    ZEROTH_ASSIGN_OR_RETURN(lock_, LockRunDirectory(options_.out, world_, device()));
     // Another run may have used the directory since the first check.
     ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(
         world_, device(), world_.rank() == 0 ? CheckRunDirectory(options_) : absl::OkStatus(),

@@ -14,6 +14,7 @@
 
 #include "zeroth/api/rank.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
@@ -121,7 +122,7 @@ class RankRun {
   std::optional<DataLoader> eval_loader_;
   std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<RunLock> lock_;           // outlives everything that writes to --out
+  FileDescriptor lock_;                     // outlives everything that writes to --out
   std::unique_ptr<CheckpointSaver> saver_;  // null: no checkpoints
   std::unique_ptr<Reporter> reporter_;
   uint64_t content_ = 0;        // hash of the data

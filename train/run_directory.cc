@@ -134,10 +134,11 @@ absl::Status WithAdvice(int error, const std::string& action) {
                   "no directory for this run (--out=DIRECTORY names one of your own)");
 }
 
-absl::Status Lock(const std::string& directory, int& fd) {
-  fd = TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
-  if (TryLock(fd) != LockResult::kHeld) return absl::OkStatus();
+absl::StatusOr<FileDescriptor> Lock(const std::string& directory) {
+  FileDescriptor lock(
+      TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (!lock.is_open()) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
+  if (TryLock(lock.descriptor()) != LockResult::kHeld) return lock;
   return FailedPrecondition(
       "--out=", directory,
       ": another run that is alive writes there; end it first, or name another "
@@ -257,17 +258,11 @@ absl::Status RemoveEarlierRun(const std::string& directory) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Take(const std::string& directory,
-                                                       Communicator& world, Device& device) {
-  int fd = -1;
-  const absl::Status mine = world.rank() == 0 ? Lock(directory, fd) : absl::OkStatus();
-  std::unique_ptr<RunLock> lock(new RunLock(fd));
-  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, mine, "lock the output directory"));
+absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Communicator& world,
+                                                Device& device) {
+  absl::StatusOr<FileDescriptor> lock = world.rank() == 0 ? Lock(directory) : FileDescriptor();
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, lock.status(), "lock the output directory"));
   return lock;
-}
-
-RunLock::~RunLock() {
-  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace zeroth

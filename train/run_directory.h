@@ -4,12 +4,12 @@
 
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/train/options.h"
@@ -45,21 +45,11 @@ absl::Status CheckRunDirectory(const TrainOptions& options);
 absl::Status RemoveEarlierRun(const std::string& directory);
 
 // Marks a directory as in use by a live run, so that no other run deletes its unfinished files.
-// Rank 0 locks the directory itself (flock), and the lock always ends with the process.
-class RunLock {
- public:
-  // Collective. The directory must exist. FailedPrecondition on every rank if another run has the
-  // lock. On file systems that cannot lock directories (NFS) this always succeeds and protects
-  // nothing.
-  static absl::StatusOr<std::unique_ptr<RunLock>> Take(const std::string& directory,
-                                                       Communicator& world, Device& device);
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-  ~RunLock();
-
- private:
-  explicit RunLock(int fd) : fd_(fd) {}
-  const int fd_;  // -1 on other ranks
-};
+// Rank 0 locks the directory itself (flock), until it closes the descriptor that it gets; the lock
+// always ends with the process. Collective. The directory must exist. FailedPrecondition on every
+// rank if another run has the lock. On file systems that cannot lock directories (NFS) this always
+// succeeds and protects nothing.
+absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Communicator& world,
+                                                Device& device);
 
 }  // namespace zeroth

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -91,14 +92,6 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
   return std::unique_ptr<CheckpointReader>(new CheckpointReader(directory, *std::move(index)));
 }
 
-CheckpointReader::~CheckpointReader() { CloseFiles(); }
-
-void CheckpointReader::CloseFiles() {
-  for (const auto& [file, fd] : open_) close(fd);
-  open_.clear();
-  advised_.clear();
-}
-
 std::string CheckpointReader::PathOf(int file) const {
   return absl::StrCat(directory_, "/", index_.files[static_cast<size_t>(file)].name);
 }
@@ -176,15 +169,16 @@ absl::Status CheckpointReader::CheckHeader(int fd, int file) {
 
 absl::StatusOr<int> CheckpointReader::OpenFile(int file) {
   const auto found = open_.find(file);
-  if (found != open_.end()) return found->second;
-  if (open_.size() >= kMaxOpenFiles) CloseFiles();
-  const int fd = TEMP_FAILURE_RETRY(open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd < 0) return MissingIsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
-  if (absl::Status status = CheckHeader(fd, file); !status.ok()) {
-    close(fd);
-    return status;
+  if (found != open_.end()) return found->second.descriptor();
+  if (open_.size() >= kMaxOpenFiles) {
+    open_.clear();
+    advised_.clear();
   }
-  open_.emplace(file, fd);
+  FileDescriptor opened(TEMP_FAILURE_RETRY(open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC)));
+  const int fd = opened.descriptor();
+  if (fd < 0) return MissingIsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
+  ZEROTH_RETURN_IF_ERROR(CheckHeader(fd, file));
+  open_.emplace(file, std::move(opened));
   return fd;
 }
 

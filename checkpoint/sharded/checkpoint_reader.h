@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/core/base/file/file_descriptor.h"
 
 namespace zeroth {
 
@@ -32,9 +33,9 @@ class CheckpointReader {
  public:
   // NotFound if there is no such directory.
   static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& directory);
+
   CheckpointReader(const CheckpointReader&) = delete;
   CheckpointReader& operator=(const CheckpointReader&) = delete;
-  ~CheckpointReader();
 
   const std::string& directory() const { return directory_; }
   const CheckpointIndex& index() const { return index_; }
@@ -76,11 +77,10 @@ class CheckpointReader {
   absl::Status ReadBlock(const Place& place, int64_t block, absl::Span<uint8_t> out);
   // Reads bytes [begin, begin + out.size()) of a piece.
   absl::Status ReadPiece(const Place& place, int64_t begin, absl::Span<uint8_t> out);
-  void CloseFiles();
 
   const std::string directory_;
   const CheckpointIndex index_;
-  std::map<int, int> open_;         // file to descriptor
+  std::map<int, FileDescriptor> open_;
   std::map<int, int64_t> advised_;  // file to the end of what the system was asked to fetch
   // The last block of which only a part was read: the next range often begins in it.
   const CheckpointPiece* cached_piece_ = nullptr;

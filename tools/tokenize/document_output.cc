@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/token_file.h"
@@ -86,9 +87,6 @@ class JsonLines final : public DocumentOutput {
         path_(std::move(path)),
         partial_(path_ + ".partial"),
         add_special_tokens_(add_special_tokens) {}
-  ~JsonLines() override {
-    if (fd_ >= 0) close(fd_);
-  }
 
   bool needs_whole_documents() const override { return true; }
 
@@ -112,45 +110,49 @@ class JsonLines final : public DocumentOutput {
     if (access(partial_.c_str(), F_OK) != 0) rename(path_.c_str(), partial_.c_str());
     ZEROTH_RETURN_IF_ERROR(Open(0));
     struct stat found;
-    if (fstat(fd_, &found) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
+    if (fstat(file_.descriptor(), &found) != 0)
+      return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
     if (found.st_size < written_) {
       return absl::DataLossError(absl::StrCat(
           partial_, ": has ", found.st_size, " bytes, expected at least ", written_,
           " of the interrupted run; remove it and ", path_, ".progress to begin anew"));
     }
-    if (ftruncate(fd_, written_) != 0) return ErrnoStatus(errno, absl::StrCat("cut ", partial_));
+    if (ftruncate(file_.descriptor(), written_) != 0)
+      return ErrnoStatus(errno, absl::StrCat("cut ", partial_));
     return absl::OkStatus();
   }
   absl::Status Append(const Piece& piece) override {
-    if (fd_ < 0) ZEROTH_RETURN_IF_ERROR(Open(O_CREAT | O_TRUNC));
+    if (!file_.is_open()) ZEROTH_RETURN_IF_ERROR(Open(O_CREAT | O_TRUNC));
     ZEROTH_RETURN_IF_ERROR(
-        WriteAt(fd_, partial_, written_,
+        WriteAt(file_.descriptor(), partial_, written_,
                 absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(piece.lines.data()),
                                     piece.lines.size())));
     written_ += static_cast<int64_t>(piece.lines.size());
     return absl::OkStatus();
   }
   absl::StatusOr<nlohmann::json> Flush() override {
-    if (fd_ >= 0 && TEMP_FAILURE_RETRY(fdatasync(fd_)) != 0)
+    if (file_.is_open() && TEMP_FAILURE_RETRY(fdatasync(file_.descriptor())) != 0)
       return ErrnoStatus(errno, absl::StrCat("flush ", partial_));
     return nlohmann::json{{"bytes", written_}};
   }
   absl::Status Finish() override {
-    if (fd_ < 0) ZEROTH_RETURN_IF_ERROR(Open(O_CREAT | O_TRUNC));
-    return PublishFile(&fd_, partial_, path_);
+    if (!file_.is_open()) ZEROTH_RETURN_IF_ERROR(Open(O_CREAT | O_TRUNC));
+    return PublishFile(file_, partial_, path_);
   }
 
  private:
   absl::Status Open(int flags) {
-    fd_ = TEMP_FAILURE_RETRY(open(partial_.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
-    return fd_ < 0 ? ErrnoStatus(errno, absl::StrCat("open ", partial_)) : absl::OkStatus();
+    file_ = FileDescriptor(
+        TEMP_FAILURE_RETRY(open(partial_.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666)));
+    return !file_.is_open() ? ErrnoStatus(errno, absl::StrCat("open ", partial_))
+                            : absl::OkStatus();
   }
 
   const Tokenizer& tokenizer_;
   const std::string path_;
   const std::string partial_;
   const bool add_special_tokens_;
-  int fd_ = -1;
+  FileDescriptor file_;
   int64_t written_ = 0;
 };
 

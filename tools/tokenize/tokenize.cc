@@ -26,6 +26,7 @@
 
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/temporary_path.h"
@@ -156,9 +157,7 @@ class Job {
  public:
   explicit Job(const TokenizeOptions& options) : options_(options) {}
   ~Job() {
-    if (lock_ < 0) return;
-    unlink(lock_path_.c_str());
-    close(lock_);
+    if (lock_.is_open()) unlink(lock_path_.c_str());
   }
 
   absl::Status Open() {
@@ -240,7 +239,7 @@ class Job {
     const fs::path out = options_.out;
     lock_path_ = out.parent_path() / absl::StrCat(".", out.filename().string(), ".lock");
     ZEROTH_ASSIGN_OR_RETURN(lock_, LockFile(lock_path_));
-    if (lock_ >= 0) return absl::OkStatus();
+    if (lock_.is_open()) return absl::OkStatus();
     return FailedPrecondition("--out=", options_.out,
                               ": another tools/tokenize that is alive writes there; wait for its "
                               "end, or name another file");
@@ -365,7 +364,7 @@ class Job {
 
   const TokenizeOptions options_;
   std::string lock_path_;
-  int lock_ = -1;
+  FileDescriptor lock_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string tokenizer_checksum_;
   std::vector<DataFile> files_;

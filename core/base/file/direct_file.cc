@@ -13,7 +13,6 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -21,9 +20,8 @@ namespace zeroth {
 absl::StatusOr<std::unique_ptr<DirectFile>> DirectFile::Create(std::string path, int64_t size,
                                                                bool direct) {
   ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryFile(path));
-  const int fd = temporary.fd;
-  std::unique_ptr<DirectFile> file(
-      new DirectFile(std::move(path), std::move(temporary.path), size, fd));
+  const int fd = temporary.file.descriptor();
+  std::unique_ptr<DirectFile> file(new DirectFile(std::move(path), std::move(temporary), size));
   ZEROTH_RETURN_IF_ERROR(file->Reserve());
   // Fails if the file system has no direct transfers.
   if (direct) file->direct_ = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;
@@ -31,17 +29,15 @@ absl::StatusOr<std::unique_ptr<DirectFile>> DirectFile::Create(std::string path,
 }
 
 DirectFile::~DirectFile() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink(temporary_.c_str());
+  if (file_.is_open()) unlink(temporary_.c_str());
 }
 
 absl::Status DirectFile::Reserve() {
   if (size_ == 0) return absl::OkStatus();
-  int error = TEMP_FAILURE_RETRY(fallocate(fd_, 0, 0, size_)) == 0 ? 0 : errno;
+  int error = TEMP_FAILURE_RETRY(fallocate(file_.descriptor(), 0, 0, size_)) == 0 ? 0 : errno;
   // Some file systems cannot reserve space; then only the size is set.
   if (error == EOPNOTSUPP || error == ENOSYS) {
-    error = TEMP_FAILURE_RETRY(ftruncate(fd_, size_)) == 0 ? 0 : errno;
+    error = TEMP_FAILURE_RETRY(ftruncate(file_.descriptor(), size_)) == 0 ? 0 : errno;
   }
   if (error == 0) return absl::OkStatus();
   return ErrnoStatus(error, absl::StrCat("reserve ", size_, " bytes for ", path_));
@@ -49,13 +45,14 @@ absl::Status DirectFile::Reserve() {
 
 absl::Status DirectFile::LeaveDirect() {
   direct_ = false;
-  if (fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_DIRECT) == 0) return absl::OkStatus();
+  if (fcntl(file_.descriptor(), F_SETFL, fcntl(file_.descriptor(), F_GETFL) & ~O_DIRECT) == 0)
+    return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("turn direct writing off for ", temporary_));
 }
 
 absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) {
   const auto count = static_cast<int64_t>(bytes.size());
-  ZEROTH_CHECK(fd_ >= 0 && offset >= 0 && count <= size_ && offset <= size_ - count);
+  ZEROTH_CHECK(file_.is_open() && offset >= 0 && count <= size_ && offset <= size_ - count);
   ZEROTH_CHECK(offset % kAlignment == 0);
   ZEROTH_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == 0);
   ZEROTH_CHECK(count % kAlignment == 0 || offset + count == size_);
@@ -66,7 +63,7 @@ absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) 
       if (whole == 0) ZEROTH_RETURN_IF_ERROR(LeaveDirect());
       if (whole > 0) part = bytes.subspan(0, whole);
     }
-    const ssize_t written = pwrite(fd_, part.data(), part.size(), offset);
+    const ssize_t written = pwrite(file_.descriptor(), part.data(), part.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EINVAL && direct_) {
       // The disk has larger blocks, or the file system does not really support it.
@@ -86,8 +83,8 @@ absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) 
 }
 
 absl::Status DirectFile::Finish() {
-  ZEROTH_CHECK(fd_ >= 0);
-  return PublishFile(&fd_, temporary_, path_);
+  ZEROTH_CHECK(file_.is_open());
+  return PublishFile(file_, temporary_, path_);
 }
 
 absl::StatusOr<PageBuffer> PageBuffer::Allocate(size_t size) {

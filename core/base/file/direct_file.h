@@ -12,6 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/file/file_descriptor.h"
+#include "zeroth/core/base/file/temporary_path.h"
+
 namespace zeroth {
 
 // Writes a new file of a known size, for large data that is not read soon. If the file system
@@ -28,8 +31,6 @@ class DirectFile {
   // bypass the page cache.
   static absl::StatusOr<std::unique_ptr<DirectFile>> Create(std::string path, int64_t size,
                                                             bool direct = true);
-  DirectFile(const DirectFile&) = delete;
-  DirectFile& operator=(const DirectFile&) = delete;
   ~DirectFile();
 
   // Writes bytes from `offset` on. Aborts beyond the end of the file, and unless offset and memory
@@ -42,8 +43,11 @@ class DirectFile {
   absl::Status Finish();
 
  private:
-  DirectFile(std::string path, std::string temporary, int64_t size, int fd)
-      : path_(std::move(path)), temporary_(std::move(temporary)), size_(size), fd_(fd) {}
+  DirectFile(std::string path, TemporaryPath temporary, int64_t size)
+      : path_(std::move(path)),
+        temporary_(std::move(temporary.path)),
+        size_(size),
+        file_(std::move(temporary.file)) {}
   absl::Status Reserve();
   // Writes through the page cache from now on.
   absl::Status LeaveDirect();
@@ -51,7 +55,7 @@ class DirectFile {
   const std::string path_;
   const std::string temporary_;
   const int64_t size_;
-  int fd_ = -1;
+  FileDescriptor file_;
   bool direct_ = false;
 };
 

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <random>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -47,17 +46,17 @@ absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
 }
 
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content) {
-  const int fd =
-      TEMP_FAILURE_RETRY(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
-  absl::Status status = WriteAt(
-      fd, path, 0,
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
-  if (status.ok() && TEMP_FAILURE_RETRY(fsync(fd)) != 0)
-    status = ErrnoStatus(errno, absl::StrCat("flush ", path));
+  FileDescriptor file(
+      TEMP_FAILURE_RETRY(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)));
+  if (!file.is_open()) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  ZEROTH_RETURN_IF_ERROR(WriteAt(
+      file.descriptor(), path, 0,
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size())));
+  if (TEMP_FAILURE_RETRY(fsync(file.descriptor())) != 0)
+    return ErrnoStatus(errno, absl::StrCat("flush ", path));
   // Network file systems report a failed write as late as here.
-  if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("close ", path));
-  return status;
+  if (close(file.Release()) != 0) return ErrnoStatus(errno, absl::StrCat("close ", path));
+  return absl::OkStatus();
 }
 
 bool IsFile(const std::string& path) {
@@ -86,21 +85,20 @@ absl::StatusOr<std::string> CanonicalPath(const std::string& path) {
 }
 
 absl::Status SyncDirectory(const std::string& directory) {
-  const int fd = TEMP_FAILURE_RETRY(
-      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
-  absl::Status status;
+  const FileDescriptor opened(TEMP_FAILURE_RETRY(
+      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (!opened.is_open()) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
   // EINVAL: a file system without the notion, where nothing more can be done.
-  if (TEMP_FAILURE_RETRY(fsync(fd)) != 0 && errno != EINVAL)
-    status = ErrnoStatus(errno, absl::StrCat("flush directory ", directory));
-  close(fd);
-  return status;
+  if (TEMP_FAILURE_RETRY(fsync(opened.descriptor())) == 0 || errno == EINVAL)
+    return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("flush directory ", directory));
 }
 
-absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path) {
-  if (TEMP_FAILURE_RETRY(fsync(*fd)) != 0)
+absl::Status PublishFile(FileDescriptor& file, const std::string& temporary,
+                         const std::string& path) {
+  if (TEMP_FAILURE_RETRY(fsync(file.descriptor())) != 0)
     return ErrnoStatus(errno, absl::StrCat("flush ", temporary));
-  const bool closed = close(std::exchange(*fd, -1)) == 0;
+  const bool closed = close(file.Release()) == 0;
   if (!closed || rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     unlink(temporary.c_str());

@@ -14,6 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/file/file_descriptor.h"
+
 namespace zeroth {
 
 // Reads the whole file. InvalidArgument if it has more than `max_bytes`, which is checked before
@@ -45,9 +47,10 @@ absl::StatusOr<std::string> CanonicalPath(const std::string& path);
 absl::Status SyncDirectory(const std::string& directory);
 
 // Flushes and closes an open temporary file, and renames it to `path`, durably: after a power
-// failure `path` has all of it or none. Sets `*fd` to -1 when it is closed. After an error with
-// `*fd` still open, the caller has to remove the temporary file; otherwise it is gone.
-absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path);
+// failure `path` has all of it or none. After an error with `file` still open, the caller has to
+// remove the temporary file; otherwise it is gone.
+absl::Status PublishFile(FileDescriptor& file, const std::string& temporary,
+                         const std::string& path);
 
 // "<path>.<tag>-<16 random digits>": a sibling of `path` that no other call returns, in any process
 // on any machine. See temporary_path.h.

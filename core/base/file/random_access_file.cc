@@ -36,30 +36,28 @@ void LeaveRoomBeyond(int fd) {
 
 }  // namespace
 
-RandomAccessFile::~RandomAccessFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {
   RandomAccessFile file;
   file.path_ = path;
   // O_NONBLOCK, or opening a named pipe would wait for a writer instead of being refused.
-  file.fd_ = TEMP_FAILURE_RETRY(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd_ < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  const int fd = TEMP_FAILURE_RETRY(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  file.fd_ = FileDescriptor(fd);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
   struct stat info = {};
-  if (fstat(file.fd_, &info) != 0) {
+  if (fstat(fd, &info) != 0) {
     return ErrnoStatus(errno, absl::StrCat("read the size of ", path));
   }
   if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
   file.size_ = static_cast<size_t>(info.st_size);
-  LeaveRoomBeyond(file.fd_);
+  LeaveRoomBeyond(fd);
   return file;
 }
 
 absl::Status RandomAccessFile::Read(size_t begin, absl::Span<uint8_t> out) const {
   const size_t end = begin + out.size();
   while (!out.empty()) {
-    const ssize_t count = pread(fd_, out.data(), out.size(), static_cast<off_t>(begin));
+    const ssize_t count =
+        pread(fd_.descriptor(), out.data(), out.size(), static_cast<off_t>(begin));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       return ErrnoStatus(errno, absl::StrCat("read the bytes [", begin, ", ", end, ") of ", path_));

@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
+#include "zeroth/core/base/file/file_descriptor.h"
 
 namespace zeroth {
 
@@ -19,18 +20,6 @@ namespace zeroth {
 // Thread-safe.
 class RandomAccessFile {
  public:
-  RandomAccessFile() = default;
-  RandomAccessFile(RandomAccessFile&& other) noexcept { *this = std::move(other); }
-  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(fd_, other.fd_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  RandomAccessFile(const RandomAccessFile&) = delete;
-  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
-  ~RandomAccessFile();
-
   // Opens a file. NotFound, PermissionDenied, or InvalidArgument if it is a directory or another
   // thing than a regular file. Every message names the path. If the process is then near its soft
   // limit on open files, raises the soft limit to the hard one.
@@ -49,7 +38,7 @@ class RandomAccessFile {
 
  private:
   std::string path_;
-  int fd_ = -1;
+  FileDescriptor fd_;
   size_t size_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -71,8 +72,10 @@ absl::StatusOr<TemporaryPath> CreateTemporary(const std::string& of, bool direct
     // ENOENT: another process took the directory for a leftover before it was opened.
     if (fd < 0 && errno != EEXIST && !(directory && errno == ENOENT && i + 1 < kAttempts)) break;
     if (fd < 0) continue;
-    if (TryLock(fd) != LockResult::kHeld && IsAt(fd, path)) return TemporaryPath{path, fd};
-    close(fd);
+    FileDescriptor file(fd);
+    if (TryLock(fd) != LockResult::kHeld && IsAt(fd, path)) {
+      return TemporaryPath{path, std::move(file)};
+    }
   }
   return ErrnoStatus(errno, absl::StrCat("create ", directory ? "directory " : "", path));
 }
@@ -83,14 +86,13 @@ void RemoveIfDead(const fs::path& path) {
   if (lstat(path.c_str(), &facts) != 0) return;
   // Network file systems lock only what is open for writing.
   const int access = S_ISDIR(facts.st_mode) ? O_RDONLY | O_DIRECTORY : O_WRONLY;
-  const int fd = open(path.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return;
+  const FileDescriptor file(open(path.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.is_open()) return;
   std::error_code ignored;
-  if (TryLock(fd) == LockResult::kTaken && IsAt(fd, path.string()) &&
+  if (TryLock(file.descriptor()) == LockResult::kTaken && IsAt(file.descriptor(), path.string()) &&
       !fs::exists(path / kKeep, ignored)) {
     fs::remove_all(path, ignored);
   }
-  close(fd);
 }
 
 }  // namespace
@@ -100,16 +102,14 @@ LockResult TryLock(int fd) {
   return errno == EWOULDBLOCK ? LockResult::kHeld : LockResult::kUnknown;
 }
 
-absl::StatusOr<int> LockFile(const std::string& path) {
+absl::StatusOr<FileDescriptor> LockFile(const std::string& path) {
   while (true) {
-    const int fd =
-        TEMP_FAILURE_RETRY(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-    const bool held = TryLock(fd) == LockResult::kHeld;
+    FileDescriptor file(
+        TEMP_FAILURE_RETRY(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)));
+    if (!file.is_open()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+    if (TryLock(file.descriptor()) == LockResult::kHeld) return FileDescriptor();
     // Its holder may have removed the file since it was opened.
-    if (!held && IsAt(fd, path)) return fd;
-    close(fd);
-    if (held) return -1;
+    if (IsAt(file.descriptor(), path)) return file;
   }
 }
 
@@ -141,13 +141,10 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view content) {
   RemoveDeadTemporaries(path);
   ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryFile(path));
   absl::Status status = WriteAt(
-      temporary.fd, temporary.path, 0,
+      temporary.file.descriptor(), temporary.path, 0,
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
-  if (status.ok()) status = PublishFile(&temporary.fd, temporary.path, path);
-  if (temporary.fd >= 0) {
-    unlink(temporary.path.c_str());
-    close(temporary.fd);
-  }
+  if (status.ok()) status = PublishFile(temporary.file, temporary.path, path);
+  if (temporary.file.is_open()) unlink(temporary.path.c_str());
   return status;
 }
 

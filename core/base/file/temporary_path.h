@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/core/base/file/file_descriptor.h"
+
 namespace zeroth {
 
 enum class LockResult {
@@ -24,14 +26,14 @@ enum class LockResult {
 // locks, or cannot lock directories (NFS).
 LockResult TryLock(int fd);
 
-// Opens and locks the file `path`, which is created if it is missing, and returns its descriptor.
-// Returns -1 if another descriptor has the lock. Whoever has it may remove the file, before it
-// closes the descriptor.
-absl::StatusOr<int> LockFile(const std::string& path);
+// Opens and locks the file `path`, which is created if it is missing. Returns a descriptor that is
+// not open if another one has the lock. Whoever has it may remove the file, before it closes the
+// descriptor.
+absl::StatusOr<FileDescriptor> LockFile(const std::string& path);
 
 struct TemporaryPath {
-  std::string path;  // "<of>.tmp-<16 digits>"
-  int fd = -1;       // open and locked; the caller closes it
+  std::string path;     // "<of>.tmp-<16 digits>"
+  FileDescriptor file;  // open and locked
 };
 
 // Create an empty file, open for writing, or a directory, under a unique name. Errors of the file

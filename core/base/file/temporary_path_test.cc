@@ -27,9 +27,11 @@ pid_t StartMaker(const std::string& of) {
   EXPECT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const bool made =
-        CreateTemporaryFile(of).ok() && CreateTemporaryDirectory(of).ok() &&
-        WriteFileDurably(CreateTemporaryDirectory(of)->path + "/weights", "some").ok();
+    const auto file = CreateTemporaryFile(of);
+    const auto empty = CreateTemporaryDirectory(of);
+    const auto filled = CreateTemporaryDirectory(of);
+    const bool made = file.ok() && empty.ok() && filled.ok() &&
+                      WriteFileDurably(filled->path + "/weights", "some").ok();
     if (!made || write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
   }
@@ -71,7 +73,6 @@ TEST(TemporaryPathTest, WhatIsMarkedStays) {
     if (keep) {
       EXPECT_TRUE(KeepTemporary(made.path).ok());
     }
-    close(made.fd);
   }
   EXPECT_EQ(dir.List().size(), 2u);
   RemoveDeadTemporaries(dir.File("final"));

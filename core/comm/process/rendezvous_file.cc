@@ -16,8 +16,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/process/socket.h"
 
 namespace zeroth {
 namespace {
@@ -77,7 +77,7 @@ absl::StatusOr<std::optional<MeetingPlace>> ReadRendezvousFile(const std::string
                      "which only this user writes"));
   };
   // A pipe must not make this wait.
-  const Socket file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.is_open()) {
     if (errno == ELOOP) return refuse("is a symbolic link, which is not followed");
     return std::optional<MeetingPlace>();

@@ -184,10 +184,6 @@ bool AwaitConnection(const Socket& socket, absl::Duration timeout) {
 
 }  // namespace
 
-Socket::~Socket() {
-  if (is_open()) static_cast<void>(close(descriptor_));
-}
-
 std::string Frame(absl::string_view payload) { return WireWriter().String(payload).bytes(); }
 
 absl::StatusOr<std::optional<std::string>> FrameReader::Next(size_t most) {
