@@ -49,25 +49,27 @@ absl::Status Unsupported(const HfConfig& config, const char* key) {
 }
 
 // [a, b] as [b, a].
-std::vector<float> Transposed(const std::vector<float>& values, int64_t a, int64_t b) {
-  std::vector<float> turned(values.size());
-  for (int64_t i = 0; i < a; ++i) {
-    for (int64_t j = 0; j < b; ++j) {
-      turned[static_cast<size_t>(j * a + i)] = values[static_cast<size_t>(i * b + j)];
-    }
-  }
-  return turned;
-}
-
 absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const std::string& name,
                                             bool transposed) {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(name));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, source.ReadAll(name, shape));
   if (!transposed) return values;
-  return Transposed(values, shape.dim(0), shape.dim(1));
+  return Transposed(shape, values);
 }
 
 }  // namespace
+
+std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values) {
+  const auto rows = static_cast<size_t>(shape.dim(0));
+  const auto columns = static_cast<size_t>(shape.dim(1));
+  std::vector<float> turned(values.size());
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column) {
+      turned[column * rows + row] = values[row * columns + column];
+    }
+  }
+  return turned;
+}
 
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   if (adapter.rank < 1 || adapter.layers.empty()) {

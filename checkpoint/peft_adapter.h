@@ -20,6 +20,7 @@
 
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/weights_source.h"
+#include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
 
@@ -55,6 +56,9 @@ inline constexpr absl::string_view kLoraB = ".lora_B";
 // transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
+
+// The transpose of a matrix.
+std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values);
 
 // True for a directory of an adapter: it has adapter_config.json, but no config.json.
 bool IsPeftDirectory(const std::string& path);

@@ -140,18 +140,6 @@ absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::strin
   return writer;
 }
 
-std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values) {
-  const auto rows = static_cast<size_t>(shape.dim(0));
-  const auto columns = static_cast<size_t>(shape.dim(1));
-  std::vector<float> turned(values.size());
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t column = 0; column < columns; ++column) {
-      turned[column * rows + row] = values[row * columns + column];
-    }
-  }
-  return turned;
-}
-
 }  // namespace
 
 absl::StatusOr<std::map<std::string, std::string>> ModelFiles(const LanguageModel& model,

@@ -139,14 +139,10 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
 absl::Status ReadHalf(const WeightsSource& weights, const PeftHalf& half, int64_t begin,
                       absl::Span<float> out) {
   if (!half.transposed) return weights.ReadElements(half.name, begin, out);
-  const int64_t rows = half.shape.dim(1);
-  const int64_t columns = half.shape.dim(0);
   // LoRA matrices are small, so reading all of one is cheap.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, weights.ReadAll(half.name, half.shape));
-  for (size_t i = 0; i < out.size(); ++i) {
-    const int64_t element = begin + static_cast<int64_t>(i);
-    out[i] = values[static_cast<size_t>(element % columns * rows + element / columns)];
-  }
+  const std::vector<float> turned = Transposed(half.shape, values);
+  std::copy_n(turned.begin() + begin, out.size(), out.begin());
   return absl::OkStatus();
 }
 
