@@ -41,6 +41,11 @@ const SafetensorsEntry* WeightsSource::Find(absl::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
+std::string WeightsSource::StoredName(const std::string& name) const {
+  const std::string shorter = name.substr(name.find('.') + 1);
+  return Find(name) == nullptr && Find(shorter) != nullptr ? shorter : name;
+}
+
 absl::Status WeightsSource::MissingTensor(absl::string_view name) const {
   std::vector<std::string> all = names();
   const size_t shown = std::min<size_t>(3, all.size());

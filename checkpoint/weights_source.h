@@ -35,6 +35,9 @@ class WeightsSource {
   std::vector<std::string> names() const;
   // The entry of tensor `name`, owned by the source; null if there is no such tensor.
   const SafetensorsEntry* Find(absl::string_view name) const;
+  // The name that a model's tensor has here: some published files leave out the prefix
+  // "transformer" or "model". Returns `name` itself if neither is here.
+  std::string StoredName(const std::string& name) const;
 
   // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to
   // nearest; F32, F16 and BF16 are exact). Reads no other elements. NotFound if there is no such

@@ -146,19 +146,6 @@ absl::Status ReadHalf(const WeightsSource& weights, const PeftHalf& half, int64_
   return absl::OkStatus();
 }
 
-// Returns the name in the files. Some published files leave out the prefix "transformer" or
-// "model".
-std::string StoredName(const WeightsSource& weights, const std::string& name) {
-  if (weights.Find(name) != nullptr) return name;
-  const size_t dot = name.find('.');
-  const std::string prefix = name.substr(0, dot);
-  if (dot != std::string::npos && (prefix == "transformer" || prefix == "model")) {
-    const std::string shorter = name.substr(dot + 1);
-    if (weights.Find(shorter) != nullptr) return shorter;
-  }
-  return name;
-}
-
 // True for stored tensors that hold no weights of their own: attention masks and rotary tables of
 // old files, and the second copy of a tied head.
 bool IsKnownExtra(const std::string& name) {
@@ -172,7 +159,7 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
   std::vector<std::string> wrong;
   std::set<std::string> used;
   for (const Parameter* parameter : model.Parameters()) {
-    const std::string stored = StoredName(weights, parameter->name());
+    const std::string stored = weights.StoredName(parameter->name());
     if (optional.count(parameter->name()) > 0 && weights.Find(stored) == nullptr) continue;
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
@@ -212,7 +199,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
     if (parameter->name() == kHead) return absl::OkStatus();
     for (const char* name : {"wte.weight", "embed_tokens.weight"}) {
       if (absl::EndsWith(parameter->name(), name))
-        embedding = StoredName(weights, parameter->name());
+        embedding = weights.StoredName(parameter->name());
     }
   }
   if (embedding.empty()) return absl::OkStatus();
@@ -305,7 +292,7 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
     }
     if (directory_.has_value()) {
       const WeightsSource& weights = directory_->weights();
-      const std::string name = StoredName(weights, parameter.name());
+      const std::string name = weights.StoredName(parameter.name());
       if (weights.Find(name) != nullptr) return weights.ReadElements(name, begin, out);
     }
     // A model from scratch, or an adapter that the files do not have: FromDirectory checks all

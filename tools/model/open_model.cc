@@ -46,14 +46,6 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   return HfDirectory(path, checkpoint.model.config(), std::move(merged));
 }
 
-// Returns the name of a layer's weight in files, which may lack the prefix "transformer" or
-// "model".
-std::string WeightOf(const WeightsSource& base, const std::string& layer) {
-  const std::string name = absl::StrCat(layer, ".weight");
-  const std::string shorter = name.substr(name.find('.') + 1);
-  return base.Find(name) == nullptr && base.Find(shorter) != nullptr ? shorter : name;
-}
-
 absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string base_path) {
   ZEROTH_ASSIGN_OR_RETURN(const PeftDirectory adapter, PeftDirectory::Open(path));
   const bool is_named = !base_path.empty();
@@ -72,7 +64,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   }
   std::vector<LowRankProduct> products;
   for (const std::string& layer : adapter.adapter().layers) {
-    products.push_back(ProductOf(adapter.adapter(), WeightOf(base->weights(), layer),
+    products.push_back(ProductOf(adapter.adapter(), base->weights().StoredName(layer + ".weight"),
                                  PeftNameOfA(layer), PeftNameOfB(layer)));
     products.back().transposed = adapter.adapter().fan_in_fan_out;
   }
