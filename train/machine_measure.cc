@@ -52,22 +52,24 @@ absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
 }
 
 // Returns the seconds that `work` takes on the device's compute stream: the median over `rounds`
-// rounds, each of which does the work `times` times. All ranks begin a round together, and the
-// round ends with the last of them; otherwise ranks that share a core would each count it as
-// theirs. Collective; all ranks get the same value.
+// rounds, each of which does the work `times` times. Does it once before, since the first time
+// makes one-time allocations. All ranks begin a round together, and the round ends with the last of
+// them; otherwise ranks that share a core would each count it as theirs. Collective; all ranks get
+// the same value.
 absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device,
                                      const std::function<absl::Status()>& work, int rounds,
                                      int times) {
   Stream& stream = device.compute_stream();
   std::vector<double> seconds;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round <= rounds; ++round) {
+    const int repeats = round == 0 ? 1 : times;
     if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, kLabel));
     ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < times; ++i) ZEROTH_RETURN_IF_ERROR(work());
+    for (int i = 0; i < repeats; ++i) ZEROTH_RETURN_IF_ERROR(work());
     ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    seconds.push_back(std::max(taken.count(), 1e-9) / times);
+    if (round > 0) seconds.push_back(std::max(taken.count(), 1e-9) / times);
   }
   ZEROTH_ASSIGN_OR_RETURN(seconds, Max(world, device, seconds));
   const auto middle = seconds.begin() + rounds / 2;
@@ -120,7 +122,6 @@ absl::StatusOr<double> CopySeconds(Communicator& world, Device& device, int64_t 
     return device.Copy(to.raw_data(), from.raw_data(), static_cast<size_t>(bytes),
                        device.compute_stream());
   };
-  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, copy, 1, 1).status());
   return MedianSeconds(world, device, copy, kRounds, times);
 }
 
@@ -143,7 +144,6 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
         {.shape = shape, .qkv = args.qkv, .starts = {}, .out = args.out, .lse = args.lse}));
     return kernels::AttentionBackward(kernels, args);
   };
-  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, both, 1, 1).status());
   return MedianSeconds(world, device, both, kRounds, 1);
 }
 
@@ -207,8 +207,7 @@ absl::StatusOr<double> CollectiveSeconds(Communicator& world, Device& device, Co
                ? world.ReduceScatter(all, mine, ReduceOp::kMean, stream, kLabel)
                : world.AllReduce(all, ReduceOp::kMean, stream, kLabel);
   };
-  // The first call makes one-time allocations. All ranks have the same seconds.
-  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, call, 1, 1).status());
+  // All ranks have the same seconds.
   ZEROTH_ASSIGN_OR_RETURN(const double once, MedianSeconds(world, device, call, 1, 1));
   const double calls = std::clamp(kMostSeconds / once, 3.0, double{kMostRounds} * kMostInARow);
   const int rounds = std::min(kMostRounds, static_cast<int>(calls));
@@ -290,7 +289,6 @@ absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
     ZEROTH_RETURN_IF_ERROR(region->Write(0, state.raw_data(), kBytes, stream));
     return region->Read(0, state.raw_data(), kBytes, stream);
   };
-  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, move, 1, 1).status());
   ZEROTH_ASSIGN_OR_RETURN(const double seconds, MedianSeconds(world, device, move, kRounds, 1));
   return 2.0 * kBytes / seconds;
 }
@@ -311,8 +309,6 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                             MakeProduct(world, device, kernels, size, dtype));
     if (!gemm.has_value()) break;
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
-    // The first product makes one-time allocations.
-    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, multiply, 1, 1).status());
     ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
     // All ranks have the same seconds, and so take the same branch.
     const bool is_last = seconds >= kLongEnough || size == kLargest;
