@@ -310,11 +310,9 @@ class Job {
         {"tokens", counts_.tokens},
         {"output", output},
     };
-    const std::string next = progress_path_ + ".next";
     // Paths need not be UTF-8.
-    ZEROTH_RETURN_IF_ERROR(WriteFileDurably(
-        next, progress.dump(1, ' ', true, nlohmann::json::error_handler_t::replace)));
-    return RenamePath(next, progress_path_);
+    return ReplaceFile(progress_path_,
+                       progress.dump(1, ' ', true, nlohmann::json::error_handler_t::replace));
   }
 
   // Returns no items at the end of the input.
