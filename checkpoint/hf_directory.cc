@@ -102,11 +102,6 @@ std::vector<std::string> OtherWeightFiles(const std::string& directory) {
   return found;
 }
 
-bool IsPlainFileName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
 // Maps tensor names to file names, as the index does.
 absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonFile(path));

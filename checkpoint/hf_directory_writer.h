@@ -71,9 +71,6 @@ class HfDirectoryWriter {
   // Checks that every element was written, flushes everything, and renames the directory.
   absl::Status Finish();
 
-  // The final path of the model.
-  const std::string& path() const { return path_; }
-
  private:
   HfDirectoryWriter(std::string path, TemporaryPath temporary, HfDirectoryKind kind);
   absl::Status CreateWeights(std::vector<std::vector<TensorDeclaration>> files);

@@ -196,7 +196,7 @@ absl::StatusOr<PeftDirectory> PeftDirectory::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights,
                           SafetensorsFile::Open((base / kWeights).string()));
   ZEROTH_ASSIGN_OR_RETURN(adapter.layers, LayersOf(*weights, adapter.rank));
-  return PeftDirectory(path, std::move(adapter), std::move(weights));
+  return PeftDirectory(std::move(adapter), std::move(weights));
 }
 
 absl::Status MergedWeights::Check(const LowRankProduct& product) const {

@@ -71,16 +71,14 @@ class PeftDirectory {
   // adapter, lacks its other half, or has another rank. Errors of ParsePeftAdapter.
   static absl::StatusOr<PeftDirectory> Open(const std::string& path);
 
-  const std::string& path() const { return path_; }
   const PeftAdapter& adapter() const { return adapter_; }
   // Tensors by PeftNameOfA and PeftNameOfB of each of adapter().layers.
   const std::shared_ptr<const WeightsSource>& weights() const { return weights_; }
 
  private:
-  PeftDirectory(std::string path, PeftAdapter adapter, std::shared_ptr<const WeightsSource> weights)
-      : path_(std::move(path)), adapter_(std::move(adapter)), weights_(std::move(weights)) {}
+  PeftDirectory(PeftAdapter adapter, std::shared_ptr<const WeightsSource> weights)
+      : adapter_(std::move(adapter)), weights_(std::move(weights)) {}
 
-  std::string path_;
   PeftAdapter adapter_;
   std::shared_ptr<const WeightsSource> weights_;
 };

@@ -51,9 +51,8 @@ class DocumentReader {
   // InvalidArgument names a line that is no JSON.
   absl::StatusOr<bool> NextRecord(JsonRecord* record);
 
-  // Bytes of the file that have been returned in parts, and the file's size.
+  // Bytes of the file that have been returned in parts.
   size_t position() const { return position_; }
-  size_t size() const { return file_.size(); }
   // Continues where another reader of the same file had these values.
   void Seek(size_t position, int64_t lines, bool inside);
   int64_t lines() const { return lines_; }

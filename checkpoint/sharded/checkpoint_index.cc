@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/json_members.h"
 #include "zeroth/core/base/status_macros.h"
@@ -55,8 +56,7 @@ CheckpointFile ReadFileEntry(JsonMembers json) {
   CheckpointFile file;
   file.name = json.Text("name");
   // The name becomes part of a path, which must not leave the checkpoint.
-  if (file.name.empty() || file.name == "." || file.name == ".." ||
-      file.name.find('/') != std::string::npos || file.name.find('\0') != std::string::npos) {
+  if (!IsPlainFileName(file.name)) {
     json.Wrong("name", BriefJson(file.name), "the name of a file in the checkpoint's directory");
   }
   file.bytes = json.Integer("bytes");

@@ -64,6 +64,11 @@ bool IsFile(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+bool IsPlainFileName(absl::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(absl::string_view("/\0", 2)) == absl::string_view::npos;
+}
+
 absl::Status RenamePath(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));

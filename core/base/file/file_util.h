@@ -35,6 +35,9 @@ absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
 // True if `path` is a regular file, or a link to one. False also if that cannot be determined.
 bool IsFile(const std::string& path);
 
+// True for a name that in any directory names a file of it, rather than a path that leaves it.
+bool IsPlainFileName(absl::string_view name);
+
 // Renames as rename(2) does.
 absl::Status RenamePath(const std::string& from, const std::string& to);
 // Removes the file or directory at `path`, if there is one.
