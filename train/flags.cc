@@ -169,8 +169,7 @@ void ForEachOption(Group group, Each each) {
 }
 
 [[noreturn]] void PrintAndExit(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::exit(0);
+  std::exit(std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1);
 }
 
 }  // namespace

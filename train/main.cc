@@ -1,5 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <cstdio>
+
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/command_line.h"
@@ -15,7 +17,10 @@ absl::Status Train(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv));
   CatchInterrupts();
-  return RunTraining(options);
+  const absl::Status status = RunTraining(options);
+  // A run that trained has left its model and metrics, whether or not its lines could be printed.
+  if (!options.dry_run && options.steps > 0) std::clearerr(stdout);
+  return status;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "zeroth/core/base/command_line.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,6 +95,14 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
   return RefusedFlags(wrong);
 }
 
+// Whether standard output has been written, or nobody reads its pipe.
+bool PrintedAll() {
+  const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  struct stat out = {};
+  return printed ||
+         (fstat(STDOUT_FILENO, &out) == 0 && (S_ISFIFO(out.st_mode) || S_ISSOCK(out.st_mode)));
+}
+
 }  // namespace
 
 absl::Status RefusedFlags(const std::vector<std::string>& wrong) {
@@ -141,8 +150,10 @@ int RunProgram(absl::FunctionRef<absl::Status()> program) {
   std::string error;
   try {
     const absl::Status status = program();
-    if (status.ok()) return 0;
-    error = std::string(status.message());
+    if (status.ok() && PrintedAll()) return 0;
+    error = status.ok() ? "standard output could not be written in full, as to a full disk; free "
+                          "space there, or write elsewhere"
+                        : std::string(status.message());
   } catch (const std::bad_alloc&) {
     error = "there is not enough memory for this; the system gave no more";
   } catch (const std::exception& exception) {

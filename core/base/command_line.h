@@ -32,7 +32,8 @@ absl::Status RefusedFlags(const std::vector<std::string>& wrong);
 // Runs a program and returns its exit code: 0, or 1 after an error, which it prints to stderr.
 // Ignores SIGPIPE and SIGXFSZ, so that writing to a closed pipe, or beyond the limit on file sizes,
 // is an error of that write. Standard streams that are closed become /dev/null. An exception from
-// `program`, such as for lack of memory, is an error, too.
+// `program`, such as for lack of memory, is an error, too, and so is standard output that could not
+// be written, unless it is a pipe: its reader may leave.
 int RunProgram(absl::FunctionRef<absl::Status()> program);
 
 // `bazel run` starts a program in Bazel's folders. Changes to the user's directory then, to which

@@ -157,5 +157,33 @@ TEST(CommandLineTest, WhatIsPrintedToClosedStreamsIsInNoFile) {
   EXPECT_EQ(std::filesystem::file_size(path), 3u);
 }
 
+// Returns the exit code of a program that prints to `out`.
+int ExitCodeOfPrinting(int out) {
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(out, STDOUT_FILENO);
+    close(STDERR_FILENO);
+    _exit(RunProgram([] {
+      std::printf("printed");
+      return absl::OkStatus();
+    }));
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WEXITSTATUS(status);
+}
+
+TEST(CommandLineTest, WhatCannotBePrintedIsAnErrorUnlessNobodyReadsIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  EXPECT_EQ(ExitCodeOfPrinting(ends[1]), 0);
+  close(ends[1]);
+  const int full = open("/dev/full", O_WRONLY);
+  if (full < 0) GTEST_SKIP() << "this system has no /dev/full";
+  EXPECT_EQ(ExitCodeOfPrinting(full), 1);
+  close(full);
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -59,10 +59,10 @@ absl::StatusOr<bool> Inspect(int argc, char** argv) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  const absl::StatusOr<bool> well = zeroth::Inspect(argc, argv);
-  if (!well.ok()) {
-    std::fprintf(stderr, "error: %s\n", std::string(well.status().message()).c_str());
-    return 2;
-  }
-  return *well ? 0 : 1;
+  bool well = false;
+  const int failed = zeroth::RunProgram([&]() -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(well, zeroth::Inspect(argc, argv));
+    return absl::OkStatus();
+  });
+  return failed != 0 ? 2 : well ? 0 : 1;
 }
