@@ -90,7 +90,7 @@ def read_config(folder):
     try:
         with open(config, "rb") as file:
             return flatten(tomllib.load(file))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ReportError("%s: %s; it should be as the trainer wrote it" % (config, error)) from error
 
 
@@ -124,8 +124,8 @@ class Run(Folder):
         self.steps = []
         self.summary = {}
         metrics = os.path.join(self.folder, "metrics.jsonl")
-        with open(metrics, encoding="utf-8") as file:
-            lines = file.read().split("\n")
+        with open(metrics, "rb") as file:
+            lines = file.read().split(b"\n")
         for index, line in enumerate(lines):
             if not line.strip():
                 continue

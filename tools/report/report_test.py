@@ -82,6 +82,16 @@ class ReportTest(unittest.TestCase):
             file.write("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
         return run
 
+    def write_bytes(self, name, file_name):
+        """A file that is not UTF-8, beside a copy of the run `name` if there is one."""
+        folder = os.path.join(self.folder, name + "_bytes")
+        if os.path.isdir(os.path.join(self.folder, name)):
+            shutil.copytree(os.path.join(self.folder, name), folder)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, file_name), "wb") as file:
+            file.write(b'{"data": "\xff"}\n{"step": 1}\n')
+        return folder
+
     def write_plan(self, name, text):
         folder = os.path.join(self.folder, name)
         os.makedirs(folder, exist_ok=True)
@@ -175,7 +185,9 @@ class ReportTest(unittest.TestCase):
         for wrong, message in (("nothing", "there is no such folder"),
                                (self.write_run("empty", []), "no steps yet"),
                                (self.write_run("broken", ["{", '{"step": 1}']), "metrics.jsonl:1: expected a JSON"),
-                               (self.write_plan("wrong_plan", "[]"), "plan.json: expected a plan")):
+                               (self.write_plan("wrong_plan", "[]"), "plan.json: expected a plan"),
+                               (self.write_bytes("latin", "metrics.jsonl"), "metrics.jsonl:1: expected a JSON"),
+                               (self.write_bytes("fast", "config.toml"), "config.toml: ")):
             text, said = self.report(wrong)
             self.assertIsNone(text)
             self.assertIn(message, said)
