@@ -17,6 +17,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/train/option_registry.h"
 #include "zeroth/train/step_inputs.h"
 
@@ -42,6 +43,14 @@ absl::Status CheckTogether(const TrainOptions& o) {
     status = InvalidArgument(absl::StrJoin(flags, " and "), flags.size() > 1 ? ": " : " ", why);
   };
   const TrainOptions defaults;
+  // Refuses any option with this prefix that has another value than its default.
+  const auto refuse_group = [&](bool lacking, absl::string_view prefix, absl::string_view why) {
+    for (const Option& option : AllOptions()) {
+      refuse(lacking && absl::StartsWith(option.name, prefix) &&
+                 OptionValue(option, o) != OptionValue(option, defaults),
+             option.name, why);
+    }
+  };
   refuse(o.overwrite && o.out.empty(), "overwrite",
          "needs --out: without it every run has a new directory");
   refuse(o.dry_run && o.steps == 0, "dry_run steps",
@@ -69,6 +78,10 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "needs --checkpoint_every: say how often to save");
   refuse(o.async_when_busy == "skip" && !o.async_checkpoint, "async_when_busy",
          "needs --async_checkpoint: otherwise training waits for every save");
+  for (const char* const keep : {"keep_last", "keep_every"}) {
+    refuse_group(o.checkpoint_every == 0, keep,
+                 "needs --checkpoint_every: there are no checkpoints to keep");
+  }
   refuse(o.allow_partial && o.resume.empty(), "allow_partial",
          "needs --resume: say what to load as far as it fits");
 
@@ -96,14 +109,6 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.cuda_graphs && o.skip_loss_zscore > 0, "skip_loss_zscore cuda_graphs", kGraph);
   refuse(o.cuda_graphs && o.skip_grad_norm_zscore > 0, "skip_grad_norm_zscore cuda_graphs", kGraph);
 
-  // Refuses any option with this prefix that has another value than its default.
-  const auto refuse_group = [&](bool lacking, absl::string_view prefix, absl::string_view why) {
-    for (const Option& option : AllOptions()) {
-      refuse(lacking && absl::StartsWith(option.name, prefix) &&
-                 OptionValue(option, o) != OptionValue(option, defaults),
-             option.name, why);
-    }
-  };
   refuse_group(o.on_nonfinite != "skip", "max_nonfinite_steps",
                "needs --on_nonfinite=skip: otherwise the first such step ends the run");
   // The rank of the adapters of --init_adapter is known once it is opened.
@@ -170,6 +175,12 @@ absl::Status Validate(const TrainOptions& options) {
   }
   for (const Option& option : AllOptions()) {
     ZEROTH_RETURN_IF_ERROR_WITH(CheckOption(option, options), AsFlag(option.name, options));
+    const std::string text = OptionText(option, options);
+    if (ValidUtf8Length(text) != text.size()) {
+      return InvalidArgument(AsFlag(option.name, options),
+                             ": is not UTF-8, so config.toml could not repeat the run; rename the "
+                             "file, or name it by its directory or a glob");
+    }
   }
   ZEROTH_RETURN_IF_ERROR(CheckTogether(options));
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateTensorParallel(options.tensor()),

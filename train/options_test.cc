@@ -68,6 +68,9 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.trace = "8:9";
          o.steps = 7;
        }},
+      {"--keep_last=3 needs --checkpoint_every", [](TrainOptions& o) { o.keep_last = 3; }},
+      {"--keep_every=100 needs --checkpoint_every", [](TrainOptions& o) { o.keep_every = 100; }},
+      {"--data=caf\xe9.txt: is not UTF-8", [](TrainOptions& o) { o.data = "caf\xe9.txt"; }},
       {"--check_replicas_every=-2", [](TrainOptions& o) { o.check_replicas_every = -2; }},
       {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},

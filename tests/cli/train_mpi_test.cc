@@ -126,9 +126,9 @@ TEST_F(TrainMpiTest, RanksWithOtherFlagsOrOtherDataAreRefused) {
     EXPECT_FALSE(fs::exists(Scratch() / "out/metrics.jsonl"));
     return ranks.output;
   };
-  const std::string flags = differs({"--seed=4$R", "--keep_last=$R"});
+  const std::string flags = differs({"--seed=4$R", "--sample_every=$R"});
   EXPECT_TRUE(absl::StrContains(flags,
-                                "rank 1: has other flags or data than rank 0: keep_last is 1, "
+                                "rank 1: has other flags or data than rank 0: sample_every is 1, "
                                 "was 0; seed is 41, was 40; give all ranks"))
       << flags;
   const std::string data =
