@@ -143,6 +143,15 @@ absl::Status RankRun::SetUp() {
     if (data == nullptr) continue;
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
+  if (eval_loader_.has_value()) {
+    const int64_t sequences = options_.eval_batches * SequencesPerStep(options_) /
+                              (options_.deterministic_batch > 0 ? 1 : options_.grad_accum);
+    if (sequences > eval_loader_->windows()) {
+      notes.push_back(absl::StrCat(
+          "eval      reads ", sequences, " sequences (--eval_batches=", options_.eval_batches,
+          ") of ", eval_loader_->windows(), " that there are: some count more than once"));
+    }
+  }
   notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));

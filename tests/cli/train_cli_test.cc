@@ -100,6 +100,7 @@ TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
   ASSERT_EQ(run.exit_code, 0) << run.output;
   const Outcome plain = RunTrainer(With(With(Reference(Scratch() / "plain"), evaluation), {}));
   ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  EXPECT_EQ(run.output.find("more than once"), std::string::npos) << run.output;
   const std::vector<nlohmann::json> metrics = Metrics(out);
   EXPECT_TRUE(metrics[9].contains("ema_eval_loss"));
   EXPECT_FALSE(metrics[10].contains("ema_eval_loss"));
@@ -117,6 +118,18 @@ TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
                         "--sample_tokens=0", "--out=" + again.string()}));
   ASSERT_EQ(copy.exit_code, 0) << copy.output;
   EXPECT_EQ(Metrics(again)[0]["eval_loss"], metrics[19]["ema_eval_loss"]);
+}
+
+TEST(TrainCliTest, AnEvaluationOfMoreThanThereIsSaysSo) {
+  Write(Scratch() / "held_out.txt", std::string(330, 'a'));  // 10 sequences of 32 tokens
+  const Flags reference = Reference(Scratch() / "out");
+  const Outcome run = RunTrainer(
+      With(reference, {"--tokenizer=byte", "--eval_data=" + (Scratch() / "held_out.txt").string(),
+                       "--eval_batches=3", "--world_size=2", "--batch_size=2", "--steps=1"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("eval      reads 12 sequences (--eval_batches=3) of 10 that there are"),
+            std::string::npos)
+      << run.output;
 }
 
 TEST(TrainCliTest, AdaptersAreTrainedAndMergedIntoAPlainModel) {
