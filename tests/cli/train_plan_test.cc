@@ -66,6 +66,11 @@ TEST(TrainPlanTest, ThePlannerNeedsNoDataAndNoGpu) {
   ASSERT_TRUE(json.is_object()) << Logs(log);
   EXPECT_TRUE(json["fits"].get<bool>());
   EXPECT_GT(json["tokens_per_second_per_rank"].get<double>(), 0);
+  // The other ranks that a launcher starts have nothing to say.
+  const Environment second = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
+  ASSERT_EQ(Wait(Start(flags, log, "", second, "tools/plan/plan")), 0) << Logs(log);
+  EXPECT_EQ(Logs(log), "");
 }
 
 TEST(TrainPlanTest, WhatDoesNotFitComesWithWhatWould) {

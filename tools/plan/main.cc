@@ -23,6 +23,7 @@
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/flags.h"
@@ -248,6 +249,9 @@ absl::Status Main(int argc, char** argv) {
         "give one of them");
   }
   if (measure.has_value()) return MeasureInto(*measure, given);
+  // A plan is of all ranks, so one of those that a launcher has started makes it.
+  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
+  if (ranks.rank > 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) return Print(MachineText(machine));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
