@@ -34,6 +34,7 @@ void AddState(const std::shared_ptr<CheckpointReader>& reader, const std::string
   const CheckpointParameter& parameter = reader->index().parameters.at(name);
   const CheckpointTensor& stored = parameter.states.at(state);
   InspectedTensor tensor;
+  tensor.is_state = state != kParameterState;
   tensor.name = state == kParameterState ? name : absl::StrCat(name, " (", state, ")");
   tensor.dtype = stored.dtype;
   tensor.numel = parameter.NumelOf(stored);

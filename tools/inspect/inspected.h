@@ -28,6 +28,7 @@ struct InspectedTensor {
   // Reads the stored bytes of elements [begin, begin + count). Verifies checksums if the file has
   // them.
   std::function<absl::Status(int64_t begin, int64_t count, std::vector<uint8_t>& out)> read;
+  bool is_state = false;  // of the optimizer, or the average: what a checkpoint has beside weights
 };
 
 // The tensors at a path. One thread only.
@@ -57,7 +58,8 @@ std::string VerifyReport(const Inspected& file, bool& damaged);
 
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
-// differ and by how much. Sets `differ` to whether there is any difference.
+// differ and by how much. Sets `differ` to whether there is any difference. The state of a
+// checkpoint beside its weights is compared only with another checkpoint's.
 absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ);
 
 }  // namespace zeroth

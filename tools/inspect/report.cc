@@ -107,6 +107,11 @@ TensorsByName ByName(const Inspected& file) {
   return tensors;
 }
 
+bool HasState(const Inspected& file) {
+  return std::any_of(file.tensors.begin(), file.tensors.end(),
+                     [](const InspectedTensor& tensor) { return tensor.is_state; });
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> TableOf(const Inspected& file, bool norms) {
@@ -157,8 +162,14 @@ absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, b
   const TensorsByName in_b = ByName(b);
   std::string report;
   int64_t equal = 0;
+  int64_t uncompared = 0;
+  const bool compare_states = HasState(a) == HasState(b);
   for (const auto& [name, tensor] : in_a) {
     const auto other = in_b.find(name);
+    if (other == in_b.end() && tensor->is_state && !compare_states) {
+      ++uncompared;
+      continue;
+    }
     if (other == in_b.end()) {
       absl::StrAppend(&report, name, ": only in the first\n");
       continue;
@@ -190,9 +201,18 @@ absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, b
     report += "\n";
   }
   for (const auto& [name, tensor] : in_b) {
-    if (in_a.count(name) == 0) absl::StrAppend(&report, name, ": only in the second\n");
+    if (in_a.count(name) > 0) continue;
+    if (tensor->is_state && !compare_states) {
+      ++uncompared;
+    } else {
+      absl::StrAppend(&report, name, ": only in the second\n");
+    }
   }
   differ = !report.empty();
+  if (uncompared > 0) {
+    absl::StrAppend(&report, uncompared,
+                    " tensors of optimizer state, which one of the two has, are not compared\n");
+  }
   absl::StrAppend(&report, equal, " tensors are equal, bit for bit\n");
   return report;
 }

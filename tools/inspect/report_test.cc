@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -107,6 +108,17 @@ TEST(ReportTest, CheckpointsOfOneStateAreEqualHoweverTheyWereCut) {
                                         HasSubstr("3 pieces")));
   EXPECT_EQ(VerifyReport(*a, wrong), "every checksum is right\n");
   EXPECT_FALSE(wrong);
+
+  // A model has no moments.
+  Inspected model = *a;
+  model.tensors.erase(std::remove_if(model.tensors.begin(), model.tensors.end(),
+                                     [](const InspectedTensor& each) { return each.is_state; }),
+                      model.tensors.end());
+  EXPECT_THAT(*DiffReport(model, *b, wrong), HasSubstr("one of the two has, are not compared"));
+  EXPECT_FALSE(wrong);
+  model.tensors.pop_back();
+  EXPECT_THAT(*DiffReport(*b, model, wrong), HasSubstr(": only in the first\n"));
+  EXPECT_TRUE(wrong);
 
   const std::string path = CheckpointPath(one.path(), 1) + "/" + ShardFileName(1, 3);
   std::string bytes = ReadTestFile(path);
