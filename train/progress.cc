@@ -3,7 +3,6 @@
 #include "zeroth/train/progress.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +25,8 @@ std::optional<double> UtilizationOf(const ProgressOptions& options, const StepMe
   return std::min(1.0, metrics.tokens_per_second * options.flops_per_token / options.gemm_rate);
 }
 
-// Returns the columns of the terminal behind `out`, or 0 if they are unknown.
+// Returns the columns of the terminal behind `out`, or 0 if it is none. mpirun gives its ranks one
+// without columns, and copies what they print to wherever its own output goes.
 int TerminalWidth(std::FILE* out) {
   winsize size = {};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -75,7 +75,7 @@ std::string FitToWidth(const std::string& line, int width) {
 }
 
 Progress::Progress(const ProgressOptions& options)
-    : options_(options), live_(isatty(fileno(options.out)) == 1) {}
+    : options_(options), live_(TerminalWidth(options.out) > 0) {}
 
 void Progress::Step(const StepMetrics& metrics, double seconds_left) {
   const double rate = metrics.tokens_per_second * options_.flops_per_token;

@@ -2,8 +2,13 @@
 
 #include "zeroth/train/progress.h"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -106,6 +111,31 @@ TEST(ProgressTest, WithoutATerminalSomeStepsAreLines) {
   }
   EXPECT_EQ(text.find("step 2/25"), std::string::npos);
   EXPECT_EQ(text.find('\r'), std::string::npos);
+}
+
+// What mpirun connects its ranks to.
+TEST(ProgressTest, ATerminalWithoutColumnsIsNone) {
+  const int ours = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(ours, 0);
+  ASSERT_EQ(grantpt(ours), 0);
+  ASSERT_EQ(unlockpt(ours), 0);
+  for (const int columns : {0, 80}) {
+    ProgressOptions options;
+    options.steps = 25;
+    options.out = std::fopen(ptsname(ours), "w");
+    ASSERT_NE(options.out, nullptr);
+    winsize size = {};
+    size.ws_col = static_cast<unsigned short>(columns);
+    ASSERT_EQ(ioctl(fileno(options.out), TIOCSWINSZ, &size), 0);
+    Progress progress(options);
+    progress.Step(Metrics(2), 1);
+    progress.Print("done");
+    std::string text(4096, '\0');
+    text.resize(static_cast<size_t>(read(ours, text.data(), text.size())));
+    EXPECT_EQ(text.find("step 2/25") != std::string::npos, columns > 0) << text;
+    std::fclose(options.out);
+  }
+  close(ours);
 }
 
 }  // namespace
