@@ -252,8 +252,12 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
   }
   // Elsewhere the last value counts, so that a script's "$@" overrides what the script says. Of
   // data that would leave files out without a word.
-  if (absl::c_count_if(given.options, [](const auto& each) { return each.first == "data"; }) > 1) {
-    wrong.push_back("--data is given more than once; write all in one, as --data=a.txt,b.txt");
+  for (const char* const data : {"data", "eval_data"}) {
+    if (absl::c_count_if(given.options, [&](const auto& each) { return each.first == data; }) < 2) {
+      continue;
+    }
+    wrong.push_back(absl::StrCat("--", data, " is given more than once; write all in one, as --",
+                                 data, "=a.txt,b.txt"));
   }
   for (const auto& [name, text] : given.options) {
     const absl::Status status = SetOption(*FindOption(name), text, options);

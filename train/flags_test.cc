@@ -82,6 +82,8 @@ TEST(FlagsTest, WhatIsNoFlagIsRefused) {
 
 TEST(FlagsTest, DataThatIsGivenTwiceIsNotDropped) {
   EXPECT_THAT(Error({"--data=a", "--data=b"}), HasSubstr("--data is given more than once"));
+  EXPECT_THAT(Error({"--data=a", "--eval_data=b", "--eval_data=c"}),
+              HasSubstr("--eval_data is given more than once"));
   EXPECT_EQ(Parse({"--data=a", "--steps=3", "--steps=4"})->steps, 4);
 }
 

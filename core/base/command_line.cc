@@ -14,6 +14,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "absl/flags/commandlineflag.h"
@@ -75,6 +76,7 @@ std::string HintAt(absl::string_view name, const std::string& source) {
 // hint.
 absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** argv) {
   std::vector<std::string> wrong;
+  std::set<absl::string_view> files;
   for (int i = 1; i < argc; ++i) {
     absl::string_view word = argv[i];
     if (word == "--") break;
@@ -86,6 +88,11 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
     // Abseil handles these without registering them.
     if (absl::StartsWith(name, "help") || name == "version") continue;
     const absl::CommandLineFlag* const flag = FindFlag(name);
+    // Elsewhere the last value counts. Of files that would leave some out without a word.
+    if ((name == "in" || name == "data") && !files.insert(name).second) {
+      wrong.push_back(absl::StrCat(
+          "--", name, " is given more than once; give it once, with commas if it takes several"));
+    }
     if (flag == nullptr) {
       wrong.push_back(absl::StrCat("there is no flag --", name, HintAt(name, source)));
     } else if (name.size() == word.size() && !flag->IsOfType<bool>()) {

@@ -23,6 +23,7 @@
 
 ABSL_FLAG(int, max_tokens, 3, "Tokens.");
 ABSL_FLAG(std::string, prompt, "", "Text.");
+ABSL_FLAG(std::string, in, "", "Files.");
 ABSL_FLAG(bool, chat, false, "Answer.");
 
 namespace zeroth {
@@ -64,6 +65,7 @@ TEST(CommandLineTest, FlagsThatDoNotExistAreAnErrorThatSaysWhichMayBeMeant) {
       // Others' name for what this program has not.
       {{"--max_shard_sise=3"}, "there is no flag --max_shard_sise; --help lists all flags"},
       {{"--output=x"}, "there is no flag --output; --help lists all flags"},
+      {{"--in=a", "--chat", "--in", "b"}, "--in is given more than once; give it once"},
       {{"--nochats"}, "there is no flag --nochats"},
       {{"--noprompt"}, "there is no flag --noprompt"},
       {{"--a=1", "word", "--promtp=b"},
