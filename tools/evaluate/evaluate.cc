@@ -139,11 +139,14 @@ absl::StatusOr<Perplexity> MeasurePerplexity(const TokenSource& data, const Wind
 }
 
 absl::StatusOr<std::vector<Question>> ReadQuestions(const std::string& path, int64_t limit) {
+  if (limit < 0) {
+    return InvalidArgument("a limit of ", limit, " questions, expected at least 0, which is all");
+  }
   ZEROTH_ASSIGN_OR_RETURN(
       DocumentReader reader,
       DocumentReader::Open({path, DataFileKind::kJsonLines}, /*cuts_at_spaces=*/false));
   std::vector<Question> questions;
-  for (JsonRecord record; limit <= 0 || static_cast<int64_t>(questions.size()) < limit;) {
+  for (JsonRecord record; limit == 0 || static_cast<int64_t>(questions.size()) < limit;) {
     ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
     if (!more) break;
     ZEROTH_ASSIGN_OR_RETURN(questions.emplace_back(), ParseQuestion(record));

@@ -203,6 +203,7 @@ TEST(ChoicesTest, ReadsHellaSwagsLines) {
   EXPECT_EQ((*questions)[0].label, 1u);
   EXPECT_EQ((*questions)[1].label, 2u);
   EXPECT_EQ(ReadQuestions(dir.File("good.jsonl"), 1)->size(), 1u);
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadQuestions(dir.File("good.jsonl"), -1).status()));
   const auto error = [&](const std::string& line) {
     const auto read = ReadQuestions(dir.Write("bad.jsonl", line), 0);
     EXPECT_TRUE(absl::IsInvalidArgument(read.status())) << read.status();
