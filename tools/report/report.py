@@ -99,7 +99,8 @@ class Folder:
 
     def __init__(self, folder):
         self.folder = folder
-        self.name = os.path.relpath(folder)
+        # A path that is not UTF-8 has characters that no file can have.
+        self.name = os.path.relpath(folder).encode("utf-8", "backslashreplace").decode()
         self.config = read_config(folder)
 
     def trace(self):

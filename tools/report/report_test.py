@@ -178,6 +178,7 @@ class ReportTest(unittest.TestCase):
         self.assertIsNotNone(self.report(run)[0])
 
     def test_names_are_no_markup(self):
+        self.assertIn("caf\\udce9", self.report(self.write_run(os.fsdecode(b"caf\xe9"), [{"step": 1, "loss": 3.0}]))[0])
         run = self.write_run("<script>&", [{"step": 1, "loss": 3.0}])
         self.assertNotIn("<script>", self.report(run)[0])
 
