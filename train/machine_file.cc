@@ -6,6 +6,8 @@
 #define TOML_EXCEPTIONS 0
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <optional>
 #include <string_view>
 
@@ -181,7 +183,7 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   }
   const std::optional<double> value = node.value<double>();
   const double least = field->count != nullptr ? 1 : 1e-12;
-  if (!node.is_number() || !value.has_value() || *value < 0 || *value > kMost ||
+  if (!node.is_number() || !value.has_value() || !(*value >= 0) || *value > kMost ||
       (*value < least && !(field->may_be_zero && *value == 0))) {
     return InvalidArgument(key, ": expected a number above 0", field->may_be_zero ? ", or 0" : "");
   }
@@ -224,6 +226,11 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
                            machine.collective_multiprocessors, ", expected fewer than the ",
                            machine.multiprocessors, " of multiprocessors");
   }
+  if (machine.reserved_bytes >= machine.memory_bytes && machine.memory_bytes > 0) {
+    return InvalidArgument(path, ": memory_bytes is ", machine.memory_bytes,
+                           ", expected more than the ", machine.reserved_bytes,
+                           " of reserved_bytes, which no run has");
+  }
   if (missing.empty()) return machine;
   return InvalidArgument(path, " lacks ", absl::StrJoin(missing, ", "),
                          "; give them, or like = \"H100\" to take them from a known machine");
@@ -252,7 +259,10 @@ std::string MachineText(const Machine& machine) {
     } else if (field.count != nullptr) {
       absl::StrAppend(&text, machine.*field.count);
     } else {
-      absl::StrAppendFormat(&text, "%.6g", machine.*field.number);
+      // The shortest text that reads back as this number.
+      std::array<char, 32> digits = {};
+      const auto end = std::to_chars(digits.begin(), digits.end(), machine.*field.number).ptr;
+      text.append(digits.begin(), end);
     }
     absl::StrAppend(&text, "\n");
   }

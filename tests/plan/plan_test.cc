@@ -635,6 +635,8 @@ TEST_F(MachineFileTest, WhatIsWrittenIsRead) {
     const absl::StatusOr<Machine> read = Open(MachineText(*machine));
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(MachineText(*read), MachineText(*machine));
+    EXPECT_EQ(read->memory_bytes, machine->memory_bytes) << name;
+    EXPECT_EQ(read->memory_bandwidth, machine->memory_bandwidth) << name;
   }
 }
 
@@ -683,6 +685,8 @@ TEST_F(MachineFileTest, ErrorsNameTheField) {
   };
   refused("like = \"H100\"\nlinks = 3\n", "machine.toml:2: there is no field links");
   refused("like = \"H100\"\nlink_bandwidth = -1\n", "expected a number above 0");
+  refused("like = \"H100\"\nbf16_flops = nan\n", "expected a number above 0");
+  refused("like = \"H100\"\nmemory_bytes = 1e9\n", "reserved_bytes, which no run has");
   for (const char* const rates : {"3", "[[1e6, 1e9, 1e9]]", "[[1e6, 1e9, 1e9, 0]]",
                                   "[[1e6, 1e9, 1e9, 1e9], [1e6, 1e9, 1e9, 1e9]]", "[1e6]"}) {
     refused(absl::StrCat("like = \"H100\"\nlink_rates = ", rates, "\n"),
