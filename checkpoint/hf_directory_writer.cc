@@ -239,10 +239,11 @@ absl::Status HfDirectoryWriter::Finish() {
                                  ", but cannot be renamed",
                                  kept ? "" : "; move it, before the next writer removes it"));
   }
-  if (!previous->empty()) {
-    ZEROTH_RETURN_IF_ERROR_WITH(RemoveAll(*previous), "the replaced model");
-  }
-  return SyncDirectory(fs::path(path_).parent_path().string());
+  // Before the old files go: a power failure may otherwise undo the rename and not their removal.
+  ZEROTH_RETURN_IF_ERROR(SyncDirectory(fs::path(path_).parent_path().string()));
+  if (previous->empty()) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR_WITH(RemoveAll(*previous), "the replaced model");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<HfConfig> WithDType(const HfConfig& config, DType dtype) {

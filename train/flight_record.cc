@@ -145,6 +145,15 @@ std::string WhoWaited(const std::vector<Json>& records, int world_size) {
   return text;
 }
 
+absl::Status SetFlightRecordAside(const std::string& directory) {
+  const std::string flight = absl::StrCat(directory, "/", kFlightDirectory);
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(flight, unknown)) return absl::OkStatus();
+  const std::string earlier = absl::StrCat(directory, "/", kEarlierFlightDirectory);
+  ZEROTH_RETURN_IF_ERROR(RemoveAll(earlier));
+  return RenamePath(flight, earlier);
+}
+
 absl::Status WriteFlightRecord(const std::string& directory, const Communicator& world,
                                absl::Span<Communicator* const> communicators,
                                const absl::Status& error, absl::Duration patience) {

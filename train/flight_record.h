@@ -19,8 +19,14 @@ namespace zeroth {
 
 // The directory of the records, in that of a run.
 inline constexpr char kFlightDirectory[] = "flight_recorder";
-// The summary for people, in that directory.
+// Where the records of the start before this one are.
+inline constexpr char kEarlierFlightDirectory[] = "flight_recorder_earlier";
+// The summary for people, in the directory of records.
 inline constexpr char kWhoWaitedFile[] = "who_waited.txt";
+
+// Renames the records that an earlier start left in `directory`, so that they are not taken for
+// those of this one.
+absl::Status SetFlightRecordAside(const std::string& directory);
 
 // Writes `directory`/flight_recorder/rank-N.json with the latest calls of `communicators`, which
 // all ranks have in the same order, and who_waited.txt from all records that exist. Waits up to

@@ -114,20 +114,32 @@ absl::Status AppendedFile::Append(absl::string_view record) {
   return absl::OkStatus();
 }
 
+absl::Status AppendedFile::Sync() {
+  if (fdatasync(file_.descriptor()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("write ", path_, " to storage"));
+}
+
 absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, O_TRUNC));
   return MetricsWriter(std::move(file));
 }
 
-absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step) {
+absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step,
+                                                    bool goes_on) {
   std::string kept;
   const absl::StatusOr<std::string> before = ReadFile(path, SIZE_MAX);
   if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   for (const absl::string_view line : absl::StrSplit(before.ok() ? *before : "", '\n')) {
     // The last line may be incomplete if the run was killed.
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
-    if (json["step"].get<int64_t>() <= step) absl::StrAppend(&kept, line, "\n");
+    if (!json.is_object()) continue;
+    const bool is_summary = json.contains("summary") && json["summary"].is_object();
+    if (is_summary && goes_on) continue;
+    const nlohmann::json last = is_summary ? json["summary"].value("steps", nlohmann::json())
+                                           : json.value("step", nlohmann::json());
+    if (last.is_number_integer() && last.get<int64_t>() <= step) {
+      absl::StrAppend(&kept, line, "\n");
+    }
   }
   ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, kept));
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, 0));

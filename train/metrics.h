@@ -65,6 +65,8 @@ class AppendedFile {
   static absl::StatusOr<AppendedFile> Open(const std::string& path, int flags);
 
   absl::Status Append(absl::string_view record);
+  // Makes what was appended survive a power failure.
+  absl::Status Sync();
 
  private:
   AppendedFile(std::string path, FileDescriptor file)
@@ -86,14 +88,16 @@ class MetricsWriter {
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
 
-  // Keeps the lines of steps up to `step`, and drops all others, including a summary: later steps
-  // will be written again. The old file stays until the new one is complete.
-  static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
+  // Keeps the lines of steps up to `step`, and drops later ones, which will be written again. The
+  // summary stays if no step follows. The old file stays until the new one is complete.
+  static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
 
   // Unknown numbers have no key in the line.
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}, its numbers by the same rule.
   absl::Status WriteSummary(const nlohmann::json& summary);
+  // Makes what was written survive a power failure.
+  absl::Status Sync() { return file_.Sync(); }
 
  private:
   explicit MetricsWriter(AppendedFile file) : file_(std::move(file)) {}

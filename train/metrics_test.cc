@@ -152,7 +152,7 @@ TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {
     return all;
   };
   {
-    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3);
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3, true);
     ASSERT_TRUE(writer.ok()) << writer.status();
     for (int i = 1; i <= 5; ++i) {
       StepMetrics metrics;
@@ -163,9 +163,11 @@ TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {
   }
   const std::vector<std::string> before = lines();
   ASSERT_EQ(before.size(), 6u);
+  ASSERT_TRUE(MetricsWriter::Resume(path, 5, /*goes_on=*/false).ok());
+  EXPECT_EQ(lines(), before) << "nothing follows, so the summary stays";
   std::ofstream(path, std::ios::app) << "{\"step\": 6, \"lo";
   {
-    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3);
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3, true);
     ASSERT_TRUE(writer.ok()) << writer.status();
     StepMetrics metrics;
     metrics.step = 4;

@@ -25,6 +25,7 @@
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/optim/outlier_detector.h"
 
@@ -312,7 +313,7 @@ std::string ConfigText(const TrainOptions& options) {
 }
 
 absl::Status WriteConfig(const std::string& directory, const TrainOptions& options) {
-  return WriteFileDurably(absl::StrCat(directory, "/", kConfigName), ConfigText(options));
+  return ReplaceFile(absl::StrCat(directory, "/", kConfigName), ConfigText(options));
 }
 
 }  // namespace zeroth

@@ -74,6 +74,12 @@ absl::Status CheckTogether(const TrainOptions& o) {
       o.min_lr > o.lr, "min_lr lr",
       "the learning rate would rise to its end; expected at most --lr, or leave --min_lr out: it "
       "is a tenth of --lr then");
+  refuse(o.min_lr >= 0 && o.lr_schedule == "constant", "min_lr lr_schedule",
+         "a constant rate has no other end; leave one of them out");
+  refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
+         "bytes have no special tokens; leave one of them out");
+  refuse(o.lora_export == "adapter" && o.max_shard_size != defaults.max_shard_size,
+         "max_shard_size lora_export", "an adapter is one file; leave one of them out");
   refuse(o.async_checkpoint && o.checkpoint_every == 0, "async_checkpoint",
          "needs --checkpoint_every: say how often to save");
   refuse(o.async_when_busy == "skip" && !o.async_checkpoint, "async_when_busy",

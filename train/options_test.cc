@@ -68,6 +68,22 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.trace = "8:9";
          o.steps = 7;
        }},
+      {"--min_lr=0.0001 and --lr_schedule=constant",
+       [](TrainOptions& o) {
+         o.min_lr = 1e-4;
+         o.lr_schedule = "constant";
+       }},
+      {"--parse_special and --tokenizer=byte",
+       [](TrainOptions& o) {
+         o.parse_special = true;
+         o.tokenizer = "byte";
+       }},
+      {"--max_shard_size=5GB and --lora_export=adapter",
+       [](TrainOptions& o) {
+         o.max_shard_size = "5GB";
+         o.lora_rank = 8;
+         o.lora_export = "adapter";
+       }},
       {"--keep_last=3 needs --checkpoint_every", [](TrainOptions& o) { o.keep_last = 3; }},
       {"--keep_every=100 needs --checkpoint_every", [](TrainOptions& o) { o.keep_every = 100; }},
       {"--data=caf\xe9.txt: is not UTF-8", [](TrainOptions& o) { o.data = "caf\xe9.txt"; }},

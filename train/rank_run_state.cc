@@ -22,6 +22,7 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/train/export.h"
+#include "zeroth/train/flight_record.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/option_registry.h"
 #include "zeroth/train/progress.h"
@@ -88,6 +89,7 @@ absl::Status RankRun::CompareWithRankZero() {
 absl::Status RankRun::ClearOutput() {
   absl::Status status;
   if (world_.rank() == 0 && options_.overwrite) status = RemoveEarlierRun(options_.out);
+  if (world_.rank() == 0) status.Update(SetFlightRecordAside(options_.out));
   if (world_.rank() == 0 && status.ok()) {
     status = WriteConfig(options_.out, AsTold(options_));
   }
@@ -178,6 +180,8 @@ absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
   if (last) last_save_ = steps;
   const absl::StatusOr<std::vector<ShardState>> states = trainer_->states();
   if (!states.ok()) return JudgeSaves(states.status());
+  // A run that goes on from this checkpoint does not compute these lines again.
+  if (reporter_ != nullptr) reporter_->SyncMetrics();
   const absl::StatusOr<bool> saved =
       saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), *states), last);
   return JudgeSaves(

@@ -174,8 +174,8 @@ absl::Status RankRun::EvaluateAll(StepMetrics& metrics) {
 }
 
 absl::StatusOr<float> RankRun::Evaluate() {
-  // A deterministic batch is one in evaluation, too: its text must not depend on the ranks.
-  const int64_t count = options_.deterministic_batch > 0 ? options_.grad_accum : 1;
+  // Global batches, as in training, so that the text does not depend on the ranks.
+  const int64_t count = options_.grad_accum;
   double sum = 0;
   double weights = 0;
   for (int64_t i = 0; i < options_.eval_batches; ++i) {

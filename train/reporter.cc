@@ -24,9 +24,10 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Train
   std::optional<MetricsWriter> metrics;
   if (!job.only_evaluates) {
     const std::string path = absl::StrCat(job.options.out, "/", kMetricsFile);
-    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer, first_step > 0
-                                                      ? MetricsWriter::Resume(path, first_step)
-                                                      : MetricsWriter::Create(path));
+    const bool goes_on = first_step < job.options.steps;
+    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer,
+                            first_step > 0 ? MetricsWriter::Resume(path, first_step, goes_on)
+                                           : MetricsWriter::Create(path));
     metrics.emplace(std::move(writer));
   }
   ProgressOptions progress;
@@ -115,6 +116,8 @@ void Reporter::Sample(int64_t step, const std::string& text) {
 void Reporter::Warn(const absl::Status& status) {
   if (!status.ok()) Say(absl::StrCat("warning   ", status.message()));
 }
+
+void Reporter::SyncMetrics() { Written(metrics_->Sync()); }
 
 void Reporter::WriteSummary(bool interrupted, double seconds) {
   progress_.Finish();

@@ -36,6 +36,8 @@ class Reporter {
   void Sample(int64_t step, const std::string& text);
   // Prints an error that does not end the run.
   void Warn(const absl::Status& status);
+  // Makes the metrics of the steps so far survive a power failure.
+  void SyncMetrics();
   void WriteSummary(bool interrupted, double seconds);
   // `how` is "done" or how else the run ended; `models` are the directories that were written.
   void SayEnd(const std::string& how, double seconds, const std::vector<std::string>& models);

@@ -78,7 +78,8 @@ absl::Status RankRun::SetUpAndTrain() {
   // Checkpoints and models come first; an error of the last sample must not lose them.
   if (saver_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(saver_->Wait()));
   ZEROTH_RETURN_IF_ERROR(Export());
-  if (reporter_ != nullptr) reporter_->WriteSummary(interrupted, seconds);
+  // A finished run that is started again keeps its summary.
+  if (reporter_ != nullptr && step > first_step_) reporter_->WriteSummary(interrupted, seconds);
   if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();
   if (reporter_ != nullptr) {
     reporter_->SayEnd(!failure_.ok() ? "stopped"
@@ -144,8 +145,7 @@ absl::Status RankRun::SetUp() {
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
   if (eval_loader_.has_value()) {
-    const int64_t sequences = options_.eval_batches * SequencesPerStep(options_) /
-                              (options_.deterministic_batch > 0 ? 1 : options_.grad_accum);
+    const int64_t sequences = options_.eval_batches * SequencesPerStep(options_);
     if (sequences > eval_loader_->windows()) {
       notes.push_back(absl::StrCat(
           "eval      reads ", sequences, " sequences (--eval_batches=", options_.eval_batches,
@@ -215,6 +215,10 @@ std::string Remedies(const Job& job) {
 absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions chosen, WithInitAdapter(options));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
+  if (!chosen.dry_run && chosen.like != TrainOptions().like) {
+    return InvalidArgument("--like=", chosen.like,
+                           " needs --dry_run: a run has the buffers of this trainer");
+  }
   AnnounceOnInterrupt(
       "\ninterrupt: the run is still starting; it ends after its first step, and saves. A second "
       "interrupt ends it at once and loses nothing.\n",

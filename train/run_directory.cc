@@ -30,6 +30,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/data/data_files.h"
+#include "zeroth/train/flight_record.h"
 #include "zeroth/train/metrics.h"
 
 namespace zeroth {
@@ -74,7 +75,9 @@ absl::StatusOr<Contents> ContentsOf(const std::string& directory) {
     }
     if (IsModel(name)) contents.models.push_back(name);
     if (ParseCheckpointName(name).has_value()) contents.checkpoints.push_back(name);
-    if (absl::StartsWith(name, kSetAside)) contents.set_aside.push_back(name);
+    if (absl::StartsWith(name, kSetAside) || absl::StartsWith(name, kFlightDirectory)) {
+      contents.set_aside.push_back(name);
+    }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     return ErrnoStatus(error.value(), absl::StrCat("list directory ", directory));

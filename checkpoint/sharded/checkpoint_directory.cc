@@ -51,6 +51,8 @@ absl::Status Delete(const std::string& directory, const std::string& name,
                     const std::string& dead) {
   const std::string doomed = TemporarySibling(absl::StrCat(directory, "/", kDeleted, dead), "tmp");
   ZEROTH_RETURN_IF_ERROR(RenamePath(absl::StrCat(directory, "/", name), doomed));
+  // A power failure may otherwise undo the rename and not the removal.
+  ZEROTH_RETURN_IF_ERROR(SyncDirectory(directory));
   return RemoveAll(doomed);
 }
 

@@ -77,7 +77,7 @@ TEST_F(BalanceRunTest, ItIsAddedInTrainingAlone) {
   const double added = with[0]["loss"].get<double>() - without[0]["loss"].get<double>();
   EXPECT_GT(added, 0.5 * 2 * 0.99);
   EXPECT_LT(added, 0.5 * 2 * 1.5);
-  const Flags untrained = With(run, {"--steps=4", "--lr=0", "--min_lr=0"});
+  const Flags untrained = With(run, {"--steps=4", "--lr=0"});
   EXPECT_EQ(Train("still", 0.5, untrained).back()["eval_loss"],
             Train("plain", 0, untrained).back()["eval_loss"]);
 }

@@ -120,6 +120,20 @@ TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
   EXPECT_EQ(Metrics(again)[0]["eval_loss"], metrics[19]["ema_eval_loss"]);
 }
 
+TEST(TrainCliTest, AnEvaluationReadsTheSameTextHoweverTheBatchIsDivided) {
+  std::vector<double> losses;
+  for (const Flags& layout : {Flags{"--world_size=1", "--batch_size=8"},
+                              Flags{"--world_size=2", "--batch_size=1", "--grad_accum=4"}}) {
+    const fs::path out = Scratch() / std::to_string(losses.size());
+    const Outcome run = RunTrainer(With(
+        With(Reference(out), layout), {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy",
+                                       "--eval_batches=3", "--eval_every=1", "--steps=1"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    losses.push_back(Metrics(out)[0]["eval_loss"]);
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-6 * losses[0]);
+}
+
 TEST(TrainCliTest, AnEvaluationOfMoreThanThereIsSaysSo) {
   Write(Scratch() / "held_out.txt", std::string(330, 'a'));  // 10 sequences of 32 tokens
   const Flags reference = Reference(Scratch() / "out");

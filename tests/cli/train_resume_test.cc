@@ -136,6 +136,17 @@ TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
   }
 }
 
+TEST(TrainResumeTest, AFinishedRunThatIsStartedAgainKeepsItsMetrics) {
+  const fs::path out = Scratch() / "out";
+  const Flags flags = With(Training(out, 4), {"--checkpoint_every=2"});
+  ASSERT_EQ(RunTrainer(flags).exit_code, 0);
+  const std::vector<nlohmann::json> before = Metrics(out);
+  ASSERT_EQ(before.size(), 5u);
+  const Outcome again = RunTrainer(With(flags, {"--resume=auto"}));
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_EQ(Metrics(out), before);
+}
+
 TEST(TrainResumeTest, OutlierWindowsGoOn) {
   // Longer than a window of 128 steps, so that scores depend on what was before the checkpoint.
   const Flags flags = {"--skip_loss_zscore=2.5", "--batch_size=1", "--world_size=1"};
