@@ -312,6 +312,43 @@ TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
     EXPECT_TRUE(absl::IsNotFound(training.sharded->Load(out + "_none")));
     return absl::OkStatus();
   });
+  // Where the file system says nothing about what is there, NotFound would have a program begin
+  // anew. This path has room for no name.
+  std::string deep = out + "_deep";
+  while (deep.size() < 4085)
+    deep += "/" + std::string(std::min<size_t>(200, 4089 - deep.size()), 'd');
+  std::filesystem::create_directories(deep);
+  Train(2, {}, [&](Training& training) -> absl::Status {
+    const absl::Status failed = training.sharded->Load(deep);
+    EXPECT_FALSE(failed.ok() || absl::IsNotFound(failed)) << failed;
+    EXPECT_TRUE(absl::StrContains(failed.message(), "cannot look for ")) << failed;
+    return absl::OkStatus();
+  });
+}
+
+// As a program that is told to end in the middle of a step may save.
+TEST(ApiTest, ASaveWithinAStepHasWhatTheStepBeganWith) {
+  const Weights expected = Train(2, {}, ThreeSteps);
+  const std::string out = ::testing::TempDir() + "/api_save_within";
+  const Weights undisturbed = Train(2, {}, [&](Training& training) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(training.Step(0));
+    TrainingStep step(*training.sharded);
+    const int64_t at = training.rank.world_size() + training.rank.index();
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), at * kBatch, kBatch));
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+    ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    ZEROTH_RETURN_IF_ERROR(training.sharded->Save(out, training.optimizer.get()));
+    ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer, {.clip_grad_norm = 0.5}));
+    return training.Step(2);
+  });
+  EXPECT_EQ(undisturbed, expected);
+  const Weights resumed = Train(2, {.strategy = "no_shard"}, [&](Training& training) {
+    EXPECT_EQ(training.sharded->Load(out, training.optimizer.get()), absl::OkStatus());
+    EXPECT_EQ(training.sharded->steps(), 1);
+    EXPECT_EQ(training.Step(1), absl::OkStatus());
+    return training.Step(2);
+  });
+  EXPECT_EQ(resumed, expected);
 }
 
 TEST(ApiTest, ALoadWithinAStepIsRefusedAndChangesNothing) {
@@ -460,6 +497,17 @@ TEST(ApiTest, MisuseIsNamed) {
       ZEROTH_ASSIGN_OR_RETURN(const Value x,
                               training.model.hidden->Forward(step.context(), {batch.inputs}));
       expect(step.Backward(x), absl::StatusCode::kInvalidArgument, "expected one element");
+    }
+    // A scale of 0 would skip every step.
+    for (const TrainingStepOptions& options :
+         {TrainingStepOptions{.micro_batches = 0}, TrainingStepOptions{.loss_divisor = -1},
+          TrainingStepOptions{.loss_scale = 0}, TrainingStepOptions{.loss_scale = std::nan("")}}) {
+      TrainingStep step(*training.sharded, options);
+      expect(step.Forward("root").status(), absl::StatusCode::kInvalidArgument,
+             "at least 1, at least 0, and a scale above 0");
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      expect(step.Backward(loss), absl::StatusCode::kInvalidArgument, "micro_batches = ");
+      expect(step.Update(*training.optimizer), absl::StatusCode::kInvalidArgument, "loss_scale = ");
     }
     expect(FullyShard(training.rank, training.model).status(),
            absl::StatusCode::kFailedPrecondition, "belongs to another sharding");

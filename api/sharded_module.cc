@@ -2,7 +2,6 @@
 
 #include "zeroth/api/sharded_module.h"
 
-#include <filesystem>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/device/timeline.h"
@@ -25,10 +25,9 @@ constexpr char kOptimizerSteps[] = "optimizer_steps";
 
 // The path of the checkpoint that Load takes.
 absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
-  std::error_code error;
-  if (std::filesystem::exists(absl::StrCat(directory, "/", kCheckpointIndexName), error)) {
-    return directory;
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
+                          PathExists(absl::StrCat(directory, "/", kCheckpointIndexName)));
+  if (is_checkpoint) return directory;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(directory));
   if (!steps.empty()) return CheckpointPath(directory, steps.back());
   return absl::NotFoundError(absl::StrCat(

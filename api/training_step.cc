@@ -37,8 +37,19 @@ float TrainingStep::loss_factor() const {
   return static_cast<float>(options_.loss_scale) / static_cast<float>(divisor);
 }
 
+absl::Status TrainingStep::ExpectOptions() const {
+  if (options_.micro_batches >= 1 && options_.loss_divisor >= 0 && options_.loss_scale > 0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("training step: micro_batches = ", options_.micro_batches,
+                         ", loss_divisor = ", options_.loss_divisor,
+                         ", loss_scale = ", options_.loss_scale,
+                         "; expected at least 1, at least 0, and a scale above 0");
+}
+
 absl::Status TrainingStep::ExpectMicroBatch() const {
   ZEROTH_RETURN_IF_ERROR(model_.status_);
+  ZEROTH_RETURN_IF_ERROR(ExpectOptions());
   if (!unfinished_unit_.empty()) {
     return FailedPrecondition("training step: the pass over unit '", unfinished_unit_,
                               "' went without End; end every UnitPass, or drop the step");
@@ -52,6 +63,7 @@ absl::Status TrainingStep::ExpectMicroBatch() const {
 
 absl::Status TrainingStep::ExpectComplete() const {
   ZEROTH_RETURN_IF_ERROR(model_.status_);
+  ZEROTH_RETURN_IF_ERROR(ExpectOptions());
   if (!ended_ && finished_ == options_.micro_batches) return absl::OkStatus();
   return FailedPrecondition("training step: ", finished_, " of ", options_.micro_batches,
                             " micro-batches have had their backward",

@@ -22,12 +22,12 @@
 namespace zeroth {
 
 struct TrainingStepOptions {
-  // Micro-batches of the step (gradient accumulation), whose gradients are averaged.
+  // Micro-batches of the step (gradient accumulation), whose gradients are averaged. At least 1.
   int64_t micro_batches = 1;
-  // The divisor of each micro-batch's loss; 0: micro_batches.
+  // The divisor of each micro-batch's loss, at least 1; 0: micro_batches.
   int64_t loss_divisor = 0;
   // For fp16 (see LossScaler): multiplies losses for backward, and divides gradients for the
-  // update.
+  // update. Above 0.
   double loss_scale = 1;
   // False: gradients of earlier micro-batches stay full on each rank until the last one's are
   // reduced. That takes less traffic and more memory (FSDP2's set_requires_gradient_sync).
@@ -66,7 +66,7 @@ class TrainingStep {
 
   // Computes the backward of one micro-batch from its loss, which has one element, and starts the
   // reduction of gradients. FailedPrecondition for a loss that was not recorded, and after the last
-  // micro-batch.
+  // micro-batch. InvalidArgument, as from the calls below, for TrainingStepOptions out of range.
   absl::Status Backward(const Value& loss);
 
   // Begins a forward or a backward by hand of the unit of this name. NotFound if there is none.
@@ -96,6 +96,7 @@ class TrainingStep {
  private:
   friend class UnitPass;
   absl::StatusOr<Unit*> FindUnit(absl::string_view name) const;
+  absl::Status ExpectOptions() const;
   absl::Status ExpectMicroBatch() const;
   absl::Status ExpectComplete() const;
 

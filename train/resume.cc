@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -16,7 +15,6 @@
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/checksum.h"
-#include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json_members.h"
 #include "zeroth/core/base/status_macros.h"
@@ -48,27 +46,19 @@ namespace fs = std::filesystem;
 
 constexpr char kAuto[] = "auto";
 
-// An error of the file system (EIO, ESTALE) is not "no": the path may be the newest checkpoint.
-absl::StatusOr<bool> Exists(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::status_known(status)) return fs::exists(status);
-  return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
-}
-
 // Returns the checkpoints to try, in this order. --resume names one of them, or their directory.
 absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
   const bool is_auto = options.resume == kAuto;
   const std::string named = CanonicalPath(is_auto ? options.out : options.resume).value_or("");
   if (!is_auto && ParseCheckpointName(fs::path(named).filename().string()).has_value()) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, Exists(named));
+    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, PathExists(named));
     if (is_there) return std::vector<std::string>{named};
     return absl::NotFoundError(
         absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
   }
   // A checkpoint that the user has renamed.
   ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
-                          Exists(absl::StrCat(named, "/", kCheckpointIndexName)));
+                          PathExists(absl::StrCat(named, "/", kCheckpointIndexName)));
   if (is_checkpoint) return std::vector<std::string>{named};
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(named));
   std::vector<std::string> paths;

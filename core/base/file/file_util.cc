@@ -69,6 +69,13 @@ bool IsPlainFileName(absl::string_view name) {
          name.find_first_of(absl::string_view("/\0", 2)) == absl::string_view::npos;
 }
 
+absl::StatusOr<bool> PathExists(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::status_known(status)) return std::filesystem::exists(status);
+  return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
+}
+
 absl::Status RenamePath(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));

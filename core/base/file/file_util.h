@@ -37,6 +37,8 @@ bool IsFile(const std::string& path);
 
 // True for a name that in any directory names a file of it, rather than a path that leaves it.
 bool IsPlainFileName(absl::string_view name);
+// True if there is something at `path`. An error of the file system (EIO, ESTALE) is not "no".
+absl::StatusOr<bool> PathExists(const std::string& path);
 
 // Renames as rename(2) does.
 absl::Status RenamePath(const std::string& from, const std::string& to);
