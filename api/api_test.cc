@@ -258,6 +258,52 @@ TEST(ApiTest, AStepThatIsDroppedLeavesNothing) {
   EXPECT_EQ(found, expected);
 }
 
+// An error in a pass, be it of an evaluation, drops the gradients of earlier micro-batches. A
+// program that goes on with the next batch must not update with what comes after.
+TEST(ApiTest, AStepGoesOnAfterAnErrorInAPassIfNothingIsLost) {
+  const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Batch good, Rows(training.rank.device(), 0, kBatch));
+    const Batch bad = {good.labels, good.labels};
+    const auto evaluate = [&](Context& context) {
+      const NoGradient none(context.tape());
+      return training.model.Loss(context, bad).status();
+    };
+    const auto expect_refused = [](const absl::Status& status) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+      EXPECT_TRUE(absl::StrContains(status.message(), "has dropped the gradients")) << status;
+    };
+    for (const bool in_evaluation : {false, true}) {
+      TrainingStep step(*training.sharded, {.micro_batches = 2});
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), good));
+      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+      EXPECT_FALSE(in_evaluation ? evaluate(step.context()).ok()
+                                 : training.model.Loss(step.context(), bad).ok());
+      ZEROTH_ASSIGN_OR_RETURN(const Value second, training.model.Loss(step.context(), good));
+      expect_refused(step.Backward(second));
+      expect_refused(step.Update(*training.optimizer));
+    }
+    {
+      TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), good));
+      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+      EXPECT_FALSE(evaluate(step.context()).ok());
+      expect_refused(step.Update(*training.optimizer));
+    }
+    // As the first of three steps.
+    TrainingStep step(*training.sharded);
+    EXPECT_FALSE(evaluate(step.context()).ok());
+    EXPECT_FALSE(training.model.Loss(step.context(), bad).ok());
+    const int64_t at = training.rank.index() * kBatch;
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), at, kBatch));
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+    ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer, {.clip_grad_norm = 0.5}));
+    ZEROTH_RETURN_IF_ERROR(training.Step(1));
+    return training.Step(2);
+  });
+  EXPECT_EQ(found, Train(2, {}, ThreeSteps));
+}
+
 TEST(ApiTest, AStepWithoutFiniteGradientsIsSkipped) {
   const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Weights before, WeightsOf(training.sharded->sharding()));

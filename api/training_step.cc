@@ -37,7 +37,13 @@ float TrainingStep::loss_factor() const {
   return static_cast<float>(options_.loss_scale) / static_cast<float>(divisor);
 }
 
-absl::Status TrainingStep::ExpectOptions() const {
+absl::Status TrainingStep::ExpectUsable() const {
+  ZEROTH_RETURN_IF_ERROR(model_.status_);
+  if (finished_ > 0 && model_.sharding().scheduler().abandons() != abandons_before_) {
+    return absl::FailedPreconditionError(
+        "training step: an error in a forward or backward, be it of an evaluation, has dropped the "
+        "gradients of the step's earlier micro-batches; begin another TrainingStep");
+  }
   if (options_.micro_batches >= 1 && options_.loss_divisor >= 0 && options_.loss_scale > 0) {
     return absl::OkStatus();
   }
@@ -48,8 +54,7 @@ absl::Status TrainingStep::ExpectOptions() const {
 }
 
 absl::Status TrainingStep::ExpectMicroBatch() const {
-  ZEROTH_RETURN_IF_ERROR(model_.status_);
-  ZEROTH_RETURN_IF_ERROR(ExpectOptions());
+  ZEROTH_RETURN_IF_ERROR(ExpectUsable());
   if (!unfinished_unit_.empty()) {
     return FailedPrecondition("training step: the pass over unit '", unfinished_unit_,
                               "' went without End; end every UnitPass, or drop the step");
@@ -62,8 +67,7 @@ absl::Status TrainingStep::ExpectMicroBatch() const {
 }
 
 absl::Status TrainingStep::ExpectComplete() const {
-  ZEROTH_RETURN_IF_ERROR(model_.status_);
-  ZEROTH_RETURN_IF_ERROR(ExpectOptions());
+  ZEROTH_RETURN_IF_ERROR(ExpectUsable());
   if (!ended_ && finished_ == options_.micro_batches) return absl::OkStatus();
   return FailedPrecondition("training step: ", finished_, " of ", options_.micro_batches,
                             " micro-batches have had their backward",
@@ -86,7 +90,7 @@ absl::Status TrainingStep::FinishBackward() {
   }
   Scheduler& scheduler = model_.sharding().scheduler();
   ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
-  ++finished_;
+  if (finished_++ == 0) abandons_before_ = scheduler.abandons();
   const bool is_last = finished_ + 1 >= options_.micro_batches;
   scheduler.SetIsLastBackward(is_last);
   scheduler.SetRequiresGradientSync(options_.sync_every_micro_batch || is_last);

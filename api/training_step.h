@@ -42,7 +42,9 @@ struct UpdateOptions {
 class UnitPass;
 
 // A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: all units
-// are sharded again and gradients are freed, so that the next step starts afresh. No step can
+// are sharded again and gradients are freed, so that the next step starts afresh. An error in a
+// module's forward or backward, be it of an evaluation, does the same: the step may go on with
+// another forward if that was in its first micro-batch, and not at all later. No step can
 // follow an error in a stream or in communication (Scheduler::Abandon), nor an error after an
 // update has begun (ShardedModule::status). Each step also ends the context's draws of dropout: set
 // them again. With autograd:
@@ -96,13 +98,14 @@ class TrainingStep {
  private:
   friend class UnitPass;
   absl::StatusOr<Unit*> FindUnit(absl::string_view name) const;
-  absl::Status ExpectOptions() const;
+  absl::Status ExpectUsable() const;
   absl::Status ExpectMicroBatch() const;
   absl::Status ExpectComplete() const;
 
   ShardedModule& model_;
   const TrainingStepOptions options_;
   int64_t finished_ = 0;         // micro-batches
+  int64_t abandons_before_ = 0;  // Scheduler::abandons when the first of them was
   int open_passes_ = 0;          // that have begun and not ended
   std::string unfinished_unit_;  // whose UnitPass was destroyed without End; empty: none
   bool ended_ = false;

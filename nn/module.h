@@ -102,7 +102,12 @@ class Module {
     if (result.ok()) {
       if (const absl::Status left = LeaveForward(context, recording); !left.ok()) result = left;
     }
-    if (!result.ok()) hooks_->AfterError();
+    if (!result.ok()) {
+      // What is recorded of this pass, and of earlier ones whose backward has not come, lacks its
+      // units from here on.
+      context.tape().Clear();
+      hooks_->AfterError();
+    }
     return result;
   }
 

@@ -296,6 +296,7 @@ absl::Status Scheduler::EndStep() {
 }
 
 absl::Status Scheduler::Abandon() {
+  ++abandons_;
   // Enqueued work writes buffers, and other ranks read them: it has to end before they are used
   // again.
   absl::Status status = mesh_.world().status();

@@ -154,6 +154,8 @@ class Scheduler {
   // the same point; then the next step starts afresh. An error of a stream or of communication
   // remains: memory is freed all the same, and that error is returned.
   absl::Status Abandon();
+  // Its calls so far: a module's hooks call it after an error in any pass, which drops the step.
+  int64_t abandons() const { return abandons_; }
 
   // Gathers a unit outside of a pass, to export or inspect its parameters. Each Gather is paired
   // with a Reshard, the last of which frees the parameters unless a pass still needs them.
@@ -252,6 +254,7 @@ class Scheduler {
   bool backward_finished_ = false;       // FinishBackward has ended the last micro-batch
   bool has_micro_batches_ = false;       // FinishBackward has ended a micro-batch before the last
   bool kept_in_full_ = false;            // that micro-batch's gradients stayed full
+  int64_t abandons_ = 0;
   bool requires_gradient_sync_ = true;
   bool is_last_backward_ = true;
   bool reshard_after_backward_ = true;
