@@ -529,15 +529,27 @@ TEST(ApiTest, MisuseIsNamed) {
       ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
       ZEROTH_ASSIGN_OR_RETURN(const Value twice, AddOp(step.context(), loss, loss));
       expect(step.Backward(twice), absl::StatusCode::kFailedPrecondition,
-             "follows a loss whose gradients were computed together with it");
+             "follows a loss, or stands beside one, whose gradients were computed together");
     }
-    // The second loss might be of a batch for evaluation. Its gradients are there as well.
-    {
-      TrainingStep step(*training.sharded);
-      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
-      ZEROTH_RETURN_IF_ERROR(training.model.Loss(step.context(), batch).status());
-      expect(step.Backward(loss), absl::StatusCode::kFailedPrecondition, "under NoGradient");
+    // The second loss might be of a batch for evaluation. Its gradients are there as well, and must
+    // not stay for a program that goes on.
+    std::vector<double> norms;
+    for (const bool another : {true, false}) {
+      TrainingStep step(*training.sharded, {.micro_batches = 2, .sync_every_micro_batch = false});
+      if (another) {
+        ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+        ZEROTH_RETURN_IF_ERROR(training.model.Loss(step.context(), batch).status());
+        expect(step.Backward(loss), absl::StatusCode::kFailedPrecondition, "under NoGradient");
+      }
+      for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+        ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+        ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+      }
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor norm, step.GradNormAndScale(0));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, norm.ToHost<float>());
+      norms.push_back(static_cast<double>(values[0]));
     }
+    EXPECT_EQ(norms[0], norms[1]);
     {
       TrainingStep step(*training.sharded);
       ZEROTH_ASSIGN_OR_RETURN(const Value x,

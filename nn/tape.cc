@@ -121,19 +121,24 @@ absl::Status Backward(Context& context, const Value& loss) {
     return InvalidArgument("backward: the loss is ", loss.data.shape().ToString(),
                            ", expected one element");
   }
-  const int others = context.tape().ends() - (loss.node->is_end ? 1 : 0);
+  if (context.tape().ends() > (loss.node->is_end ? 1 : 0)) {
+    // Sharded modules drop their gradients then, the other loss's among them.
+    context.tape().Clear();
+    return FailedPrecondition(
+        "backward: ",
+        loss.node->is_end ? "another loss was recorded"
+                          : "this loss follows a loss, or stands beside one,",
+        " whose gradients were computed together with it (LinearCrossEntropyOp), so they are among "
+        "this one's; compute losses that are not trained under NoGradient, make each of several "
+        "that are a micro-batch of its own, and scale one by Context::set_loss_scale");
+  }
   if (!loss.node->is_end) {
     ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.EmptyLike(loss.data));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context.kernels(),
         {.op = BasicOp::kFill, .out = loss.node->grad, .scalar = context.loss_scale()}));
   }
-  ZEROTH_RETURN_IF_ERROR(context.tape().Backward());
-  if (others == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "backward: another loss was recorded whose gradients were computed together with it "
-      "(LinearCrossEntropyOp), so they are among this one's; compute losses that are not trained "
-      "under NoGradient, and make each of several that are a micro-batch of its own");
+  return context.tape().Backward();
 }
 
 absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix) {

@@ -234,8 +234,8 @@ void RecordBackward(Context& context, const Value& result,
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
 
 // Plays the backward of everything recorded, from loss_scale * `loss`, which has one element.
-// FailedPrecondition if `loss` was not recorded, or if another loss was whose gradients were
-// computed together with it, and are left in.
+// FailedPrecondition if `loss` was not recorded; or, and the record is dropped, if another loss was
+// whose gradients were computed together with it.
 absl::Status Backward(Context& context, const Value& loss);
 
 // A copy of a matrix, in memory of its own.
