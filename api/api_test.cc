@@ -416,6 +416,25 @@ TEST(ApiTest, ALoadWithinAStepIsRefusedAndChangesNothing) {
   EXPECT_EQ(found, Train(2, {}, ThreeSteps));
 }
 
+// Rank 1's batch fails before it meets the other rank, so that rank 0 alone is within a step.
+TEST(ApiTest, ALoadWithinTheStepOfOneRankChangesNothingOnAny) {
+  const std::string out = ::testing::TempDir() + "/api_within_one";
+  const ShardingOptions options = {.strategy = "no_shard"};
+  const Weights found = Train(2, options, [&](Training& training) -> absl::Status {
+    ShardedModule& sharded = *training.sharded;
+    ZEROTH_RETURN_IF_ERROR(sharded.Save(out));
+    ZEROTH_RETURN_IF_ERROR(ThreeSteps(training));
+    TrainingStep step(sharded);
+    ZEROTH_ASSIGN_OR_RETURN(Batch batch, Rows(training.rank.device(), 0, kBatch));
+    if (training.rank.index() == 1) batch.inputs = batch.labels;
+    EXPECT_EQ(training.model.Loss(step.context(), batch).ok(), training.rank.index() == 0);
+    EXPECT_TRUE(absl::IsFailedPrecondition(sharded.Load(out)));
+    EXPECT_TRUE(sharded.status().ok()) << sharded.status();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(found, Train(2, options, ThreeSteps));
+}
+
 TEST(ApiTest, AfterALoadThatFailedHalfWayNothingGoesOn) {
   const std::string out = ::testing::TempDir() + "/api_damaged";
   Train(2, {}, [&](Training& training) -> absl::Status {

@@ -46,7 +46,7 @@ class ShardedModule {
   // OK, or the error of an update or a Load that may have changed a part of the values. Then
   // neither a step nor Save is possible until a checkpoint is loaded.
   const absl::Status& status() const { return status_; }
-  // The number of updates by TrainingStep.
+  // The number of steps that TrainingStep::Update has ended, skipped ones included.
   int64_t steps() const { return steps_; }
 
   // Saves the parameters, and `optimizer`'s states if it is given, as the checkpoint

@@ -132,14 +132,17 @@ absl::Status TrainingStep::Update(Optimizer& optimizer, const UpdateOptions& opt
       optimizer.Step(options.lr.value_or(optimizer.lr()), 1 / options_.loss_scale,
                      norm_and_scale.View(1, Shape({1})));
   if (updated.ok()) updated = EndStep();
+  // Waits for the device, so that an error of the update shows here.
+  absl::StatusOr<std::vector<float>> norm = std::vector<float>();
+  if (updated.ok()) norm = norm_and_scale.ToHost<float>();
+  updated.Update(norm.status());
   if (!updated.ok() && optimizer.step() != before) {
     model_.status_ = Annotate(
         updated, "an update that may have changed a part of the values failed; load a checkpoint");
   }
   ZEROTH_RETURN_IF_ERROR(updated);
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
-  grad_norm_ = static_cast<double>(norm[0]);
-  skipped_ = !std::isfinite(norm[0]);
+  grad_norm_ = static_cast<double>(norm->front());
+  skipped_ = !std::isfinite(grad_norm_);
   if (skipped_) optimizer.ForgetSkippedStep();
   ++model_.steps_;
   return absl::OkStatus();
