@@ -45,12 +45,12 @@ std::vector<ModelPreset> Presets() {
   return presets;
 }
 
-// Lets tensor ranks share rows if they are to (TensorParallelOptions::sequence), but only in a
-// forward that a backward follows: without one there are no activations to save, and sequences may
-// have any length.
+// Lets tensor ranks share rows if they are to (TensorParallelOptions::sequence). Only for a forward
+// that a backward follows: without one there are no activations to save, and sequences may have any
+// length.
 absl::Status ShareRows(Context& context, const Tensor& tokens) {
   const TensorRanks* const ranks = context.tensor_ranks();
-  const bool shared = ranks != nullptr && ranks->sequence() && context.recording();
+  const bool shared = ranks != nullptr && ranks->sequence();
   context.set_rows_are_shared(shared);
   if (!shared || tokens.shape().rank() != 2 || tokens.dim(1) % ranks->size() == 0) {
     return absl::OkStatus();
@@ -69,9 +69,13 @@ absl::StatusOr<std::vector<DivisionRule>> LanguageModel::DivisionRules() const {
 
 absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens,
                                           const Tensor& targets) {
+  if (!context.recording()) {
+    const auto all_rows = context.UseRowsAreShared(false);
+    return Hooked(context, [&] { return CrossEntropy(context, tokens, targets); });
+  }
   ZEROTH_RETURN_IF_ERROR(ShareRows(context, tokens));
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    if (!HasExtraLoss() || !context.recording()) return CrossEntropy(context, tokens, targets);
+    if (!HasExtraLoss()) return CrossEntropy(context, tokens, targets);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor extra, context.Empty(Shape({1}), DType::kFloat32));
     ZEROTH_RETURN_IF_ERROR(
         kernels::Basic(context.kernels(),
@@ -104,7 +108,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
   }
   const NoGradient off(context.tape());
   const auto with_cache = context.UseCache(cache);
-  context.set_rows_are_shared(false);
+  const auto all_rows = context.UseRowsAreShared(false);
   absl::StatusOr<Tensor> result = Hooked(context, [&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
     const int64_t batch = hidden.data.dim(0);

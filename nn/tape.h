@@ -186,9 +186,12 @@ class Context {
   void set_tensor_ranks(TensorRanks* ranks) { tensor_ranks_ = ranks; }
   // True if each of these ranks holds a share of the rows of activations between layers
   // (TensorParallelOptions::sequence). Set by a model's forward, and left until its backward has
-  // run.
+  // run, which reads it; forwards without a backward have another value only while they run.
   bool rows_are_shared() const { return rows_are_shared_; }
   void set_rows_are_shared(bool shared) { rows_are_shared_ = shared; }
+  ScopedValue<bool> UseRowsAreShared(bool shared) {
+    return ScopedValue<bool>(rows_are_shared_, shared);
+  }
 
   // An uninitialised activation. Activations have the type that the parameters of their layer are
   // computed in; statistics and losses are fp32.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -16,8 +17,17 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/rank.h"
+#include "zeroth/api/sharded_module.h"
+#include "zeroth/api/training_step.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/shard_module.h"
+#include "zeroth/nn/tape.h"
+#include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/muon.h"
 #include "zeroth/tests/structure/small_gpt2.h"
 
@@ -193,6 +203,47 @@ TEST(TensorTrafficTest, LogitsAreThoseOfTheWholeModel) {
   }
   EXPECT_EQ(logits[2][0], logits[2][1]);
   EXPECT_THAT(logits[2][0], ::testing::Pointwise(::testing::FloatNear(1e-5f), logits[1][0]));
+}
+
+// A sample or a loss without a backward, between a forward and its backward, which reads what the
+// forward has said of the rows.
+TEST(TensorTrafficTest, ForwardsBetweenForwardAndBackwardChangeNoGradient) {
+  for (const auto what : {ActivationCheckpointing::kNone, ActivationCheckpointing::kBlock}) {
+    std::map<bool, std::vector<float>> norm_and_scale;  // of rank 0
+    for (const bool between : {false, true}) {
+      RunOptions run;
+      run.launch.world_size = 2;
+      const absl::Status status = RunRanks(run, [&](Rank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
+                                ModelRegistry::Create(SmallGpt2Config()));
+        const TensorParallelOptions tensor{.size = 2, .sequence = true};
+        ZEROTH_RETURN_IF_ERROR(DivideModel(*model, tensor, rank.index()));
+        SetActivationCheckpointing(*model, what);
+        ZEROTH_ASSIGN_OR_RETURN(
+            const std::unique_ptr<ShardedModule> sharded,
+            ShardedModule::Create(rank, PlanUnits(*model, WrapBlocks()), {}, tensor));
+        ZEROTH_RETURN_IF_ERROR(sharded->sharding().Initialize(/*seed=*/0));
+        ZEROTH_ASSIGN_OR_RETURN(
+            const Tensor tokens,
+            Tensor::FromHost<int32_t>(rank.device(), Shape({1, 4}), {3, 1, 60, 31},
+                                      MemoryCategory::kActivations));
+        TrainingStep step(*sharded);
+        ZEROTH_ASSIGN_OR_RETURN(const Value loss, model->Loss(step.context(), tokens, tokens));
+        if (between) {
+          ZEROTH_RETURN_IF_ERROR(model->Logits(step.context(), tokens, 0, nullptr).status());
+          const NoGradient off(step.context().tape());
+          ZEROTH_RETURN_IF_ERROR(model->Loss(step.context(), tokens, tokens).status());
+        }
+        ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor norm, step.GradNormAndScale(1));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, norm.ToHost<float>());
+        if (rank.index() == 0) norm_and_scale[between] = values;
+        return step.EndStep();
+      });
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    EXPECT_EQ(norm_and_scale[false], norm_and_scale[true]);
+  }
 }
 
 TEST(TensorTrafficTest, EachOfMuonsMatricesIsComputedByOneRankOfAll) {
