@@ -276,17 +276,23 @@ absl::Status Scheduler::EndStep() {
   for (const Unit* unit : units_) {
     const bool has_gradients =
         unit->gradient_state() != GradientState::kNone || unit->has_accumulated();
-    if (!has_gradients || backward_finished_) continue;
-    if (has_micro_batches_) {
+    if (has_gradients && !backward_finished_ && has_micro_batches_) {
       return FailedPrecondition(
           "the step cannot end: unit '", unit->name(),
           "' has gradients of micro-batches that were not reduced to the end; the last one needs "
           "SetRequiresGradientSync(true) and SetIsLastBackward(true), or Abandon to drop them");
     }
-    return FailedPrecondition("the step cannot end: unit '", unit->name(),
-                              "' has gradients in state '",
-                              GradientStateName(unit->gradient_state()),
-                              "'; call FinishBackward first, or Abandon to drop them");
+    if (has_gradients && !backward_finished_) {
+      return FailedPrecondition("the step cannot end: unit '", unit->name(),
+                                "' has gradients in state '",
+                                GradientStateName(unit->gradient_state()),
+                                "'; call FinishBackward first, or Abandon to drop them");
+    }
+    if (track(*unit).active > 0) {
+      return FailedPrecondition("the step cannot end: unit '", unit->name(),
+                                "' is still in use; each Gather needs its Reshard, and each pass "
+                                "its end, or Abandon to drop them");
+    }
   }
   ZEROTH_RETURN_IF_ERROR(ReshardAll());
   for (Unit* unit : units_) ZEROTH_RETURN_IF_ERROR(unit->ForgetGradients());

@@ -147,7 +147,8 @@ class Scheduler {
   absl::Status ExpectBackwardFinished(absl::string_view attempt) const;
   // Ends the step after the optimizer's update, or without one. Reshards all units, whose gathered
   // parameters are stale now, and frees gradients. FailedPrecondition if there are gradients and
-  // FinishBackward has not ended the last micro-batch.
+  // FinishBackward has not ended the last micro-batch, or if a unit is still in use: by a pass, or
+  // by a Gather that Reshard has not undone.
   absl::Status EndStep();
   // Drops the step, after an error or in the place of finishing it. Waits until all streams are
   // idle, then reshards all units and frees gradients. All ranks have to abandon the same step at
@@ -158,7 +159,9 @@ class Scheduler {
   int64_t abandons() const { return abandons_; }
 
   // Gathers a unit outside of a pass, to export or inspect its parameters. Each Gather is paired
-  // with a Reshard, the last of which frees the parameters unless a pass still needs them.
+  // with a Reshard, the last of which frees the parameters unless a pass still needs them. No step
+  // ends in between, so nothing that ends one runs there, such as Sharding::Load or an average's
+  // swap.
   absl::Status Gather(Unit& unit);
   absl::Status Reshard(Unit& unit);
   // Starts gathering a unit ahead of its use, in an additional buffer if no shared one is free.

@@ -660,6 +660,11 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
                           ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit, false));
                           ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit, false));
                           ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
+                          // Nor does what ends a step.
+                          ZEROTH_RETURN_IF_ERROR(ExpectError(scheduler.EndStep(),
+                                                             absl::StatusCode::kFailedPrecondition,
+                                                             {"'h.0'", "in use", "Reshard"}));
+                          ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
                           ZEROTH_RETURN_IF_ERROR(scheduler.Reshard(unit));
                           ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
                           return ExpectError(scheduler.Reshard(unit),
