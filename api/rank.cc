@@ -17,6 +17,11 @@ int DefaultThreadsPerRank(int ranks_on_machine) {
 }
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Open(Communicator& world, const RankOptions& options) {
+  if (options.threads < 0 || options.ranks_on_machine < 0) {
+    return InvalidArgument("rank: threads = ", options.threads,
+                           " and ranks_on_machine = ", options.ranks_on_machine,
+                           ", expected positive numbers, or 0 for the default");
+  }
   DeviceOptions device_options;
   device_options.index = world.device_index();
   device_options.transport_memory = world.memory_source();

@@ -53,6 +53,20 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLaunchOptionsWithoutNccl(const LaunchOptions& options,
+                                           absl::string_view back_end) {
+  ZEROTH_RETURN_IF_ERROR(CheckLaunchOptions(options));
+  if (options.reduction != "tree") {
+    return InvalidArgument("reduction is '", options.reduction, "', but the ", back_end,
+                           " back end has only 'tree'");
+  }
+  if (options.nccl_copy_engine == "on") {
+    return InvalidArgument("nccl_copy_engine is 'on', but the ", back_end,
+                           " back end is not NCCL; expected auto or off");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunRankMain(const RankMain& rank_main, Communicator& world) {
   try {
     return rank_main(world);

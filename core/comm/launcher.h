@@ -51,6 +51,9 @@ using StartedRanksSource = std::function<absl::StatusOr<StartedRanks>()>;
 
 // For launchers: InvalidArgument for an invalid timeout or option.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
+// The same for a back end that has none of NCCL's.
+absl::Status CheckLaunchOptionsWithoutNccl(const LaunchOptions& options,
+                                           absl::string_view back_end);
 // For launchers: returns the result of `rank_main`, or an error for an exception that it throws.
 absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);
 

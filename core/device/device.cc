@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
@@ -60,6 +61,10 @@ absl::StatusOr<std::shared_ptr<Device>> DeviceRegistry::Create(absl::string_view
   if (!factory.has_value()) {
     return absl::NotFoundError(absl::StrCat("no device of kind '", type, "' is linked in",
                                             Devices::Global().Instead(type, kElsewhere)));
+  }
+  if (options.memory_limit < 0) {
+    return InvalidArgument("device ", type, ": memory_limit is ", options.memory_limit,
+                           " bytes, expected a positive number, or 0 for none");
   }
   absl::StatusOr<std::shared_ptr<Device>> device = (*factory)(options);
   if (device.ok() && options.memory_limit > 0) {

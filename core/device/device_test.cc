@@ -41,6 +41,13 @@ TEST(DeviceRegistryTest, UnknownKindListsTheKnownOnes) {
             "no device of kind 'quagga' is linked in; this program has: aardvark, zebra");
 }
 
+TEST(DeviceRegistryTest, ANegativeLimitOfMemoryIsNotNone) {
+  const absl::Status status = DeviceRegistry::Create("zebra", {.memory_limit = -4096}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "device zebra: memory_limit is -4096 bytes, expected a positive number, or 0 for none");
+}
+
 TEST(DeviceRegistryDeathTest, SecondRegistrationAborts) {
   EXPECT_DEATH(DeviceRegistration("zebra", FailingFactory("again")), "invariant violated");
 }

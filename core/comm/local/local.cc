@@ -236,11 +236,7 @@ absl::Status CheckOptions(const LaunchOptions& options) {
   if (options.world_size < 1) {
     return InvalidArgument("world_size is ", options.world_size, ", expected at least 1 rank");
   }
-  if (options.reduction != "tree") {
-    return InvalidArgument("reduction is '", options.reduction,
-                           "', but the local back end has only 'tree'");
-  }
-  return CheckLaunchOptions(options);
+  return CheckLaunchOptionsWithoutNccl(options, "local");
 }
 
 // The group of all ranks.

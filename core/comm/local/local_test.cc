@@ -51,6 +51,13 @@ TEST(RunLocalRanksTest, RefusesOptionsThatCannotRun) {
   LaunchOptions options;
   options.timeout = absl::ZeroDuration();
   EXPECT_EQ(RunLocalRanks(options, main).code(), absl::StatusCode::kInvalidArgument);
+  const auto refused = [&](const LaunchOptions& of_nccl) {
+    const absl::Status status = RunLocalRanks(of_nccl, main);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return status;
+  };
+  ExpectWords(refused({.reduction = "nccl"}), {"reduction is 'nccl'", "local back end"});
+  ExpectWords(refused({.nccl_copy_engine = "on"}), {"nccl_copy_engine is 'on'", "local back end"});
 }
 
 TEST(RunLocalRanksTest, EveryRankRunsOnceOnItsOwnThread) {

@@ -131,11 +131,7 @@ class MpiCommunicator final : public CheckedCommunicator {
 };
 
 absl::Status CheckOptions(const LaunchOptions& options, const mpi::Engine& engine) {
-  ZEROTH_RETURN_IF_ERROR(CheckLaunchOptions(options));
-  if (options.reduction != "tree") {
-    return InvalidArgument("reduction is '", options.reduction,
-                           "', but the mpi back end has only 'tree'");
-  }
+  ZEROTH_RETURN_IF_ERROR(CheckLaunchOptionsWithoutNccl(options, "mpi"));
   if (options.world_size != 0 && options.world_size != engine.size()) {
     return InvalidArgument("world_size is ", options.world_size, ", but ", engine.description(),
                            " has ", engine.size(), engine.size() == 1 ? " rank" : " ranks",
