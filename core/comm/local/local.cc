@@ -6,7 +6,6 @@
 #include <mutex>
 #include <numeric>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 #include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/local/local_mover.h"
 #include "zeroth/core/comm/local/rendezvous.h"
@@ -255,17 +255,16 @@ absl::Status RunLocalRanks(const LaunchOptions& options, const RankMain& rank_ma
   const auto group = WorldGroup(world);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.world_size; ++rank) {
-    try {
-      threads.emplace_back([&, rank] {
-        LocalCommunicator communicator({group, rank});
-        world->RankReturned(rank, RunRankMain(rank_main, communicator));
-      });
-    } catch (const std::system_error& error) {
-      world->RankReturned(rank, absl::ResourceExhaustedError(
-                                    absl::StrCat("cannot start a thread for rank ", rank, " of ",
-                                                 options.world_size, ": ", error.what())));
+    absl::StatusOr<std::thread> thread =
+        StartThread(absl::StrCat("rank ", rank, " of ", options.world_size), [&, rank] {
+          LocalCommunicator communicator({group, rank});
+          world->RankReturned(rank, RunRankMain(rank_main, communicator));
+        });
+    if (!thread.ok()) {
+      world->RankReturned(rank, thread.status());
       break;
     }
+    threads.push_back(*std::move(thread));
   }
   for (std::thread& thread : threads) thread.join();
   return world->RootCause();

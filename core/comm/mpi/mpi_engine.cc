@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 
 namespace zeroth::mpi {
 namespace {
@@ -100,26 +102,25 @@ absl::StatusOr<Engine*> Engine::Get() {
 }
 
 void Engine::Run() {
-  try {
-    std::thread([this] {
-      static_cast<void>(pthread_setname_np(pthread_self(), kThreadName));
-      absl::StatusOr<std::unique_ptr<Library>> library = Library::Load();
-      if (library.ok()) library_ = *std::move(library);
-      const absl::Status started = library.ok() ? library_->Initialize() : library.status();
-      const bool serves = started.ok();
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        started_ = true;
-        if (!serves) failure_ = SharedError(started);
-        changed_.notify_all();
-      }
-      if (serves) Serve();
-    }).detach();
-  } catch (const std::system_error& error) {
-    failure_ = SharedError(absl::ResourceExhaustedError(
-        absl::StrCat("cannot start the thread for MPI: ", error.what())));
+  absl::StatusOr<std::thread> thread = StartThread("MPI", [this] {
+    static_cast<void>(pthread_setname_np(pthread_self(), kThreadName));
+    absl::StatusOr<std::unique_ptr<Library>> library = Library::Load();
+    if (library.ok()) library_ = *std::move(library);
+    const absl::Status started = library.ok() ? library_->Initialize() : library.status();
+    const bool serves = started.ok();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      started_ = true;
+      if (!serves) failure_ = SharedError(started);
+      changed_.notify_all();
+    }
+    if (serves) Serve();
+  });
+  if (!thread.ok()) {
+    failure_ = SharedError(thread.status());
     return;
   }
+  thread->detach();
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return started_; });
   if (failure_.has_value()) return;

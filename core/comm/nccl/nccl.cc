@@ -116,6 +116,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
       AgreeOnCopyEngines(*processes, OwnAbility(options.nccl_copy_engine, device)));
   rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl",
                                              std::move(copy_engines));
+  ZEROTH_RETURN_IF_ERROR(rank.world->Start());
   absl::StatusOr<std::unique_ptr<nccl::NcclCommunicator>> communicator =
       nccl::NcclCommunicator::CreateWorld(rank.world);
   if (!communicator.ok()) {

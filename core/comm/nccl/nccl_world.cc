@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -99,24 +100,28 @@ void HandleSet::AbortAll() {
     return;
   }
   freeing_ = communicators.size();
-  std::promise<void> stopped;
-  std::future<void> all_stopped = stopped.get_future();
+  const auto stopped = std::make_shared<std::promise<void>>();
+  auto abort = [this, handles = std::move(handles), communicators = std::move(communicators),
+                stopped]() mutable {
+    // Errors are ignored: nothing more can be done.
+    static_cast<void>(ncclGroupStart());
+    for (ncclComm_t communicator : communicators) {
+      static_cast<void>(ncclCommAbort(communicator));
+    }
+    stopped->set_value();
+    static_cast<void>(ncclGroupEnd());
+    freeing_ = 0;
+    handles.clear();
+    SetFreed();
+  };
   // One thread has to make the whole group, and ncclGroupEnd blocks.
-  freer_ =
-      std::thread([this, handles = std::move(handles), communicators = std::move(communicators),
-                   stopped = std::move(stopped)]() mutable {
-        // Errors are ignored: nothing more can be done.
-        static_cast<void>(ncclGroupStart());
-        for (ncclComm_t communicator : communicators) {
-          static_cast<void>(ncclCommAbort(communicator));
-        }
-        stopped.set_value();
-        static_cast<void>(ncclGroupEnd());
-        freeing_ = 0;
-        handles.clear();
-        SetFreed();
-      });
-  all_stopped.wait();
+  absl::StatusOr<std::thread> freer = StartThread("the abort of NCCL's communicators", abort);
+  if (freer.ok()) {
+    freer_ = *std::move(freer);
+  } else {
+    abort();
+  }
+  stopped->get_future().wait();
 }
 
 void HandleSet::SetFreed() {
@@ -155,12 +160,19 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
     names.erase(std::remove(names.begin(), names.end(), ""), names.end());
     return absl::StrJoin(names, "; ");
   });
-  watcher_ = std::thread([this] { Repeat([this] { Watch(); }); });
-  freer_ = std::thread([this] {
-    Repeat([this] {
-      if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
-    });
-  });
+}
+
+absl::Status World::Start() {
+  ZEROTH_ASSIGN_OR_RETURN(watcher_, StartThread("watching NCCL", [this] {
+                            Repeat([this] { Watch(); });
+                          }));
+  ZEROTH_ASSIGN_OR_RETURN(
+      freer_, StartThread("freeing NCCL's communicators", [this] {
+        Repeat([this] {
+          if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
+        });
+      }));
+  return absl::OkStatus();
 }
 
 World::~World() {
@@ -169,8 +181,8 @@ World::~World() {
     stop_ = true;
     stop_changed_.notify_all();
   }
-  watcher_.join();
-  freer_.join();
+  if (watcher_.joinable()) watcher_.join();
+  if (freer_.joinable()) freer_.join();
   for (const std::shared_ptr<Handle>& handle : handles_->Get()) handle->ForgetWindows();
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(

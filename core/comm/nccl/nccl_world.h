@@ -135,6 +135,8 @@ class World {
  public:
   World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
         CopyEnginePlan copy_engines = {});
+  // Starts to watch and to free. To be called once, before any handle is made.
+  absl::Status Start();
   // Frees all communicators: together with the other ranks, or at once if the world has broken.
   ~World();
 

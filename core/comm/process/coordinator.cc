@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 #include "zeroth/core/comm/process/coordinator_world.h"
 
 namespace zeroth {
@@ -305,16 +306,18 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& o
   }
   std::unique_ptr<Coordinator> coordinator(
       new Coordinator(listener.address, listener.port, std::move(stop)));
-  coordinator->thread_ = std::thread(
-      [options, stop = coordinator->stop_.descriptor(), listener = std::move(listener)]() mutable {
+  ZEROTH_ASSIGN_OR_RETURN(
+      coordinator->thread_,
+      StartThread("the coordinator", [options, stop = coordinator->stop_.descriptor(),
+                                      listener = std::move(listener)]() mutable {
         Server(options, std::move(listener), stop).Run();
-      });
+      }));
   return coordinator;
 }
 
 Coordinator::~Coordinator() {
   static_cast<void>(eventfd_write(stop_.descriptor(), 1));
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace zeroth

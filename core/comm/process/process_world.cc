@@ -14,12 +14,14 @@
 #include <cstring>
 #include <numeric>
 #include <stop_token>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 
 namespace zeroth {
 namespace {
@@ -31,20 +33,26 @@ std::atomic<int64_t> last_resort_ms{absl::ToInt64Milliseconds(LastResort::kTime)
 
 }  // namespace
 
-LastResort::LastResort(std::function<std::string()> what)
-    : thread_([time = std::chrono::milliseconds(last_resort_ms),
-               what = std::move(what)](const std::stop_token& in_time) {
-        std::mutex mutex;
-        std::condition_variable_any changed;
-        std::unique_lock<std::mutex> lock(mutex);
-        changed.wait_for(lock, in_time, time, [] { return false; });
-        // Asked here, since wait_for may find the stop after it has asked its predicate.
-        if (in_time.stop_requested()) return;
-        std::fprintf(stderr, "%s\n", what().c_str());
-        std::fflush(stderr);
-        // Runs no destructor, which could wait for what hangs.
-        std::_Exit(EXIT_FAILURE);
-      }) {}
+LastResort::LastResort(std::function<std::string()> what) {
+  try {
+    thread_ = std::jthread([time = std::chrono::milliseconds(last_resort_ms),
+                            what = std::move(what)](const std::stop_token& in_time) {
+      std::mutex mutex;
+      std::condition_variable_any changed;
+      std::unique_lock<std::mutex> lock(mutex);
+      changed.wait_for(lock, in_time, time, [] { return false; });
+      // Asked here, since wait_for may find the stop after it has asked its predicate.
+      if (in_time.stop_requested()) return;
+      std::fprintf(stderr, "%s\n", what().c_str());
+      std::fflush(stderr);
+      // Runs no destructor, which could wait for what hangs.
+      std::_Exit(EXIT_FAILURE);
+    });
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "cannot start a thread that would end this process if it hangs: %s\n",
+                 error.what());
+  }
+}
 
 void LastResort::ShortenForTest(absl::Duration time) {
   last_resort_ms = absl::ToInt64Milliseconds(time);
@@ -56,9 +64,7 @@ ProcessWorld::ProcessWorld(const ProcessEnvironment& environment, absl::Duration
       timeout_(timeout),
       back_end_(back_end),
       meeting_(std::move(meeting)),
-      stop_(std::move(stop)) {
-  reader_ = std::thread([this] { Read(); });
-}
+      stop_(std::move(stop)) {}
 
 absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
     const ProcessEnvironment& environment, const LaunchOptions& options,
@@ -67,17 +73,27 @@ absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
   if (!stop.is_open()) {
     return absl::UnavailableError(absl::StrCat("cannot create an eventfd: ", std::strerror(errno)));
   }
+  const std::string who = absl::StrCat("rank ", environment.rank, " of ", environment.world_size,
+                                       " (", environment.launcher, ")");
   absl::StatusOr<Meeting> meeting = MeetAllRanks(environment, options, back_end);
-  ZEROTH_RETURN_IF_ERROR_WITH(
-      meeting.status(), absl::StrCat("rank ", environment.rank, " of ", environment.world_size,
-                                     " (", environment.launcher, ")"));
-  return std::unique_ptr<ProcessWorld>(new ProcessWorld(environment, options.timeout, back_end,
-                                                        *std::move(meeting), std::move(stop)));
+  ZEROTH_RETURN_IF_ERROR_WITH(meeting.status(), who);
+  std::unique_ptr<ProcessWorld> world(new ProcessWorld(environment, options.timeout, back_end,
+                                                       *std::move(meeting), std::move(stop)));
+  absl::StatusOr<std::thread> reader =
+      StartThread("messages of the coordinator", [reads = world.get()] { reads->Read(); });
+  ZEROTH_RETURN_IF_ERROR_WITH(reader.status(), who);
+  world->reader_ = *std::move(reader);
+  return world;
 }
 
 ProcessWorld::~ProcessWorld() {
   static_cast<void>(eventfd_write(stop_.descriptor(), 1));
   if (reader_.joinable()) reader_.join();
+  // What the function holds of a transport goes while the last resort is there. It may call the
+  // function until then.
+  std::function<std::string()> unfinished;
+  std::lock_guard<std::mutex> lock(mutex_);
+  unfinished.swap(unfinished_);
 }
 
 ProcessWorld::Seat ProcessWorld::WorldSeat() const {

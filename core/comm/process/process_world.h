@@ -35,7 +35,7 @@ namespace zeroth {
 // a device may wait for ever. Then only the end of the process frees what it holds, and tells the
 // launcher. So this ends the process with exit code 1 unless it is destroyed within kTime. It then
 // calls `what`, on a thread of its own, and prints the result as the last line on standard error.
-// `what` must not block.
+// `what` must not block. If there is no thread to be had, it only says so there.
 class LastResort {
  public:
   static constexpr absl::Duration kTime = absl::Seconds(60);
@@ -139,7 +139,17 @@ class ProcessWorld {
   const ProcessEnvironment environment_;
   const absl::Duration timeout_;
   const std::string back_end_;
-  // Set when the world breaks. Destroyed last, because the destruction of later members may hang.
+
+  mutable std::mutex mutex_;
+  // What the last resort reads, and thus destroyed after it.
+  std::optional<SharedError> broken_;
+  bool stopped_ = false;  // the world has broken, and the hooks of OnBreak have run
+  bool has_returned_ = false;
+  std::optional<CollectiveCall> last_posted_;
+  std::function<std::string()> unfinished_;
+  std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded
+
+  // Set when the world breaks. Destroyed after all later members, whose destruction may hang.
   std::unique_ptr<LastResort> last_resort_;
   // Destroyed after all later members, because it has rank 0's coordinator.
   Meeting meeting_;
@@ -148,20 +158,14 @@ class ProcessWorld {
 
   std::mutex send_mutex_;
 
-  mutable std::mutex mutex_;
+  // Guarded by mutex_, as those above:
   mutable std::condition_variable changed_;
-  std::optional<SharedError> broken_;
-  bool stopped_ = false;  // the world has broken, and the hooks of OnBreak have run
-  bool has_returned_ = false;
-  std::optional<CollectiveCall> last_posted_;
-  std::function<std::string()> unfinished_;
   std::vector<std::function<void()>> on_break_;
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;
   // Answers that have arrived, by the group that was asked.
   std::map<uint32_t, Seat> seats_;
   std::map<uint32_t, std::vector<std::string>> met_;
-  std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded
   bool connection_lost_ = false;
 };
 

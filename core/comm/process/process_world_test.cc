@@ -2,12 +2,14 @@
 
 #include "zeroth/core/comm/process/process_world.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -393,6 +395,78 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
   for (const std::string& word : words) {
     EXPECT_TRUE(absl::StrContains(text, word)) << "no '" << word << "' in " << text;
   }
+}
+
+// While it exists, no thread starts in this process: none has room for so large a stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    EXPECT_EQ(pthread_getattr_default_np(&before_), 0);
+    pthread_attr_t attributes;
+    EXPECT_EQ(pthread_getattr_default_np(&attributes), 0);
+    EXPECT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 50), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+  }
+  ~NoThreads() {
+    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
+    pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(NoThreadsTest, RankZeroSaysSo) {
+  const NoThreads none;
+  const auto fine = [](ProcessWorld&) { return absl::OkStatus(); };
+  ExpectError(RunRank(TestEnvironment(0, 1, TestRendezvousFile()), absl::Minutes(5), fine),
+              absl::StatusCode::kResourceExhausted, {"rank 0 of 1", "a thread for the coordinator"});
+}
+
+// Runs rank 1 of 2 in a child, which must end with exit code 0, and returns rank 0's result.
+absl::Status RunBesideAChild(const RankMain& rank_main,
+                             const std::function<bool(const ProcessEnvironment&)>& child_main) {
+  const std::string file = TestRendezvousFile();
+  const pid_t child = fork();
+  if (child == 0) _exit(child_main(TestEnvironment(1, 2, file)) ? 0 : 1);
+  absl::Status status = RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), rank_main);
+  int state = 0;
+  EXPECT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << state;
+  return status;
+}
+
+TEST(NoThreadsTest, AnotherRankSaysSo) {
+  const auto wait = [](ProcessWorld& world) { return world.Meet(kWorldGroup).status(); };
+  const absl::Status status = RunBesideAChild(wait, [&](const ProcessEnvironment& environment) {
+    const NoThreads none;
+    const absl::Status own = RunRank(environment, absl::Minutes(5), wait);
+    return own.code() == absl::StatusCode::kResourceExhausted &&
+           absl::StartsWith(own.message(), "rank 1 of 2");
+  });
+  ExpectError(status, absl::StatusCode::kUnavailable, {"rank 1 failed"});
+}
+
+// A world that breaks still tells why.
+TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
+  const absl::Status status = RunBesideAChild(
+      [](ProcessWorld& world) {
+        absl::Status met = world.Meet(kWorldGroup).status();
+        return met.ok() ? absl::DataLossError("no more data") : met;
+      },
+      [](const ProcessEnvironment& environment) {
+        const absl::Status own =
+            RunRank(environment, absl::Minutes(5), [](ProcessWorld& world) -> absl::Status {
+              const NoThreads none;
+              const absl::Status met = world.Meet(kWorldGroup).status();
+              return met.ok() ? world.Meet(kWorldGroup).status() : met;
+            });
+        return own.code() == absl::StatusCode::kDataLoss;
+      });
+  ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
 }
 
 // A process that ends well may begin to wait for its last resort, and destroy it at once.
