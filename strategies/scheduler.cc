@@ -133,12 +133,13 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   const Pass pass = expects_backward ? Pass::kForward : Pass::kInference;
   Track& in = track(unit);
-  if (expects_backward && in.reduced) {
+  if (expects_backward && in.complete) {
     return FailedPrecondition("unit '", unit.name(),
                               "': a forward that expects a backward, but its gradients of this "
-                              "step are reduced already; run the optimizer and EndStep first. A "
-                              "unit inside of a module that backward computes again is used once "
-                              "in a step: make that module the unit");
+                              "micro-batch are complete; call FinishBackward first and, after the "
+                              "last micro-batch, the optimizer and EndStep. A unit inside of a "
+                              "module that backward computes again is used once in a micro-batch: "
+                              "make that module the unit");
   }
   // A forward that is computed again in its backward is no part of the order of forwards.
   const bool again = in.in_backward > 0;
@@ -223,7 +224,7 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
 absl::Status Scheduler::EndMicroBatch() {
   for (Unit* unit : units_) {
     Track& in = track(*unit);
-    in.reduced = false;
+    in.complete = false;
     in.issued = false;
     const bool is_kept = std::exchange(in.pending_backwards, 0) > 0 && in.active == 0 &&
                          unit->state() == UnitState::kGathered;

@@ -108,7 +108,7 @@ class Scheduler {
   // On return Parameter::data() of the unit is usable on the compute stream. `expects_backward` is
   // false for inference, and for a forward that is computed again inside the unit's backward
   // (activation checkpointing): nothing is kept for a backward. FailedPrecondition if it is true
-  // and the unit's gradients of this step are reduced already.
+  // and the unit's gradients of this micro-batch are complete.
   absl::Status BeforeForward(Unit& unit, bool expects_backward = true);
   absl::Status AfterForward(Unit& unit, bool expects_backward = true);
   absl::Status BeforeBackward(Unit& unit);
@@ -124,8 +124,9 @@ class Scheduler {
   // to them. That takes no collectives, but a full gradient buffer for every unit, in
   // MixedPrecision::grad_accum_dtype (FSDP2's set_requires_gradient_sync, DDP's no_sync).
   // SetIsLastBackward(false): gradients are reduced to fp32 shards, to which the next micro-batch's
-  // are added; sums across groups are left to the last micro-batch (FSDP2's set_is_last_backward).
-  // Gradients that are not sharded add up as with SetRequiresGradientSync(false).
+  // are added; sums across groups are left to the last micro-batch (in FSDP2,
+  // set_is_last_backward(False) together with set_requires_all_reduce(False)). Gradients that are
+  // not sharded add up as with SetRequiresGradientSync(false).
   void SetRequiresGradientSync(bool on) { requires_gradient_sync_ = on; }
   void SetIsLastBackward(bool last) { is_last_backward_ = last; }
   // False: units stay gathered after their backward for the next micro-batch's forward. Each unit
@@ -163,6 +164,7 @@ class Scheduler {
   // ends in between, so nothing that ends one runs there, such as Sharding::Load or an average's
   // swap.
   absl::Status Gather(Unit& unit);
+  // Also undoes an Unshard that nothing has freed since (FSDP2's FSDPModule.reshard).
   absl::Status Reshard(Unit& unit);
   // Starts gathering a unit ahead of its use, in an additional buffer if no shared one is free.
   // InvalidArgument if the unit is gathering or gathered already, or if the strategy keeps
@@ -193,7 +195,7 @@ class Scheduler {
     int active = 0;             // uses of the unit that have begun and not ended
     int in_backward = 0;        // those of them that are backwards
     int pending_backwards = 0;  // forwards that expect a backward, minus backwards that have ended
-    bool reduced = false;       // its gradients of this micro-batch are complete
+    bool complete = false;      // its gradients of this micro-batch are
     bool issued = false;        // and their reduction is enqueued
   };
   // The units of SetForwardPrefetch and SetBackwardPrefetch; std::nullopt: those recorded.

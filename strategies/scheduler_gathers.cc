@@ -2,6 +2,7 @@
 //
 // The scheduler's gathers: when a unit is used, prefetched, or requested.
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,12 +30,13 @@ absl::Status Scheduler::Gather(Unit& unit) {
 absl::Status Scheduler::Reshard(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
-  if (in.active == 0) {
+  if (in.active == 0 && unit.state() == UnitState::kSharded) {
     return FailedPrecondition("unit '", unit.name(),
-                              "': Reshard without Gather; its parameters are ",
+                              "': Reshard without Gather or Unshard; its parameters are ",
                               UnitStateName(unit.state()));
   }
-  --in.active;
+  ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kInference));  // it may be on its way
+  in.active = std::max(0, in.active - 1);
   if (in.active > 0) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(
       strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
@@ -129,7 +131,7 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
     return absl::OkStatus();
   // A unit whose gradients are reduced has had its backward. It is the recorded successor if an
   // earlier block is computed again, since in forward it followed that block.
-  if (track(*next).reduced) return absl::OkStatus();
+  if (track(*next).complete) return absl::OkStatus();
   // A prefetch only uses shared buffers: it must not cost memory.
   if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();
   return StartGather(*next, pass);

@@ -34,10 +34,11 @@ void Scheduler::ProvideGradients(Unit& unit) {
 }
 
 absl::Status Scheduler::PrepareGradients(Unit& unit) {
-  if (track(unit).reduced) {
+  if (track(unit).complete) {
     return FailedPrecondition("unit '", unit.name(),
-                              "': a gradient after its gradients of this "
-                              "step were reduced; run EndStep before the next backward");
+                              "': a gradient after its gradients of this micro-batch are "
+                              "complete; call FinishBackward first and, after the last "
+                              "micro-batch, EndStep");
   }
   ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
   return unit.ExpectGradientState(GradientState::kFull, "write gradients");
@@ -77,7 +78,7 @@ absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
 }
 
 absl::Status Scheduler::SyncGradients(Unit& unit) {
-  track(unit).reduced = true;
+  track(unit).complete = true;
   track(unit).issued = true;
   if (!unit.has_trainable()) return absl::OkStatus();
   if (unit.gradient_state() == GradientState::kNone) ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
@@ -109,12 +110,12 @@ absl::Status Scheduler::ZeroMissingGradients(Unit& unit) {
 }
 
 absl::Status Scheduler::BackwardIsOver(Unit& unit) {
-  track(unit).reduced = true;
+  track(unit).complete = true;
   if (!in_fixed_order_) return SyncGradients(unit);
   for (; next_reduction_ < reduction_order_.size(); ++next_reduction_) {
     Unit& next = *reduction_order_[next_reduction_];
     if (!next.has_trainable()) continue;
-    if (!track(next).reduced) break;
+    if (!track(next).complete) break;
     ZEROTH_RETURN_IF_ERROR(SyncGradients(next));
   }
   return absl::OkStatus();
