@@ -12,7 +12,8 @@
 
 namespace zeroth {
 
-// As the policy of the same name in PyTorch's FSDP2. The optimizer works on fp32 masters, unless
+// param_dtype, reduce_dtype, output_dtype and cast_forward_inputs are those of FSDP2's policy, but
+// sums over ranks are fp32 whatever reduce_dtype is. The optimizer works on fp32 masters, unless
 // master_dtype says otherwise ("Mixed precision training", Micikevicius et al., 2018).
 struct MixedPrecision {
   // The type of full parameters, in which they are gathered and computed with, and of activations:
@@ -33,7 +34,8 @@ struct MixedPrecision {
   std::optional<DType> output_dtype = std::nullopt;
   // False: the optimizer reads the fp32 sums over ranks. True: they are rounded to reduce_dtype.
   // False is refused for gradients that are not sharded, unless reduce_dtype is fp32, since their
-  // sums have no memory apart from the full gradients.
+  // sums have no memory apart from the full gradients. (FSDP1's flag of this name is false by
+  // default; FSDP2's optimizer reads gradients in the parameters' type.)
   bool keep_low_precision_grads = true;
   // The type in which gradients of several micro-batches add up if they are not sharded (no_shard,
   // shard_optimizer, one rank, SetRequiresGradientSync(false)), and which the optimizer then reads:

@@ -56,7 +56,8 @@ struct ShardingOptions {
   OffloadOptions offload = {};
 };
 
-// What a rank stores, and what it has sent.
+// What a rank stores, and what its collectives send in the bandwidth-optimal algorithms
+// (CollectiveBytes), which a network's own counters may exceed.
 struct ShardingStats {
   // The sum over Sharding::communicators().
   std::array<CommStats::Counter, kCollectiveOpCount> collectives{};

@@ -34,7 +34,7 @@ namespace zeroth {
 
 // The state of a unit's full parameters.
 enum class UnitState : uint8_t {
-  kSharded,    // they do not exist; this rank has its shard
+  kSharded,    // hidden: only the shard may be used, even if the strategy keeps all (no_shard)
   kGathering,  // a gather is enqueued, which Unit::gather_event ends
   kGathered,   // usable through Parameter::data()
 };
