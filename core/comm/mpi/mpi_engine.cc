@@ -31,6 +31,9 @@ constexpr auto kNap = std::chrono::microseconds(20);
 // after an error.
 constexpr auto kPatience = std::chrono::seconds(5);
 
+// How long MPI may take to start, which it does on all ranks together.
+std::atomic<int64_t> start_seconds{600};
+
 }  // namespace
 
 class Engine::Exchange {
@@ -101,6 +104,8 @@ absl::StatusOr<Engine*> Engine::Get() {
   return engine;
 }
 
+void Engine::ShortenStartForTest(std::chrono::seconds time) { start_seconds = time.count(); }
+
 void Engine::Run() {
   absl::StatusOr<std::thread> thread = StartThread("MPI", [this] {
     static_cast<void>(pthread_setname_np(pthread_self(), kThreadName));
@@ -122,8 +127,14 @@ void Engine::Run() {
   }
   thread->detach();
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return started_; });
-  if (failure_.has_value()) return;
+  const std::chrono::seconds most(start_seconds);
+  if (!changed_.wait_for(lock, most, [&] { return started_; })) {
+    failure_ = SharedError(absl::DeadlineExceededError(
+        absl::StrCat("timeout after ", most.count(),
+                     "s: MPI has not started, which waits for all ranks; have all been started, by "
+                     "one launcher, and has none ended since?")));
+  }
+  if (started_ && failure_.has_value()) return;
   // MPI must be finalized, but not by a fork of this process.
   process_ = getpid();
   on_exit([](int exit_code, void* engine) { static_cast<Engine*>(engine)->Leave(exit_code); },
@@ -245,7 +256,12 @@ void Engine::SetInOrder(bool in_order) {
 void Engine::Leave(int exit_code) {
   if (getpid() != process_) return;
   std::unique_lock<std::mutex> lock(mutex_);
-  if (failure_.has_value()) return;
+  if (failure_.has_value() && started_) return;
+  if (!started_) {
+    // The thread is still in the library, which other functions of the exit could wait for.
+    std::fflush(nullptr);
+    _exit(exit_code);
+  }
   leaving_ = true;
   work_.notify_all();
   if (in_order_ && exit_code == 0) {

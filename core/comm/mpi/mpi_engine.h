@@ -46,8 +46,11 @@ class Engine {
   class Exchange;
 
   // Returns the engine of this process, and starts it first if necessary. MPI cannot be initialized
-  // twice, so an error is final.
+  // twice, so an error is final. DeadlineExceeded if MPI has not started after ten minutes, since
+  // another rank has not begun or is lost.
   static absl::StatusOr<Engine*> Get();
+  // Applies if the engine has not been started yet.
+  static void ShortenStartForTest(std::chrono::seconds time);
 
   int rank() const { return library_->rank(); }
   int size() const { return library_->size(); }

@@ -113,6 +113,16 @@ TEST_P(MpiTest, LostRanksAreNoticed) {
   }
 }
 
+TEST_P(MpiTest, ARankThatNeverStartsMpiIsNotWaitedForForEver) {
+  Mpirun run = Ranks(2);
+  run.program.push_back("--gtest_filter=MpiRanks.OneNeverStartsMpi");
+  run.keeps_others = true;
+  const MpirunOutcome outcome = RunMpirun(run);
+  EXPECT_TRUE(absl::StrContains(outcome.output, "[       OK ] MpiRanks.OneNeverStartsMpi"))
+      << outcome.output;
+  EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
+}
+
 // The process cannot recover from that, so it ends with the reason.
 TEST_P(MpiTest, ARankThatHangsInsideMpiEndsItself) {
   if (GetParam() == MpiKind::kMpich) {

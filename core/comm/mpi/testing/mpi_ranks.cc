@@ -217,6 +217,21 @@ TEST(MpiRanks, OneHangsInsideMpi) {
   ExpectWords(status, {"timeout after 2s", "'for ever'"});
 }
 
+// Rank 1 ends without MPI, as a process does that cannot load a library.
+TEST(MpiRanks, OneNeverStartsMpi) {
+  const auto environment = ProcessEnvironment::ReadRanks();
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  if (environment->rank == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    return;
+  }
+  mpi::Engine::ShortenStartForTest(std::chrono::seconds(1));
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 1s", "MPI has not started", "all ranks"});
+  EXPECT_FALSE(mpi::Engine::Get().ok());
+}
+
 // Those of the meeting's port; MPI's own, which were open before, are not this project's.
 std::optional<MeetingPlace> NewPort(const std::set<int>& before) {
   for (int port : ListeningPorts()) {
