@@ -22,19 +22,6 @@ constexpr int64_t kStagingNumel = int64_t{1} << 20;
 // The axes "replicate" and "shard" of the mesh.
 const Mesh::Axes kDataAxes = {0, 1};
 
-// Sets elements of a shard, from `begin` on.
-absl::Status SetShard(const Unit& unit, const StateTensor& shard, int64_t begin,
-                      const std::vector<float>& values) {
-  const Shape shape({static_cast<int64_t>(values.size())});
-  if (!shard.is_offloaded()) return SetFromHostFloats(values, shard.tensor().View(begin, shape));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor staging, Tensor::Empty(unit.device(), shape, shard.dtype(),
-                                                              MemoryCategory::kOffloadStaging));
-  ZEROTH_RETURN_IF_ERROR(SetFromHostFloats(values, staging));
-  Stream& stream = unit.device().compute_stream();
-  ZEROTH_RETURN_IF_ERROR(shard.Write(begin, staging, stream));
-  return stream.Synchronize();
-}
-
 // Reads elements [begin, begin + out.size()) of this rank's part of a parameter.
 absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const ParameterReader& reader,
                       absl::Span<float> out) {
@@ -63,7 +50,8 @@ absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
     staging.resize(static_cast<size_t>(std::min(kStagingNumel, piece.numel() - done)));
     ZEROTH_RETURN_IF_ERROR(
         ReadRuns(parameter, piece.begin + done, reader, absl::MakeSpan(staging)));
-    ZEROTH_RETURN_IF_ERROR(SetShard(unit, shard, piece.shard_offset + done, staging));
+    ZEROTH_RETURN_IF_ERROR(
+        SetFromHostFloats(unit.device(), staging, shard, piece.shard_offset + done));
   }
   return absl::OkStatus();
 }

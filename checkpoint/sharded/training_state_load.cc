@@ -17,6 +17,7 @@
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/host_floats.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
@@ -85,17 +86,6 @@ std::vector<std::string> Notes(const Differences& differences) {
     lines.push_back(absl::StrCat("parameter ", name, " of the checkpoint is not in the model"));
   }
   return lines;
-}
-
-absl::Status CopyRounded(Device& device, absl::Span<const float> values, const StateTensor& shard,
-                         int64_t begin) {
-  const auto count = static_cast<int64_t>(values.size());
-  if (shard.dtype() == DType::kFloat32) {
-    return CopyStateFromHost(device, values.data(), shard, begin, count);
-  }
-  std::vector<uint8_t> rounded(values.size() * SizeOf(shard.dtype()));
-  ConvertFromFloat32(shard.dtype(), values, rounded.data());
-  return CopyStateFromHost(device, rounded.data(), shard, begin, count);
 }
 
 // The bytes of elements [begin, begin + count) of a shard, if the host may write them in place;
@@ -294,7 +284,7 @@ absl::Status LoadPiece(CheckpointReader& reader, const Parameter& parameter,
             : reader.Read(name, state.name, begin, absl::MakeSpan(floats)));
     ZEROTH_RETURN_IF_ERROR(conversion == Conversion::kEncode
                                ? CopyEncoded(device, floats, load, place)
-                               : CopyRounded(device, floats, state.shard, place));
+                               : SetFromHostFloats(device, floats, state.shard, place));
   }
   return absl::OkStatus();
 }

@@ -4,13 +4,12 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/device/device.h"
 
 namespace zeroth {
 namespace {
 
-absl::Status NoFloats(const Tensor& tensor) {
-  return InvalidArgument("a tensor of ", DTypeName(tensor.dtype()),
+absl::Status NoFloats(DType dtype) {
+  return InvalidArgument("a tensor of ", DTypeName(dtype),
                          " read or set as floats, expected fp32, bf16 or fp16");
 }
 
@@ -31,14 +30,6 @@ std::vector<T> Rounded(absl::Span<const float> values, const Round& round) {
   return rounded;
 }
 
-// Waits for the copy, because the caller owns `values`.
-absl::Status Copy(const void* values, const Tensor& tensor) {
-  Stream& stream = tensor.device().compute_stream();
-  ZEROTH_RETURN_IF_ERROR(
-      tensor.device().CopyFromHost(tensor.raw_data(), values, tensor.bytes(), stream));
-  return stream.Synchronize();
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor) {
@@ -50,7 +41,7 @@ absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor) {
     case DType::kFloat16:
       return Widened<Float16>(tensor);
     default:
-      return NoFloats(tensor);
+      return NoFloats(tensor.dtype());
   }
 }
 
@@ -59,15 +50,23 @@ absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& ten
     return InvalidArgument("a tensor of ", tensor.numel(), " elements set to ", values.size(),
                            " values");
   }
-  switch (tensor.dtype()) {
+  return SetFromHostFloats(tensor.device(), values, tensor, 0);
+}
+
+absl::Status SetFromHostFloats(Device& device, absl::Span<const float> values,
+                               const StateTensor& state, int64_t begin) {
+  const auto set = [&](const void* converted) {
+    return CopyStateFromHost(device, converted, state, begin, static_cast<int64_t>(values.size()));
+  };
+  switch (state.dtype()) {
     case DType::kFloat32:
-      return Copy(values.data(), tensor);
+      return set(values.data());
     case DType::kBFloat16:
-      return Copy(Rounded<BFloat16>(values, ToBFloat16).data(), tensor);
+      return set(Rounded<BFloat16>(values, ToBFloat16).data());
     case DType::kFloat16:
-      return Copy(Rounded<Float16>(values, ToFloat16).data(), tensor);
+      return set(Rounded<Float16>(values, ToFloat16).data());
     default:
-      return NoFloats(tensor);
+      return NoFloats(state.dtype());
   }
 }
 

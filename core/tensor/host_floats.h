@@ -5,12 +5,15 @@
 
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
@@ -22,5 +25,8 @@ absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor);
 // Sets a tensor of fp32, bf16 or fp16 to `values`, rounded to nearest even. Synchronous.
 // InvalidArgument for other types, or another number of values.
 absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor);
+// The same for elements [begin, begin + values.size()) of `state`, which belongs to `device`.
+absl::Status SetFromHostFloats(Device& device, absl::Span<const float> values,
+                               const StateTensor& state, int64_t begin);
 
 }  // namespace zeroth
