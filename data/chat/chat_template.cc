@@ -26,9 +26,6 @@ constexpr char kSystem[] = "system";
 constexpr char kUser[] = "user";
 constexpr char kAssistant[] = "assistant";
 
-// Between these, Qwen 3 thinks before it answers.
-constexpr char kThought[] = "<think>";
-constexpr char kEndOfThought[] = "</think>";
 // The dates of Llama 3.1's template if the caller gives none.
 constexpr char kLlama3Dates[] =
     "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
@@ -47,28 +44,7 @@ constexpr std::pair<const char*, const char*> kOtherFormats[] = {
     {"### Instruction", "Alpaca"},
 };
 
-std::string StripNewlines(absl::string_view text) {
-  while (absl::StartsWith(text, "\n")) text.remove_prefix(1);
-  return std::string(text);
-}
-
 }  // namespace
-
-absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last) {
-  if (messages.empty()) return absl::InvalidArgumentError("a conversation without a message");
-  size_t i = messages[0].role == kSystem ? 1 : 0;
-  bool is_user = true;
-  for (; i < messages.size(); ++i, is_user = !is_user) {
-    const absl::string_view expected = is_user ? kUser : kAssistant;
-    if (messages[i].role == expected) continue;
-    return InvalidArgument(
-        "message ", i + 1, " is of \"", messages[i].role, "\", expected ", expected,
-        ": after a message of the system, or none, user and assistant take turns");
-  }
-  if (messages.back().role == last) return absl::OkStatus();
-  return InvalidArgument("the last message is of \"", messages.back().role,
-                         "\", expected one of \"", last, "\"");
-}
 
 // Collects tokens, and keeps the first error. Text between two tokens is encoded in one piece.
 class ChatTemplate::Writer {
@@ -120,10 +96,11 @@ absl::string_view ChatTemplate::name() const { return kFormats[static_cast<size_
 
 std::string ChatTemplate::Identity() const {
   return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
-                      end_of_turn_, " ", thinks_, " ", says_dates_, " ", mistral_.user.before, "|",
-                      mistral_.user.after, "|", mistral_.reply.before, "|", mistral_.reply.after,
-                      "|", mistral_.reply.trims, " ", static_cast<int>(mistral_.system), " ",
-                      default_system_.has_value(), " ", default_system_.value_or(""));
+                      end_of_turn_, " ", chatml_.thinks, " ", says_dates_, " ",
+                      mistral_.user.before, "|", mistral_.user.after, "|", mistral_.reply.before,
+                      "|", mistral_.reply.after, "|", mistral_.reply.trims, " ",
+                      static_cast<int>(mistral_.system), " ", chatml_.default_system.has_value(),
+                      " ", chatml_.default_system.value_or(""), "|", chatml_.opened);
 }
 
 std::string ChatTemplate::PlainJinja() const {
@@ -221,9 +198,7 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
     ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kChatMl, tokenizer));
     const absl::Span<const int32_t> prefix = tokenizer.prefix();
     if (absl::StrContains(jinja, "bos_token") && !prefix.empty()) result.begin_of_text_ = prefix[0];
-    ZEROTH_ASSIGN_OR_RETURN(result.default_system_, ReadDefaultSystem(jinja));
-    result.thinks_ =
-        absl::StrContains(jinja, "reasoning_content") && absl::StrContains(jinja, kEndOfThought);
+    ZEROTH_ASSIGN_OR_RETURN(result.chatml_, ReadChatMlFormat(jinja));
     return result;
   }
   if (absl::StrContains(jinja, "<|start_header_id|>")) {
@@ -259,26 +234,7 @@ void ChatTemplate::WriteChatMl(const ChatMessage& message, bool last, Writer& wr
     writer.Text(message.content);
     writer.Token(end_of_turn_);
   } else {
-    std::string reply = message.content;
-    if (thinks_) {
-      std::string thought;
-      if (const size_t end = reply.find(kEndOfThought); end != std::string::npos) {
-        absl::string_view before = absl::string_view(reply).substr(0, end);
-        if (const size_t begin = before.rfind(kThought); begin != absl::string_view::npos) {
-          before.remove_prefix(begin + sizeof(kThought) - 1);
-        }
-        thought = StripNewlines(before);
-        while (absl::EndsWith(thought, "\n")) thought.pop_back();
-        reply = StripNewlines(absl::string_view(reply).substr(reply.rfind(kEndOfThought) +
-                                                              sizeof(kEndOfThought) - 1));
-      }
-      // Thoughts of earlier replies are left out.
-      if (last) {
-        reply = absl::StrCat(kThought, "\n", thought, "\n", kEndOfThought, "\n\n",
-                             StripNewlines(reply));
-      }
-    }
-    writer.Reply(reply, end_of_turn_);
+    writer.Reply(chatml_.thinks ? ReplyWithThoughts(message, last) : message.content, end_of_turn_);
   }
   writer.Text("\n");
 }
@@ -327,7 +283,15 @@ absl::string_view ChatTemplate::ReplyOf(absl::string_view generated) const {
 }
 
 absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer& writer) const {
-  std::string system = default_system_.value_or("");
+  for (const ChatMessage& message : messages) {
+    if (!message.thought.has_value() || message.thought->empty()) continue;
+    if (chatml_.thinks && message.role == kAssistant) continue;
+    return InvalidArgument("message ", &message - messages.data() + 1,
+                           " has \"reasoning_content\", which the chat template (", name(),
+                           ") does not write",
+                           chatml_.thinks ? " for others than the assistant" : "");
+  }
+  std::string system = chatml_.default_system.value_or("");
   const bool has_system = messages[0].role == kSystem;
   if (has_system) system = messages[0].content;
   messages.remove_prefix(has_system ? 1 : 0);
@@ -337,7 +301,8 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer&
       return format_ == Format::kChatMl ? WriteChatMl(message, last, writer)
                                         : WriteLlama3(message, writer);
     };
-    if (has_system || default_system_.has_value() || says_dates_) write({kSystem, system}, false);
+    if (has_system || chatml_.default_system.has_value() || says_dates_)
+      write({kSystem, system}, false);
     for (const ChatMessage& message : messages) write(message, &message == &messages.back());
     return absl::OkStatus();
   }
@@ -369,6 +334,7 @@ absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
   Writer writer(*tokenizer_);
   ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
   if (format_ != Format::kMistral) OpenTurn(kAssistant, writer);
+  writer.Text(chatml_.opened);
   ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, std::move(writer).Finish());
   return std::move(prompt.ids);
 }

@@ -12,20 +12,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/data/chat/chat_message.h"
 #include "zeroth/data/chat/read_jinja.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
-
-struct ChatMessage {
-  std::string role;  // system, user or assistant
-  std::string content;
-};
-
-// OK if the messages are an optional one of the system, then the user's and the assistant's in
-// turns, beginning with the user's and ending with one of `last`. InvalidArgument names the message
-// that is out of turn.
-absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
 // Writes a model's conversations as tokens, in one of the common formats. The format is recognized
 // by markers in the Jinja template that comes with a tokenizer. The spelling of a special token
@@ -87,8 +78,7 @@ class ChatTemplate {
   int32_t end_of_header_ = -1;  // <|end_header_id|>, [/INST]
   int32_t end_of_turn_ = -1;
   MistralFormat mistral_;
-  std::optional<std::string> default_system_;  // the system's message if a conversation has none
-  bool thinks_ = false;      // Qwen3: the last reply begins with its thoughts, maybe empty
+  ChatMlFormat chatml_;
   bool says_dates_ = false;  // Llama 3.1 and later: the system's message begins with two dates
 };
 

@@ -211,26 +211,6 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemThatCannotBeReadAreRefused) {
               AllOf(HasSubstr("chat_template.jinja"), HasSubstr("--chat_template=chatml")));
 }
 
-TEST(ChatTemplateTest, ThoughtsStandBeforeTheLastReplyAlone) {
-  const auto tokenizer = Open("qwen2");
-  const auto chat = ChatTemplate::FromJinja(
-      "{{- '<|im_start|>' }}{%- set reasoning_content = "
-      "content.split('</think>')[0] %}",
-      *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  EXPECT_EQ(Spelled(*chat, *tokenizer,
-                    {{"user", "a"},
-                     {"assistant", "<think>\nfirst\n</think>\n\nb"},
-                     {"user", "c"},
-                     {"assistant", "<think>\nsecond\n</think>\n\nd"}}),
-            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n{b<|im_end|>}\n"
-            "<|im_start|>user\nc<|im_end|>\n"
-            "<|im_start|>assistant\n{<think>\nsecond\n</think>\n\nd<|im_end|>}\n");
-  EXPECT_EQ(Spelled(*chat, *tokenizer, {{"user", "a"}, {"assistant", "b"}}),
-            "<|im_start|>user\na<|im_end|>\n"
-            "<|im_start|>assistant\n{<think>\n\n</think>\n\nb<|im_end|>}\n");
-}
-
 TEST(ChatTemplateTest, Llama3) {
   const auto tokenizer = Open("llama3");
   const auto chat = ChatTemplate::Named("llama3", *tokenizer);

@@ -160,6 +160,13 @@ absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& rec
       }
       *value = found->get<std::string>();
     }
+    if (const auto thought = entry.find("reasoning_content");
+        thought != entry.end() && !thought->is_null()) {
+      if (!thought->is_string()) {
+        return wrong("message ", number, ": expected \"reasoning_content\", a string");
+      }
+      message.thought = thought->get<std::string>();
+    }
     if (message.role != "system" && message.role != "user" && message.role != "assistant") {
       return wrong("message ", number, " has the role \"", message.role,
                    "\", expected system, user or assistant");

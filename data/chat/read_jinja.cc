@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -93,10 +95,9 @@ absl::StatusOr<std::string> TextOf(const std::vector<JinjaTerm>& value) {
   return is_known ? text : "";
 }
 
-}  // namespace
-
-absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::string_view jinja) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
+// The message of the system that a template of ChatML writes for a conversation without one; none
+// if it writes no message then.
+absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(const std::vector<JinjaPart>& parts) {
   std::vector<Piece> pieces;
   std::map<std::string, std::vector<std::vector<JinjaTerm>>> values;  // of each variable
   std::vector<Branch> branches;
@@ -161,6 +162,101 @@ absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::string_view j
     }
   }
   return found;
+}
+
+absl::Status UnreadChatMl(absl::string_view what) {
+  return InvalidArgument(
+      "the chat template has <|im_start|>, but in a form that is not known here: ", what,
+      "; expected that of Qwen 2 or 3. --chat_template=chatml writes ChatML without thoughts");
+}
+
+// How Qwen 3's template takes thoughts out of the content, also as others spell it for other
+// programs that read Jinja.
+constexpr absl::string_view kSplitsThoughts[] = {
+    "if '</think>' in content",
+    "set content=content.split('</think>')[-1].lstrip('\n')",
+    "set content=(content.split('</think>')|last).lstrip('\n')",
+    "set reasoning_content=content.split('</think>')[0].rstrip('\n')"
+    ".split('<think>')[-1].lstrip('\n')",
+    "set reasoning_content=(content.split('</think>')|first).rstrip('\n')",
+    "set reasoning_content=(reasoning_content.split('<think>')|last).lstrip('\n')",
+};
+constexpr absl::string_view kWritesThoughts =
+    "'<|im_start|>'+message.role+'\n<think>\n'+reasoning_content.strip('\n')+"
+    "'\n</think>\n\n'+content.lstrip('\n')";
+
+// True for the turn of a reply after the user's last message, with thoughts even if they are empty.
+bool IsOfTheLastReply(const std::vector<std::string>& conditions) {
+  bool is_last = false;
+  for (const std::string& condition : conditions) {
+    const bool is_turn = absl::EndsWith(condition, "if message.role=='assistant'");
+    const bool is_known = condition == "if loop.last or(not loop.last and reasoning_content)";
+    const bool asks = condition == "if loop.index0>ns.last_query_index";
+    if (!is_turn && !is_known && !asks) return false;
+    is_last = is_last || asks;
+  }
+  return is_last;
+}
+
+}  // namespace
+
+absl::StatusOr<ChatMlFormat> ReadChatMlFormat(absl::string_view jinja) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<JinjaPart> parts, SplitJinja(jinja));
+  ChatMlFormat format;
+  ZEROTH_ASSIGN_OR_RETURN(format.default_system, ReadDefaultSystem(parts));
+  std::vector<std::string> conditions;  // of the branches around
+  bool splits = false;
+  std::string prompt;
+  for (const JinjaPart& part : parts) {
+    const std::string code = absl::StrReplaceAll(
+        part.text, {{"message.content", "content"}, {"message['content']", "content"}});
+    if (part.keyword == "if") conditions.push_back(part.text);
+    if (!conditions.empty()) {
+      if (part.keyword == "elif" || part.keyword == "else") conditions.back() = part.text;
+      if (part.keyword == "endif") conditions.pop_back();
+    }
+    const bool is_statement = part.kind == Kind::kStatement;
+    const auto opens = std::find_if(conditions.begin(), conditions.end(), [](const auto& each) {
+      return absl::StrContains(each, "add_generation_prompt");
+    });
+    if (opens != conditions.end() && !is_statement) {
+      // Nobody asks here for a reply without thoughts.
+      if (conditions.back() == "if enable_thinking is defined and enable_thinking is false")
+        continue;
+      if (opens + 1 != conditions.end()) return UnreadChatMl(conditions.back());
+      for (const JinjaTerm& term : part.terms) {
+        if (!term.is_string) return UnreadChatMl(Shown(part.text));
+        prompt += term.text;
+      }
+      continue;
+    }
+    const bool is_expression = part.kind == Kind::kExpression;
+    if (code == kWritesThoughts && IsOfTheLastReply(conditions)) {
+      format.thinks = true;
+    } else if (absl::c_linear_search(kSplitsThoughts, code)) {
+      splits = splits || part.variable == "content";
+    } else if (absl::StrContains(code, "think>") ||
+               (is_expression && absl::StrContains(code, "reasoning_content"))) {
+      return UnreadChatMl(absl::StrCat("its thoughts, ", Shown(part.text)));
+    } else if ((part.variable == "content" ||
+                (is_expression && absl::StrContains(code, "<|im_"))) &&
+               absl::StrContains(code, "content") &&
+               (absl::StrContains(code, "|trim") || absl::StrContains(code, "strip("))) {
+      return UnreadChatMl(absl::StrCat("it takes blanks off, ", Shown(part.text)));
+    }
+  }
+  const bool reads = absl::StrContains(jinja, "message.reasoning_content");
+  if (format.thinks ? !splits || !reads : splits) {
+    return UnreadChatMl("thoughts (</think>), which it does not both read and write");
+  }
+  absl::string_view opened = prompt;
+  const bool opens_reply = absl::ConsumePrefix(&opened, "<|im_start|>assistant\n");
+  if (!prompt.empty() &&
+      (!opens_reply || !(opened.empty() || (format.thinks && opened == "<think>\n")))) {
+    return UnreadChatMl(absl::StrCat("a prompt ends with \"", Shown(prompt), "\""));
+  }
+  format.opened = std::string(opened);
+  return format;
 }
 
 namespace {

@@ -13,6 +13,16 @@
 
 namespace zeroth {
 
+// What templates of ChatML differ in.
+struct ChatMlFormat {
+  // The message of the system that a conversation without one gets, as Qwen 2's; may be empty.
+  std::optional<std::string> default_system;
+  // As Qwen 3's: the last reply begins with its thoughts, maybe empty; earlier ones lose theirs.
+  bool thinks = false;
+  // What a prompt has behind the header of the reply, as "<think>\n" of models that always think.
+  std::string opened;
+};
+
 // What templates with [INST] differ in.
 struct MistralFormat {
   struct Turn {
@@ -30,10 +40,8 @@ struct MistralFormat {
   System system = System::kBeforeFirst;
 };
 
-// The message of the system that a template of ChatML writes for a conversation without one, as
-// Qwen 2's; none if it writes no message then. InvalidArgument if there is a message that cannot be
-// read.
-absl::StatusOr<std::optional<std::string>> ReadDefaultSystem(absl::string_view jinja);
+// InvalidArgument for a form that is not known here, also of the message of the system.
+absl::StatusOr<ChatMlFormat> ReadChatMlFormat(absl::string_view jinja);
 
 // `in_tokens` says that [INST] and [/INST] are tokens. InvalidArgument for a form that is not known
 // here.

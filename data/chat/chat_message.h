@@ -1,0 +1,31 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace zeroth {
+
+struct ChatMessage {
+  std::string role;  // system, user or assistant
+  std::string content;
+  // What the assistant thought before it said `content`. Without a value, a template with thoughts
+  // looks for them in `content`.
+  std::optional<std::string> thought{};
+};
+
+// OK if the messages are an optional one of the system, then the user's and the assistant's in
+// turns, beginning with the user's and ending with one of `last`. InvalidArgument names the message
+// that is out of turn.
+absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
+
+// What the assistant's turn of this message says under Qwen 3's template: the last reply begins
+// with its thoughts, maybe empty, and those of earlier replies are left out.
+std::string ReplyWithThoughts(const ChatMessage& message, bool last);
+
+}  // namespace zeroth
