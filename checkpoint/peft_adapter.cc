@@ -112,8 +112,9 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
     ZEROTH_ASSIGN_OR_RETURN(const bool used, config.GetBoolOr(key, false));
     if (used) return Unsupported(config, key);
   }
-  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "megatron_config",
-                          "target_parameters", "trainable_token_indices", "layer_replication"}) {
+  for (const char* key :
+       {"rank_pattern", "alpha_pattern", "modules_to_save", "megatron_config", "target_parameters",
+        "trainable_token_indices", "layer_replication", "alora_invocation_tokens"}) {
     const auto found = config.json().find(key);
     if (found != config.json().end() && !found->empty()) return Unsupported(config, key);
   }
@@ -233,11 +234,11 @@ absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(
   return merged;
 }
 
-absl::StatusOr<std::shared_ptr<const MergedWeights::Halves>> MergedWeights::HalvesOf(
+absl::StatusOr<std::shared_ptr<const LowRankHalves>> MergedWeights::HalvesOf(
     const LowRankProduct& product) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (halves_ != nullptr && last_ == product.weight) return halves_;
-  auto halves = std::make_shared<Halves>();
+  auto halves = std::make_shared<LowRankHalves>();
   ZEROTH_ASSIGN_OR_RETURN(halves->left, ReadHalf(*adapters_, product.left, product.transposed));
   ZEROTH_ASSIGN_OR_RETURN(halves->right, ReadHalf(*adapters_, product.right, product.transposed));
   const Shape& weight = base_->Find(product.weight)->shape;
@@ -254,27 +255,33 @@ absl::Status MergedWeights::ReadElements(absl::string_view name, int64_t begin,
   ZEROTH_RETURN_IF_ERROR(base_->ReadElements(name, begin, out));
   const auto product = products_.find(name);
   if (product == products_.end() || out.empty()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Halves> halves, HalvesOf(product->second));
-  std::vector<double> sums(static_cast<size_t>(halves->columns));
-  int64_t row = begin / halves->columns;
-  int64_t first = begin % halves->columns;
-  while (!out.empty()) {
-    const int64_t count = std::min(halves->columns - first, static_cast<int64_t>(out.size()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const LowRankHalves> halves,
+                          HalvesOf(product->second));
+  halves->AddTo(scale_, begin, out);
+  return absl::OkStatus();
+}
+
+void LowRankHalves::AddTo(double scale, int64_t begin, absl::Span<float> part) const {
+  if (part.empty()) return;
+  std::vector<double> sums(static_cast<size_t>(columns));
+  int64_t row = begin / columns;
+  int64_t first = begin % columns;
+  while (!part.empty()) {
+    const int64_t count = std::min(columns - first, static_cast<int64_t>(part.size()));
     std::fill_n(sums.begin(), count, 0.0);
-    for (int64_t r = 0; r < halves->rank; ++r) {
-      const double left = halves->left[static_cast<size_t>(row * halves->rank + r)];
-      const float* const right = halves->right.data() + r * halves->columns + first;
-      for (int64_t i = 0; i < count; ++i) sums[static_cast<size_t>(i)] += left * right[i];
+    for (int64_t r = 0; r < rank; ++r) {
+      const double factor = left[static_cast<size_t>(row * rank + r)];
+      const float* const others = right.data() + r * columns + first;
+      for (int64_t i = 0; i < count; ++i) sums[static_cast<size_t>(i)] += factor * others[i];
     }
     for (int64_t i = 0; i < count; ++i) {
-      float& value = out[static_cast<size_t>(i)];
-      value = static_cast<float>(value + scale_ * sums[static_cast<size_t>(i)]);
+      float& value = part[static_cast<size_t>(i)];
+      value = static_cast<float>(value + scale * sums[static_cast<size_t>(i)]);
     }
-    out.remove_prefix(static_cast<size_t>(count));
+    part.remove_prefix(static_cast<size_t>(count));
     first = 0;
     ++row;
   }
-  return absl::OkStatus();
 }
 
 }  // namespace zeroth

@@ -92,9 +92,20 @@ struct LowRankProduct {
   bool transposed = false;  // left is stored as [rank, rows], right as [columns, rank]
 };
 
+// The halves of an adapter: left is [rows, rank], right is [rank, columns].
+struct LowRankHalves {
+  // Adds scale * left right to a part of a weight [rows, columns], from its element `begin` on.
+  // Sums over the rank are made in float64, and rounded once together with the weight.
+  void AddTo(double scale, int64_t begin, absl::Span<float> part) const;
+
+  std::vector<float> left;
+  std::vector<float> right;
+  int64_t rank = 0;
+  int64_t columns = 0;
+};
+
 // A model's weights with adapters added, computed as they are read. Holds the halves of one adapter
-// in memory. Sums over the rank are made in float64, and rounded once together with the weight.
-// Thread-safe.
+// in memory. Thread-safe.
 class MergedWeights final : public WeightsSource {
  public:
   // `adapters` has the halves. It may be `base` itself; the halves are then no weights of the
@@ -108,14 +119,6 @@ class MergedWeights final : public WeightsSource {
                             absl::Span<float> out) const override;
 
  private:
-  // The halves of one product: left is [rows, rank], right is [rank, columns].
-  struct Halves {
-    std::vector<float> left;
-    std::vector<float> right;
-    int64_t rank = 0;
-    int64_t columns = 0;
-  };
-
   MergedWeights(std::shared_ptr<const WeightsSource> base,
                 std::shared_ptr<const WeightsSource> adapters, double scale)
       : WeightsSource(base->description(), base->tensors()),
@@ -123,7 +126,8 @@ class MergedWeights final : public WeightsSource {
         adapters_(std::move(adapters)),
         scale_(scale) {}
   absl::Status Check(const LowRankProduct& product) const;
-  absl::StatusOr<std::shared_ptr<const Halves>> HalvesOf(const LowRankProduct& product) const;
+  absl::StatusOr<std::shared_ptr<const LowRankHalves>> HalvesOf(
+      const LowRankProduct& product) const;
 
   const std::shared_ptr<const WeightsSource> base_;
   const std::shared_ptr<const WeightsSource> adapters_;
@@ -132,7 +136,7 @@ class MergedWeights final : public WeightsSource {
   mutable std::mutex mutex_;
   // The halves of the last weight that was read, guarded. A weight is read piece by piece.
   mutable std::string last_;
-  mutable std::shared_ptr<const Halves> halves_;
+  mutable std::shared_ptr<const LowRankHalves> halves_;
 };
 
 }  // namespace zeroth

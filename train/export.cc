@@ -19,10 +19,7 @@
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
-#include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/train/model_source.h"
 
@@ -38,9 +35,8 @@ class AdapterMerger {
   using Sink =
       std::function<absl::Status(const Parameter& parameter, absl::Span<const float> values)>;
 
-  // All outlive the merger. `sink` gets each parameter that is complete.
-  AdapterMerger(const LanguageModel& model, Device& device, Kernels& kernels, Sink sink)
-      : device_(device), kernels_(kernels), sink_(std::move(sink)) {
+  // The model outlives the merger. `sink` gets each parameter that is complete.
+  AdapterMerger(const LanguageModel& model, Sink sink) : sink_(std::move(sink)) {
     for (const LoraAdapter& adapter : LoraAdapters(model)) {
       for (const Parameter* parameter : {adapter.weight, adapter.a, adapter.b}) {
         pending_of_[parameter] = pending_.size();
@@ -66,22 +62,19 @@ class AdapterMerger {
   };
 
   absl::Status Merge(Pending& pending) {
-    const auto values = std::exchange(pending.values, {});
-    const auto upload = [&](const Parameter& parameter) {
-      return Tensor::FromHost<float>(device_, parameter.global_shape(), values.at(&parameter),
-                                     MemoryCategory::kWorkspace);
-    };
+    auto values = std::exchange(pending.values, {});
     const LoraAdapter& adapter = pending.adapter;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, upload(*adapter.weight));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor a, upload(*adapter.a));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor b, upload(*adapter.b));
-    ZEROTH_RETURN_IF_ERROR(MergeLora(kernels_, adapter, weight, a, b));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> merged, weight.ToHost<float>());
-    return sink_(*adapter.weight, merged);
+    const bool is_in_out = adapter.layout == WeightLayout::kInOut;
+    LowRankHalves halves;
+    halves.left = std::move(values[is_in_out ? adapter.a : adapter.b]);
+    halves.right = std::move(values[is_in_out ? adapter.b : adapter.a]);
+    halves.rank = adapter.a->global_shape().dim(is_in_out ? 1 : 0);
+    halves.columns = adapter.weight->global_shape().dim(1);
+    std::vector<float>& weight = values[adapter.weight];
+    halves.AddTo(adapter.alpha / static_cast<double>(halves.rank), 0, absl::MakeSpan(weight));
+    return sink_(*adapter.weight, weight);
   }
 
-  Device& device_;
-  Kernels& kernels_;
   const Sink sink_;
   std::vector<Pending> pending_;
   std::map<const Parameter*, size_t> pending_of_;
@@ -166,7 +159,7 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   absl::StatusOr<Writer> writer = nullptr;
   if (writes) writer = StartWriting(trainer.model(), directory, options);
   const std::map<std::string, PeftHalf> halves = PeftHalves(trainer.model());
-  AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels(),
+  AdapterMerger merger(trainer.model(),
                        [&](const Parameter& parameter, absl::Span<const float> values) {
                          return (*writer)->Write(parameter.name(), 0, values);
                        });

@@ -13,7 +13,6 @@
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -150,17 +149,6 @@ absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& option
     adapter.b->set_requires_grad(true);
   }
   return absl::OkStatus();
-}
-
-absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
-                       const Tensor& a, const Tensor& b) {
-  ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels, b, adapter.scale));
-  const bool is_in_out = adapter.layout == WeightLayout::kInOut;
-  return Annotate(
-      kernels::Gemm(
-          kernels,
-          {.a = is_in_out ? a : b, .b = is_in_out ? b : a, .c = weight, .accumulate = true}),
-      adapter.weight->name());
 }
 
 }  // namespace zeroth

@@ -17,7 +17,6 @@
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/gemm/gemm.h"
-#include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/low_rank.h"
@@ -89,10 +88,5 @@ std::vector<LoraAdapter> LoraAdapters(const Module& module);
 // Freezes every parameter of `model` except for its adapters. Call it before the model is sharded.
 // InvalidArgument names a target that matches no projection, and lists the projections' names.
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
-
-// Computes weight += scale * (a b) in place, and scales `b` in place. Tensors are fp32, with the
-// shapes of the adapter's parameters, on the device of `kernels`.
-absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
-                       const Tensor& a, const Tensor& b);
 
 }  // namespace zeroth

@@ -9,7 +9,6 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {
@@ -178,28 +177,6 @@ TEST_P(LoraLinearTest, GradientsOfAdaptersAndInputAndOfNothingFrozen) {
                      return layer.Forward(context, in[0], activation);
                    });
   }
-}
-
-TEST_P(LoraLinearTest, MergedWeightsComputeTheSame) {
-  const Case& test_case = GetParam();
-  Bench bench;
-  bench.tape.set_recording(false);
-  LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/false), LoraOptionsFor(test_case));
-  OwnAll(bench, layer);
-  const Shape shape({test_case.sizes.rows, test_case.sizes.in});
-  const Value x = bench.context->MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
-  const absl::StatusOr<Value> adapted = layer.Forward(*bench.context, x);
-  ASSERT_TRUE(adapted.ok()) << adapted.status();
-  for (const LoraAdapter& adapter : LoraAdapters(layer)) {
-    const absl::Status status = MergeLora(*bench.kernels, adapter, adapter.weight->data(),
-                                          adapter.a->data(), adapter.b->data());
-    ASSERT_TRUE(status.ok()) << status;
-  }
-  const absl::StatusOr<Value> merged = LinearOp(*bench.context, x, layer.parts(), test_case.layout);
-  ASSERT_TRUE(merged.ok()) << merged.status();
-  const Doubles a = Values(adapted->data);
-  const Doubles b = Values(merged->data);
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3e-5 * (1 + std::abs(a[i])));
 }
 
 std::vector<Case> Cases() {
