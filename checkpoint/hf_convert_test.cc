@@ -67,6 +67,20 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryType,
                          ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& type) { return std::string(DTypeName(type.param)); });
 
+// Versions of transformers differ in which of the two they read.
+TEST(HfConvertTest, NamesTheTypeUnderEachKeyThatIsThere) {
+  for (const bool both : {false, true}) {
+    nlohmann::json json = Open(kModel).config().json();
+    json["dtype"] = "float32";
+    json.erase("torch_dtype");
+    if (both) json["torch_dtype"] = "float32";
+    const auto config = WithDType(*HfConfig::Parse(json.dump(), "config.json"), DType::kBFloat16);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(*config->GetString("dtype"), "bfloat16");
+    EXPECT_EQ(config->GetStringOr("torch_dtype", "none").value(), both ? "bfloat16" : "none");
+  }
+}
+
 TEST(HfConvertTest, DividesAndJoinsFilesAndBringsTheTokenizer) {
   const TemporaryDirectory dir;
   HfConvertOptions options;

@@ -58,10 +58,22 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   return HfDirectory(path, std::move(config), std::move(weights));
 }
 
+absl::Status HfDirectory::TakeTokenizer(const std::string& directory) {
+  const std::string own = std::exchange(tokenizer_path_, directory);
+  const std::vector<std::string> files = TokenizerFiles();
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model"}) {
+    if (IsFile((fs::path(directory) / name).string())) return absl::OkStatus();
+  }
+  tokenizer_path_ = own;
+  if (files.empty()) return absl::OkStatus();
+  return InvalidArgument(files[0], ": is there without a tokenizer; copy that of the model, ", own,
+                         ", into this directory, or remove the file to have all of the model's");
+}
+
 std::vector<std::string> HfDirectory::TokenizerFiles() const {
   std::vector<std::string> files;
   for (const std::string& name : HfTokenizerFileNames()) {
-    const std::string file = (fs::path(path_) / name).string();
+    const std::string file = (fs::path(tokenizer_path_) / name).string();
     if (IsFile(file)) files.push_back(file);
   }
   return files;
@@ -136,6 +148,11 @@ absl::StatusOr<std::unique_ptr<HfWeights>> HfWeights::Open(const std::string& di
   if (fs::exists(index, ignored)) {
     ZEROTH_RETURN_IF_ERROR(weights->OpenSharded(index));
     return weights;
+  }
+  if (fs::exists(base / "adapter_config.json", ignored)) {
+    return absl::NotFoundError(
+        absl::StrCat(directory, ": is an adapter, but has a config.json as whole models have, and ",
+                     "no ", kSingleFile, "; remove its config.json to have it read as an adapter"));
   }
   const std::vector<std::string> others = OtherWeightFiles(directory);
   return absl::NotFoundError(absl::StrCat(

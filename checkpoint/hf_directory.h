@@ -28,11 +28,20 @@ class HfDirectory {
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
   // directory or a file in it is bad. Messages say what a model directory consists of.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
-  // A model whose weights come from elsewhere. `path` is the directory of the tokenizer files.
+  // A model whose weights come from elsewhere. `path` is the directory of all other files.
   HfDirectory(std::string path, HfConfig config, std::shared_ptr<const WeightsSource> weights)
-      : path_(std::move(path)), config_(std::move(config)), weights_(std::move(weights)) {}
+      : path_(std::move(path)),
+        tokenizer_path_(path_),
+        config_(std::move(config)),
+        weights_(std::move(weights)) {}
+
+  // Takes the tokenizer and the chat template of another directory, as of an adapter, if it has a
+  // tokenizer. InvalidArgument if it has only other files of one, such as a template.
+  absl::Status TakeTokenizer(const std::string& directory);
 
   const std::string& path() const { return path_; }
+  // The directory of the tokenizer files.
+  const std::string& tokenizer_path() const { return tokenizer_path_; }
   const HfConfig& config() const { return config_; }
   const WeightsSource& weights() const { return *weights_; }
   const std::shared_ptr<const WeightsSource>& shared_weights() const { return weights_; }
@@ -45,6 +54,7 @@ class HfDirectory {
 
  private:
   std::string path_;
+  std::string tokenizer_path_;
   HfConfig config_;
   std::shared_ptr<const WeightsSource> weights_;
 };

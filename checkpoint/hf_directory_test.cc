@@ -39,6 +39,28 @@ TEST(HfDirectoryTest, FindsTokenizerFiles) {
               ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
 }
 
+TEST(HfDirectoryTest, TakesAWholeTokenizerOfAnAdapterOrNone) {
+  const TemporaryDirectory dir;
+  dir.Write("config.json", "{}");
+  dir.Write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  dir.Write("tokenizer.json", "{}");
+  dir.Write("generation_config.json", "base");
+  auto directory = HfDirectory::Open(dir.path());
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const TemporaryDirectory adapter;
+  ASSERT_TRUE(directory->TakeTokenizer(adapter.path()).ok());
+  EXPECT_THAT(directory->TokenizerFiles(), ElementsAre(dir.File("tokenizer.json")));
+  adapter.Write("chat_template.jinja", "");
+  EXPECT_THAT(std::string(directory->TakeTokenizer(adapter.path()).message()),
+              HasSubstr("chat_template.jinja: is there without a tokenizer"));
+  EXPECT_EQ(directory->tokenizer_path(), dir.path());
+  adapter.Write("tokenizer.json", "{}");
+  ASSERT_TRUE(directory->TakeTokenizer(adapter.path()).ok());
+  EXPECT_THAT(directory->TokenizerFiles(),
+              ElementsAre(adapter.File("chat_template.jinja"), adapter.File("tokenizer.json")));
+  EXPECT_EQ(directory->ReadGenerationConfig()->value(), "base");
+}
+
 TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
   const TemporaryDirectory dir;
   const auto error = [](const std::string& path, absl::StatusCode code) {
@@ -57,6 +79,9 @@ TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
   dir.Write("config.json", "{}");
   EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound),
               HasSubstr("expected model.safetensors"));
+  dir.Write("adapter_config.json", "{}");
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound),
+              HasSubstr("is an adapter, but has a config.json"));
   dir.Write("model.safetensors", "not tensors");
   EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument),
               HasSubstr("is this a safetensors file?"));

@@ -248,8 +248,10 @@ absl::Status HfDirectoryWriter::Finish() {
 
 absl::StatusOr<HfConfig> WithDType(const HfConfig& config, DType dtype) {
   nlohmann::json json = config.json();
-  json[config.Has("dtype") && !config.Has("torch_dtype") ? "dtype" : "torch_dtype"] =
-      TorchDTypeName(dtype);
+  // Newer versions of transformers read "dtype" first, older ones "torch_dtype" alone.
+  if (config.Has("dtype")) json["dtype"] = TorchDTypeName(dtype);
+  if (config.Has("torch_dtype") || !config.Has("dtype"))
+    json["torch_dtype"] = TorchDTypeName(dtype);
   return HfConfig::Parse(json.dump(), config.where());
 }
 

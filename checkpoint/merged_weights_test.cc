@@ -144,7 +144,8 @@ TEST(PeftDirectoryTest, WhatIsNoPlainAdapterIsRefused) {
   for (const char* key :
        {R"("use_rslora": true)", R"("use_dora": true)", R"("bias": "all")",
         R"("rank_pattern": {"x": 3})", R"("modules_to_save": ["lm_head"])",
-        R"("init_lora_weights": "pissa_niter_4")", R"("layer_replication": [[0, 2]])"}) {
+        R"("init_lora_weights": "pissa_niter_4")", R"("layer_replication": [[0, 2]])",
+        R"("alora_invocation_tokens": [1, 2])"}) {
     const std::string config =
         absl::StrCat(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, )", key, "}");
     EXPECT_THAT(message(config, {a, b}), HasSubstr("which Zeroth does not know")) << key;

@@ -41,6 +41,11 @@ class Tokenizer {
   // part of a document that was cut. ResourceExhausted if a pattern that splits words takes too
   // many steps.
   virtual absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const = 0;
+  // As EncodeTo, for text that follows a special token: where the tokenizer marks the beginning of
+  // the whole text alone, as Metaspace with "first" does, this is not it.
+  virtual absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const {
+    return EncodeTo(text, /*continues=*/false, sink);
+  }
   // True if cutting a text before a space that follows a printing ASCII character does not change
   // its ids. Then a large corpus need not be held as text either.
   virtual bool CutsAtSpaces() const = 0;

@@ -43,6 +43,16 @@ void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::st
   if (json.is_object() && json.erase("chat_template") > 0) config->second = json.dump(2);
 }
 
+// Programs that find this file look for the ends of a text in it alone.
+void StopAtEndOfTurn(int32_t end_of_turn, std::map<std::string, std::string>& files) {
+  const auto file = files.find(kGenerationConfig);
+  if (file == files.end()) return;
+  auto json = nlohmann::json::parse(file->second, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return;
+  AddEndOfTurn(end_of_turn, json);
+  file->second = json.dump(2);
+}
+
 // Quantization changes gathers and reduce-scatters only. Refuses it for strategies without them.
 absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
   const char* const flag = options.quantized_weights     ? "quantized_weights"
@@ -196,7 +206,8 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
-  data_options.tokenizer_path = options.tokenizer == "auto" ? options.init_from : options.tokenizer;
+  data_options.tokenizer_path =
+      options.tokenizer == "auto" ? source.tokenizer_path() : options.tokenizer;
   data_options.loss_on_all = options.loss_on == "all";
   data_options.seq_len = options.seq_len;
   data_options.cache_dir = options.cache_dir;
@@ -214,6 +225,14 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   }
   if (!options.eval_data.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenMixture(options.eval_data, data_options));
+  }
+  std::optional<int32_t> end_of_turn;
+  if (tokenizer != nullptr && data->has_marks()) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        const ChatTemplate chat,
+        OpenChatTemplate(options.chat_template, data_options.tokenizer_path, *tokenizer));
+    end_of_turn = chat.end_of_turn();
+    StopAtEndOfTurn(*end_of_turn, tokenizer_content.files);
   }
   if (eval_data != nullptr) {
     ZEROTH_RETURN_IF_ERROR_WITH(
@@ -233,6 +252,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                                       std::move(source),
                                       std::move(tokenizer),
                                       std::move(tokenizer_content.files),
+                                      end_of_turn,
                                       std::move(data),
                                       std::move(eval_data),
                                       within_documents,
@@ -308,6 +328,7 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
   const TrainOptions& options = job.options;
   ExportOptions result;
   result.token_ids = job.source.TokenIds(job.tokenizer.get());
+  if (job.end_of_turn.has_value()) AddEndOfTurn(*job.end_of_turn, result.token_ids);
   ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
   result.tokenizer_files = job.tokenizer_files;

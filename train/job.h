@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,7 @@ struct Job {
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;                // null: unknown, the data are token files
   std::map<std::string, std::string> tokenizer_files;  // as of ExportOptions
+  std::optional<int32_t> end_of_turn;                  // what ends a reply in conversations
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
   bool within_documents = false;             // tokens attend only within their own document

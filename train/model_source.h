@@ -77,6 +77,11 @@ class ModelSource {
   // Reads the files that OpenTokenizer opens, and what else is beside them for a tokenizer; the
   // byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
+  // The directory of the tokenizer that --tokenizer=auto means; empty: none. An adapter that goes
+  // on brings its own.
+  std::string tokenizer_path() const {
+    return directory_.has_value() ? directory_->tokenizer_path() : "";
+  }
   // TokenIds below for this model and `tokenizer`, which wins if the model is trained from scratch.
   nlohmann::json TokenIds(const Tokenizer* tokenizer) const;
   // The generation_config.json beside the model; none if there is none, or if the model is trained
@@ -101,5 +106,9 @@ class ModelSource {
 // of `source`, the config.json that the model came from; the tokenizer's; or null if nothing is
 // known. `tokenizer` may be null.
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer);
+
+// Makes `end_of_turn` the first "eos_token_id" of config.json or generation_config.json, before
+// those that are there.
+void AddEndOfTurn(int32_t end_of_turn, nlohmann::json& config);
 
 }  // namespace zeroth

@@ -52,6 +52,18 @@ TEST(TokenIdsTest, WhatIsUnknownIsNull) {
             (Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}}));
 }
 
+TEST(TokenIdsTest, TheEndOfATurnComesFirst) {
+  const auto with = [](Json config) {
+    AddEndOfTurn(7, config);
+    return config["eos_token_id"];
+  };
+  EXPECT_EQ(with({{"eos_token_id", 5}}), Json({7, 5}));
+  EXPECT_EQ(with({{"eos_token_id", {5, 7, 6}}}), Json({7, 5, 6}));
+  EXPECT_EQ(with({{"eos_token_id", 7}}), Json(7));
+  EXPECT_EQ(with({{"eos_token_id", nullptr}}), Json(7));
+  EXPECT_EQ(with(Json::object()), Json(7));
+}
+
 TEST(TokenIdsTest, AModelFromScratchHasTheTokenizers) {
   const auto llama = OpenTokenizer("tests/testdata/tokenizers/llama3").value();
   const Json own = {{"bos_token_id", llama->prefix().front()},

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   }
   const std::vector<std::string> files = TokenizerFiles("auto");
   if (!files.empty()) {
-    auto tokenizer = zeroth::OpenTokenizer(directory_->path(), how);
+    auto tokenizer = zeroth::OpenTokenizer(directory_->tokenizer_path(), how);
     // Token files do not need the tokenizer, so one that cannot be read is no error.
     if (!tokenizer.ok() && !has_text) return nullptr;
     if (!tokenizer.ok()) {
@@ -123,6 +123,15 @@ nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer
   const auto padding = source.find("pad_token_id");
   if (!is_bytes && padding != source.end()) ids["pad_token_id"] = *padding;
   return ids;
+}
+
+void AddEndOfTurn(int32_t end_of_turn, nlohmann::json& config) {
+  nlohmann::json ends = {end_of_turn};
+  const nlohmann::json known = config.value("eos_token_id", nlohmann::json());
+  for (const nlohmann::json& id : known.is_array() ? known : nlohmann::json::array({known})) {
+    if (id.is_number() && id != end_of_turn) ends.push_back(id);
+  }
+  config["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
 }
 
 }  // namespace zeroth

@@ -168,21 +168,22 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
   }
   std::optional<GgufVocabulary> vocabulary = ByteVocabulary();
   if (source == GgufVocabularySource::kFiles) {
-    ZEROTH_ASSIGN_OR_RETURN(vocabulary, ReadHfVocabulary(model.path()));
+    ZEROTH_ASSIGN_OR_RETURN(vocabulary, ReadHfVocabulary(model.tokenizer_path()));
     if (!vocabulary) {
       return InvalidArgument(
-          model.path(),
+          model.tokenizer_path(),
           ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
           "byte vocabulary or none");
     }
-    ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.path()));
+    ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.tokenizer_path()));
     vocabulary->chat_template = std::move(chat.jinja);
   }
   // For these two tokens config.json takes precedence.
   if (const auto id = ConfigTokenId(model.config(), "bos_token_id")) vocabulary->bos = id;
   if (const auto id = ConfigTokenId(model.config(), "eos_token_id")) vocabulary->eos = id;
   ZEROTH_ASSIGN_OR_RETURN(const int64_t vocab_size, model.config().GetInt("vocab_size"));
-  return Annotate(SetVocabulary(*std::move(vocabulary), vocab_size, metadata), model.path());
+  return Annotate(SetVocabulary(*std::move(vocabulary), vocab_size, metadata),
+                  model.tokenizer_path());
 }
 
 // Returns the factors of Llama 3's rotary scaling as GGUF stores them; empty without such scaling.

@@ -49,7 +49,9 @@ constexpr std::pair<const char*, const char*> kOtherFormats[] = {
 // Collects tokens, and keeps the first error. Text between two tokens is encoded in one piece.
 class ChatTemplate::Writer {
  public:
-  explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // `after_tokens`: text follows special tokens; otherwise each run of it begins a text.
+  Writer(const Tokenizer& tokenizer, bool after_tokens)
+      : tokenizer_(tokenizer), after_tokens_(after_tokens) {}
 
   void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
 
@@ -76,9 +78,11 @@ class ChatTemplate::Writer {
  private:
   void Flush(bool by_assistant = false) {
     if (text_.empty()) return;
-    status_.Update(
-        tokenizer_.EncodeTo(std::exchange(text_, ""), /*continues=*/false,
-                            [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); }));
+    const std::string text = std::exchange(text_, "");
+    const auto add = [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); };
+    const bool is_after = after_tokens_ && !result_.ids.empty();
+    status_.Update(is_after ? tokenizer_.EncodeAfterToken(text, add)
+                            : tokenizer_.EncodeTo(text, /*continues=*/false, add));
   }
 
   void Add(absl::Span<const int32_t> ids, bool by_assistant) {
@@ -87,6 +91,7 @@ class ChatTemplate::Writer {
   }
 
   const Tokenizer& tokenizer_;
+  const bool after_tokens_;
   std::string text_;
   Conversation result_;
   absl::Status status_;
@@ -323,7 +328,7 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer&
 absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
     absl::Span<const ChatMessage> messages) const {
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kAssistant));
-  Writer writer(*tokenizer_);
+  Writer writer(*tokenizer_, !has_inst_text());
   ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
   return std::move(writer).Finish();
 }
@@ -331,7 +336,7 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
 absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
     absl::Span<const ChatMessage> messages) const {
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kUser));
-  Writer writer(*tokenizer_);
+  Writer writer(*tokenizer_, !has_inst_text());
   ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
   if (format_ != Format::kMistral) OpenTurn(kAssistant, writer);
   writer.Text(chatml_.opened);

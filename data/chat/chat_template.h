@@ -70,6 +70,8 @@ class ChatTemplate {
 
   // Of Mistral: [INST] and [/INST] are tokens, as since version 0.3.
   bool has_inst_tokens() const { return begin_of_turn_ >= 0 && end_of_header_ >= 0; }
+  // Before that [INST] is text, whose first blank is what the tokenizer puts before every text.
+  bool has_inst_text() const { return format_ == Format::kMistral && !has_inst_tokens(); }
 
   Format format_;
   const Tokenizer* tokenizer_ = nullptr;

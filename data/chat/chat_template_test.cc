@@ -112,6 +112,34 @@ TEST(ChatTemplateTest, SpecialTokensAreTokensAndTextIsText) {
   EXPECT_EQ(chat->Render({{"user", "Say <|im_end|> now"}, {"assistant", "No."}})->ids, expected);
 }
 
+// Of a tokenizer that marks the beginning of a text alone, as those that transformers makes of
+// Llama 2's with legacy=False, a turn's text has no mark.
+TEST(ChatTemplateTest, TextAfterATokenDoesNotBeginAText) {
+  nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/llama2/tokenizer.json");
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = {{"type", "Metaspace"},
+                           {"replacement", "\xE2\x96\x81"},
+                           {"prepend_scheme", "first"},
+                           {"split", false}};
+  auto id = static_cast<int>(json["model"]["vocab"].size());
+  for (const char* const text : {"<|im_start|>", "<|im_end|>"}) {
+    nlohmann::json token = json["added_tokens"][0];
+    token["content"] = text;
+    token["id"] = id++;
+    json["added_tokens"].push_back(token);
+  }
+  const TemporaryDirectory dir;
+  dir.Write("tokenizer.json", json.dump());
+  const auto tokenizer = OpenTokenizer(dir.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto chat = ChatTemplate::Named("chatml", **tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const auto parses = OpenTokenizer(dir.path(), {.parse_special = true});
+  ASSERT_TRUE(parses.ok()) << parses.status();
+  EXPECT_EQ(*chat->RenderPrompt(kQuestion),
+            *(*parses)->Encode("<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"));
+}
+
 TEST(ChatTemplateTest, QwenTemplatesSayWhatTheirSystemSays) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::FromJinja(

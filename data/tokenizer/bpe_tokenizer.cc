@@ -169,7 +169,8 @@ std::optional<int32_t> BpeTokenizer::Find(absl::string_view token) const {
   return model_.Find(token);
 }
 
-absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool continues, Sink sink) const {
+absl::Status BpeTokenizer::EncodeParts(absl::string_view text, bool continues, bool at_start,
+                                       Sink sink) const {
   std::unique_ptr<Scratch> borrowed;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -189,8 +190,9 @@ absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool continues, Sink
   };
   ZEROTH_RETURN_IF_ERROR(
       raw_.Split(text, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
+        const bool is_first = part.data() == text.data();
         if (token == nullptr)
-          return EncodePiece(part, part.data() == text.data(), continues, scratch, sink);
+          return EncodePiece(part, is_first && continues, is_first && at_start, scratch, sink);
         scratch.Emit(token->id, sink);
         return absl::OkStatus();
       }));
@@ -198,15 +200,13 @@ absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool continues, Sink
   return absl::OkStatus();
 }
 
-absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, bool begins_text, bool continues,
+absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, bool continues, bool at_start,
                                        Scratch& scratch, Sink sink) const {
   if (!parts_.normalizer.empty()) {
     scratch.normalized.assign(piece.data(), piece.size());
-    ZEROTH_RETURN_IF_ERROR(
-        parts_.normalizer.Apply(begins_text && continues, &scratch.normalized, scratch.regex));
+    ZEROTH_RETURN_IF_ERROR(parts_.normalizer.Apply(continues, &scratch.normalized, scratch.regex));
     piece = scratch.normalized;
   }
-  const bool at_start = begins_text && !continues;
   return normalized_.Split(
       piece, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
         if (token == nullptr)

@@ -52,7 +52,12 @@ class BpeTokenizer final : public Tokenizer {
   absl::Span<const int32_t> prefix() const override { return parts_.prefix; }
   absl::Span<const int32_t> suffix() const override { return parts_.suffix; }
   std::optional<int32_t> Find(absl::string_view token) const override;
-  absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override;
+  absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override {
+    return EncodeParts(text, continues, /*at_start=*/!continues, sink);
+  }
+  absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const override {
+    return EncodeParts(text, /*continues=*/false, /*at_start=*/false, sink);
+  }
   bool CutsAtSpaces() const override { return cuts_at_spaces_; }
 
  protected:
@@ -65,9 +70,11 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(BpeTokenizerParts parts, BpeModel model);
   absl::Status AddTokens();
   bool DecideCutsAtSpaces() const;
-  // Encodes a part of the text without added tokens. `begins_text`: the part begins the text.
-  absl::Status EncodePiece(absl::string_view piece, bool begins_text, bool continues,
-                           Scratch& scratch, Sink sink) const;
+  absl::Status EncodeParts(absl::string_view text, bool continues, bool at_start, Sink sink) const;
+  // Encodes a part of the text without added tokens. `continues`: it goes on with a text that was
+  // cut; `at_start`: it begins the whole text.
+  absl::Status EncodePiece(absl::string_view piece, bool continues, bool at_start, Scratch& scratch,
+                           Sink sink) const;
   absl::Status EncodeNormalized(absl::string_view piece, bool at_start, Scratch& scratch,
                                 Sink sink) const;
   void EncodeWord(absl::string_view word, Scratch& scratch, Sink sink) const;

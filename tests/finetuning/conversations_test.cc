@@ -247,6 +247,33 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   EXPECT_LT(longer[59]["eval_loss"].get<double>(), longer[29]["eval_loss"].get<double>());
 }
 
+// A base model that ends texts by other tokens, and has no template.
+TEST_F(ConversationRunTest, ExportsSayWhatEndsATurnAndAdaptersBringTheirTemplate) {
+  const Flags run = {"--world_size=1", "--batch_size=2", "--steps=1", "--eval_data="};
+  Train("base", run);
+  const fs::path base = dir_ / "base/final";
+  const auto json = [](const fs::path& file) { return nlohmann::json::parse(Read(file)); };
+  nlohmann::json config = json(base / "config.json");
+  const nlohmann::json end = config["eos_token_id"];
+  EXPECT_TRUE(end.is_number());
+  config["eos_token_id"] = 0;
+  Write(base / "config.json", config.dump());
+  Write(base / "generation_config.json", R"({"eos_token_id": [1], "top_k": 5})");
+  Write(base / "tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  const Flags tune = With(run, {"--model=", "--tokenizer=auto", "--lora_export=both"});
+  Train("tuned",
+        With(tune, {"--init_from=" + base.string(), "--chat_template=chatml", "--lora_rank=2"}));
+  EXPECT_EQ(json(dir_ / "tuned/final/config.json")["eos_token_id"], nlohmann::json({end, 0}));
+  EXPECT_EQ(json(dir_ / "tuned/final/generation_config.json"),
+            nlohmann::json({{"eos_token_id", {end, 1}}, {"top_k", 5}}));
+  const std::string adapter = (dir_ / "tuned/final_adapter").string();
+  EXPECT_TRUE(Generate("--chat --max_tokens=2 --prompt=one --model=" + adapter))
+      << Read(dir_ / "error.txt");
+  Train("more", With(tune, {"--init_adapter=" + adapter}));
+  EXPECT_EQ(Read(dir_ / "more/final/chat_template.jinja"),
+            Read(dir_ / "tuned/final/chat_template.jinja"));
+}
+
 // A tokenizer of several files, with its template in a file that it does not need itself.
 TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
   const fs::path tokenizer = dir_ / "tokenizer";

@@ -112,8 +112,9 @@ absl::StatusOr<std::string> LoadedModel::TokenizerIdentity() const {
 
 absl::StatusOr<ChatTemplate> LoadedModel::OpenChat(const std::string& choice,
                                                    const Tokenizer& tokenizer) const {
-  return OpenChatTemplate(choice, options_.tokenizer == "auto" ? directory_ : options_.tokenizer,
-                          tokenizer);
+  return OpenChatTemplate(
+      choice, options_.tokenizer == "auto" ? source_.tokenizer_path() : options_.tokenizer,
+      tokenizer);
 }
 
 absl::StatusOr<std::vector<int32_t>> LoadedModel::StopTokens(const Tokenizer& tokenizer) const {

@@ -71,7 +71,10 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
                                                 ScaleOf(adapter.adapter())));
-  return HfDirectory(base->path(), base->config(), std::move(merged));
+  HfDirectory model(base->path(), base->config(), std::move(merged));
+  // It may have been trained with another chat template, or more tokens, than the base.
+  ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
+  return model;
 }
 
 }  // namespace
