@@ -5,13 +5,11 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/strings/ascii.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
-#include "zeroth/data/tokenizer/json_fields.h"
 
 namespace zeroth {
 namespace {
@@ -67,23 +65,6 @@ bool TouchesWord(absl::string_view before, absl::string_view after) {
 }
 
 }  // namespace
-
-absl::StatusOr<AddedToken> AddedToken::FromJson(const nlohmann::json& json) {
-  AddedToken token;
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t id, IntField(json, "id"));
-  ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
-  if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("\"", token.content, "\" has id ", id,
-                           ", expected 0 or more, of 31 bits");
-  }
-  token.id = static_cast<int32_t>(id);
-  ZEROTH_ASSIGN_OR_RETURN(token.single_word, BoolField(json, "single_word", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.lstrip, BoolField(json, "lstrip", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.rstrip, BoolField(json, "rstrip", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.special, BoolField(json, "special", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.normalized, BoolField(json, "normalized", !token.special));
-  return token;
-}
 
 void AddedTokenFinder::Add(const AddedToken& token, absl::string_view spelling,
                            bool parse_special) {

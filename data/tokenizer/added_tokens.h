@@ -3,30 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/hf_tokenizer.h"
 
 namespace zeroth {
-
-// An entry of "added_tokens".
-struct AddedToken {
-  int32_t id = 0;
-  std::string content;
-  bool single_word = false;  // not found next to a letter or digit
-  bool lstrip = false;       // includes the spaces before it
-  bool rstrip = false;       // includes the spaces after it
-  bool normalized = false;   // found in normalised text; otherwise in the original text
-  bool special = false;
-
-  static absl::StatusOr<AddedToken> FromJson(const nlohmann::json& json);
-};
 
 // Finds added tokens in text, from the left, and the longest at each place, as Hugging Face's
 // AddedVocabulary. Immutable and thread-safe.

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,23 +18,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace zeroth {
+#include "zeroth/core/base/file/hf_tokenizer.h"
 
-// Vocabulary and merges as a file has them.
-struct BpeParts {
-  std::vector<std::pair<std::string, int32_t>> vocab;
-  // In the order of their ranks.
-  std::vector<std::pair<std::string, std::string>> merges;
-  // True: tokens are spelled in GPT-2's byte alphabet, and symbols are bytes. False: symbols are
-  // characters.
-  bool byte_level = false;
-  std::optional<std::string> unk_token;
-  bool fuse_unk = false;
-  // A character without a token becomes the tokens <0x00> to <0xFF> of its bytes.
-  bool byte_fallback = false;
-  // A word that is in the vocabulary becomes that token, without merges.
-  bool ignore_merges = false;
-};
+namespace zeroth {
 
 // Immutable and thread-safe.
 class BpeModel {

@@ -104,8 +104,9 @@ std::vector<Symbols> WordsOf(absl::string_view text) {
   std::vector<Symbols> words;
   // As the tokenizer cuts them: cut at what is not UTF-8.
   Regex::Scratch scratch;
+  const auto gpt2 = PreTokenizer::FromJson({{"type", "ByteLevel"}, {"add_prefix_space", false}});
   const absl::Status status =
-      PreTokenizer::Gpt2()->ForEachWord(text, true, scratch, [&words](absl::string_view word) {
+      gpt2->ForEachWord(text, true, scratch, [&words](absl::string_view word) {
         words.push_back(Bytes(word));
         return absl::OkStatus();
       });
@@ -253,7 +254,7 @@ TEST(BpeTokenizerTest, BadVocabulariesAreRefused) {
   EXPECT_THAT(error(no_z), HasSubstr("no token for byte 122"));
   nlohmann::json no_end = good;
   no_end.erase("<|endoftext|>");
-  EXPECT_THAT(error(no_end), HasSubstr("no token \"<|endoftext|>\""));
+  EXPECT_THAT(error(no_end), HasSubstr("no token that ends a text"));
   EXPECT_THAT(std::string(LoadFiles({"{\"a\": 0, \"a\": 1}", ""}).status().message()),
               HasSubstr("appears twice"));
 }
@@ -271,6 +272,47 @@ TEST(BpeTokenizerTest, BadMergesAreNamed) {
   EXPECT_THAT(error("a b\na c\n"),
               HasSubstr("merge 2 (\"a\", \"c\"): \"ac\" is not in the vocabulary"));
   EXPECT_THAT(error("a xyz\n"), HasSubstr("\"xyz\" is not in the vocabulary"));
+}
+
+// As transformers makes a tokenizer of these files.
+TEST(BpeTokenizerTest, TheConfigBesideAVocabularyCounts) {
+  const Files files = FilesOf({{"h", "i"}});
+  const auto open = [&files](const nlohmann::json& config, const char* added_tokens = nullptr) {
+    const TemporaryDirectory dir;
+    dir.Write("vocab.json", files.vocab);
+    dir.Write("merges.txt", files.merges);
+    dir.Write("tokenizer_config.json", config.dump());
+    if (added_tokens != nullptr) dir.Write("added_tokens.json", added_tokens);
+    return OpenTokenizer(dir.path(), {.parse_special = true});
+  };
+  const nlohmann::json added = {{"tokenizer_class", "GPT2Tokenizer"},
+                                {"eos_token", "<|im_end|>"},
+                                {"added_tokens_decoder",
+                                 {{"257", {{"content", "<|endoftext|>"}, {"special", true}}},
+                                  {"258", {{"content", "<|im_end|>"}, {"special", true}}}}}};
+  const auto two = open(added, R"({"<|im_end|>": 258})");
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ((*two)->end_of_text(), 258);
+  EXPECT_THAT(*(*two)->Encode("hi<|im_end|>hi<|endoftext|>"), ElementsAre(256, 258, 256, 257));
+  EXPECT_TRUE((*two)->prefix().empty());
+
+  nlohmann::json begins = added;
+  begins["bos_token"] = "<|endoftext|>";
+  begins["add_bos_token"] = true;
+  EXPECT_THAT((*open(begins))->prefix(), ElementsAre(257));
+  const auto blank = open({{"add_prefix_space", true}});
+  ASSERT_TRUE(blank.ok()) << blank.status();
+  EXPECT_THAT(*(*blank)->Encode("hi"), ElementsAre(' ', 256));
+
+  const auto refused = [&](const nlohmann::json& config, const char* added_tokens = nullptr) {
+    return std::string(open(config, added_tokens).status().message());
+  };
+  EXPECT_THAT(refused(nlohmann::json::object(), R"({"<|im_end|>": 258})"),
+              HasSubstr("added_tokens.json beside it has tokens whose kinds no file tells"));
+  EXPECT_THAT(refused({{"tokenizer_class", "Qwen2Tokenizer"}}),
+              HasSubstr("the tokenizer_class \"Qwen2Tokenizer\", expected GPT2Tokenizer"));
+  EXPECT_THAT(refused({{"added_tokens_decoder", {{"x", {{"content", "y"}}}}}}),
+              HasSubstr("has the key \"x\", expected an id"));
 }
 
 TEST(BpeTokenizerTest, MissingFilesAreNamed) {

@@ -4,12 +4,12 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/hf_tokenizer.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
@@ -28,18 +28,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromJson(const nlohmann::jso
                                                              const nlohmann::json& config,
                                                              const TokenizerOptions& options);
 
-// Makes GPT-2's tokenizer of the content of its vocab.json and merges.txt. Errors as above.
-absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromGpt2Files(const nlohmann::json& vocab,
-                                                                  const std::string& merges,
-                                                                  const TokenizerOptions& options);
-
-// Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
-// tokenizer.json (with tokenizer_config.json, if there is one), otherwise tokenizer.model,
-// otherwise vocab.json with merges.txt. A file is a tokenizer.json if its name ends in .json, and
-// SentencePiece's if it ends in .model. NotFound names what was looked for.
-absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
-
-// Opens the tokenizer at `path`. Errors name the file, and the part that is wrong or unknown.
+// Opens the tokenizer whose files FindTokenizerFiles finds at `path`. Errors name the file, and the
+// part that is wrong or unknown.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path,
                                                          const TokenizerOptions& options = {});
 

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
+#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
-#include "zeroth/data/tokenizer/json_fields.h"
 
 namespace zeroth {
 namespace {
@@ -73,12 +73,6 @@ absl::StatusOr<PreTokenizer> PreTokenizer::FromJson(const nlohmann::json& json) 
   return result;
 }
 
-absl::StatusOr<PreTokenizer> PreTokenizer::Gpt2() {
-  PreTokenizer result;
-  ZEROTH_RETURN_IF_ERROR(result.AddByteLevel(false, true));
-  return result;
-}
-
 absl::Status PreTokenizer::Add(const std::string& type, const nlohmann::json& json) {
   if (byte_level_) {
     return Unimplemented("\"", type,
@@ -87,7 +81,9 @@ absl::Status PreTokenizer::Add(const std::string& type, const nlohmann::json& js
   if (type == "ByteLevel") {
     ZEROTH_ASSIGN_OR_RETURN(const bool prefix, BoolField(json, "add_prefix_space", true));
     ZEROTH_ASSIGN_OR_RETURN(const bool use_regex, BoolField(json, "use_regex", true));
-    return AddByteLevel(prefix, use_regex);
+    if (prefix) stages_.push_back({.kind = Kind::kPrefixSpace});
+    byte_level_ = true;
+    return use_regex ? AddExpression(kGpt2Pattern) : absl::OkStatus();
   }
   if (type == "Split") return AddSplit(json);
   if (type == "Metaspace") return AddMetaspace(json);
@@ -102,12 +98,6 @@ absl::Status PreTokenizer::AddExpression(absl::string_view pattern) {
   ZEROTH_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(pattern));
   stages_.push_back({.pattern = TextPattern(std::move(regex))});
   return absl::OkStatus();
-}
-
-absl::Status PreTokenizer::AddByteLevel(bool add_prefix_space, bool use_regex) {
-  if (add_prefix_space) stages_.push_back({.kind = Kind::kPrefixSpace});
-  byte_level_ = true;
-  return use_regex ? AddExpression(kGpt2Pattern) : absl::OkStatus();
 }
 
 absl::Status PreTokenizer::AddSplit(const nlohmann::json& json) {

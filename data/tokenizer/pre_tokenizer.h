@@ -27,8 +27,6 @@ class PreTokenizer {
   PreTokenizer() = default;
   // Unimplemented names an unknown kind; InvalidArgument names a wrong field.
   static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json& json);
-  // GPT-2's, which is {"type": "ByteLevel", "add_prefix_space": false}.
-  static absl::StatusOr<PreTokenizer> Gpt2();
 
   // True if the vocabulary spells the bytes of words in GPT-2's alphabet. Words are bytes here.
   bool byte_level() const { return byte_level_; }
@@ -62,7 +60,6 @@ class PreTokenizer {
   };
 
   absl::Status Add(const std::string& type, const nlohmann::json& json);
-  absl::Status AddByteLevel(bool add_prefix_space, bool use_regex);
   absl::Status AddSplit(const nlohmann::json& json);
   absl::Status AddMetaspace(const nlohmann::json& json);
   absl::Status AddExpression(absl::string_view pattern);

@@ -13,9 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
+#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
-#include "zeroth/data/tokenizer/json_fields.h"
 
 namespace zeroth {
 namespace {
@@ -72,12 +72,6 @@ void Strip(const std::string& what, int64_t start, int64_t stop, std::string* to
 }
 
 }  // namespace
-
-TokenDecoder TokenDecoder::ByteLevel() {
-  TokenDecoder decoder;
-  decoder.steps_.push_back(&DecodeAlphabet);
-  return decoder;
-}
 
 absl::StatusOr<TokenDecoder> TokenDecoder::FromJson(const nlohmann::json& json) {
   TokenDecoder decoder;

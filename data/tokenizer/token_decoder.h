@@ -24,7 +24,6 @@ class TokenDecoder {
   TokenDecoder() = default;
   // Unimplemented names an unknown kind; InvalidArgument names a wrong field.
   static absl::StatusOr<TokenDecoder> FromJson(const nlohmann::json& json);
-  static TokenDecoder ByteLevel();
 
   // Returns the text, whose bytes need not be UTF-8. With `replace_invalid` U+FFFD replaces invalid
   // bytes, in the same places and as often as in Hugging Face's library.

@@ -1,0 +1,324 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/file/hf_tokenizer.h"
+
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/json_fields.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kEndSpellings[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",
+                                         "<eos>",         "<|eot_id|>",      "<|im_end|>"};
+constexpr size_t kMaxMergesBytes = size_t{64} << 20;
+
+absl::StatusOr<AddedToken> ReadAddedToken(const Json& json, int64_t id) {
+  AddedToken token;
+  ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
+  if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument("\"", token.content, "\" has id ", id,
+                           ", expected 0 or more, of 31 bits");
+  }
+  token.id = static_cast<int32_t>(id);
+  ZEROTH_ASSIGN_OR_RETURN(token.single_word, BoolField(json, "single_word", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.lstrip, BoolField(json, "lstrip", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.rstrip, BoolField(json, "rstrip", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.special, BoolField(json, "special", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.normalized, BoolField(json, "normalized", !token.special));
+  return token;
+}
+
+absl::Status ReadVocab(const Json& vocab, BpeParts* parts) {
+  if (!vocab.is_object())
+    return absl::InvalidArgumentError("\"vocab\" is no object that maps tokens to ids");
+  parts->vocab.reserve(vocab.size());
+  for (const auto& [token, id] : vocab.items()) {
+    constexpr auto kMost = std::numeric_limits<int32_t>::max();
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMost) {
+      return InvalidArgument("token \"", token, "\" has id ", id.dump(-1, ' ', true),
+                             ", expected a whole number of 31 bits");
+    }
+    parts->vocab.emplace_back(token, id.get<int32_t>());
+  }
+  return absl::OkStatus();
+}
+
+// Splits "a b"; empty unless there are two tokens.
+std::optional<std::pair<std::string, std::string>> SplitMerge(absl::string_view text) {
+  const std::vector<absl::string_view> tokens = absl::StrSplit(text, ' ');
+  if (tokens.size() != 2) return std::nullopt;
+  return std::make_pair(std::string(tokens[0]), std::string(tokens[1]));
+}
+
+absl::Status ReadMerges(const Json& merges, BpeParts* parts) {
+  parts->merges.reserve(merges.size());
+  for (const Json& merge : merges) {
+    std::optional<std::pair<std::string, std::string>> pair;
+    if (merge.is_string()) {
+      pair = SplitMerge(merge.get_ref<const std::string&>());
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      pair = std::make_pair(merge[0].get<std::string>(), merge[1].get<std::string>());
+    }
+    if (!pair) {
+      return InvalidArgument("merge ", parts->merges.size() + 1,
+                             " is no \"left right\" and no [\"left\", \"right\"]");
+    }
+    parts->merges.push_back(*std::move(pair));
+  }
+  return absl::OkStatus();
+}
+
+// Refuses a field that is set to another value than its default.
+absl::Status RefuseUnless(bool is_absent, const char* name) {
+  if (is_absent) return absl::OkStatus();
+  return Unimplemented("\"", name, "\" is set, which Zeroth does not know");
+}
+
+absl::Status ReadModel(const Json& model, BpeParts* parts) {
+  // Files of old versions do not name the type.
+  std::string type = "BPE";
+  if (!FieldOf(model, "type").is_null()) {
+    ZEROTH_ASSIGN_OR_RETURN(type, TypeOf(model));
+  }
+  if (type != "BPE") return UnknownKind("model", type, "BPE");
+  const Json& dropout = FieldOf(model, "dropout");
+  ZEROTH_RETURN_IF_ERROR(RefuseUnless(dropout.is_null() || dropout == 0, "dropout"));
+  for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const Json& field = FieldOf(model, name);
+    ZEROTH_RETURN_IF_ERROR(RefuseUnless(field.is_null() || field == "", name));
+  }
+  if (!FieldOf(model, "unk_token").is_null()) {
+    ZEROTH_ASSIGN_OR_RETURN(parts->unk_token, StringField(model, "unk_token"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(parts->fuse_unk, BoolField(model, "fuse_unk", false));
+  ZEROTH_ASSIGN_OR_RETURN(parts->byte_fallback, BoolField(model, "byte_fallback", false));
+  ZEROTH_ASSIGN_OR_RETURN(parts->ignore_merges, BoolField(model, "ignore_merges", false));
+  ZEROTH_RETURN_IF_ERROR(ReadVocab(FieldOf(model, "vocab"), parts));
+  ZEROTH_ASSIGN_OR_RETURN(const Json* merges, ArrayField(model, "merges"));
+  return ReadMerges(*merges, parts);
+}
+
+absl::Status AppendTemplateIds(const Json& special, const std::string& name,
+                               std::vector<int32_t>* ids) {
+  const Json& token = FieldOf(special, name.c_str());
+  ZEROTH_ASSIGN_OR_RETURN(const Json* list, ArrayField(token, "ids"));
+  for (const Json& id : *list) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= (uint64_t{1} << 31)) {
+      return InvalidArgument("the special token \"", name,
+                             "\" has an id that is no number of 31 bits");
+    }
+    ids->push_back(id.get<int32_t>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTemplate(const Json& json, HfTokenizer* result) {
+  ZEROTH_ASSIGN_OR_RETURN(const Json* items, ArrayField(json, "single"));
+  bool behind = false;
+  for (const Json& item : *items) {
+    if (!FieldOf(item, "Sequence").is_null()) {
+      if (behind) return absl::UnimplementedError("\"single\" has a text twice");
+      behind = true;
+      continue;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::string name,
+                            StringField(FieldOf(item, "SpecialToken"), "id"));
+    ZEROTH_RETURN_IF_ERROR(AppendTemplateIds(FieldOf(json, "special_tokens"), name,
+                                             behind ? &result->suffix : &result->prefix));
+  }
+  if (!behind) return absl::InvalidArgumentError("\"single\" has no text");
+  return absl::OkStatus();
+}
+
+absl::Status ReadPostProcessor(const std::string& type, const Json& json, HfTokenizer* result) {
+  // ByteLevel changes the offsets of tokens, but no id.
+  if (type == "ByteLevel") return absl::OkStatus();
+  if (type != "TemplateProcessing")
+    return UnknownKind("post-processor", type, "ByteLevel, TemplateProcessing, Sequence");
+  if (!result->prefix.empty() || !result->suffix.empty())
+    return absl::UnimplementedError("two templates, of which Zeroth knows one");
+  return ReadTemplate(json, result);
+}
+
+absl::Status ReadMergeLines(absl::string_view merges, BpeParts* parts) {
+  int64_t line_number = 0;
+  for (absl::string_view line : absl::StrSplit(merges, '\n')) {
+    ++line_number;
+    if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
+    if (line.empty() || (line_number == 1 && absl::StartsWith(line, "#version"))) continue;
+    auto pair = SplitMerge(line);
+    if (!pair) {
+      return InvalidArgument("merges.txt line ", line_number, ": \"", line,
+                             "\": expected two tokens separated by one space");
+    }
+    parts->merges.push_back(*std::move(pair));
+  }
+  return absl::OkStatus();
+}
+
+// What tokenizer_config.json says beside vocab.json and merges.txt.
+absl::Status ReadGpt2Config(bool has_added_tokens_file, HfTokenizer* result) {
+  constexpr char kMendIt[] =
+      "; save it with transformers' AutoTokenizer, which writes a tokenizer.json";
+  const Json& of_class = FieldOf(result->config, "tokenizer_class");
+  if (!of_class.is_null() && of_class != "GPT2Tokenizer" && of_class != "GPT2TokenizerFast") {
+    return Unimplemented("tokenizer_config.json has the tokenizer_class ",
+                         of_class.dump(-1, ' ', true), ", expected GPT2Tokenizer", kMendIt);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const bool blank, BoolField(result->config, "add_prefix_space", false));
+  result->pre_tokenizer = {{"type", "ByteLevel"}, {"add_prefix_space", blank}};
+  result->decoder = {{"type", "ByteLevel"}};
+  const Json& added = FieldOf(result->config, "added_tokens_decoder");
+  for (const auto& [id, json] : added.items()) {
+    int32_t number = -1;
+    if (!absl::SimpleAtoi(id, &number)) {
+      return InvalidArgument("\"added_tokens_decoder\" has the key \"", id, "\", expected an id");
+    }
+    ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(json, number));
+    result->added_tokens.push_back(std::move(token));
+  }
+  if (added.is_null() && has_added_tokens_file) {
+    return Unimplemented("added_tokens.json beside it has tokens whose kinds no file tells",
+                         kMendIt);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const int32_t end, result->EndOfText());
+  for (const auto& [token, id] : result->bpe.vocab) {
+    if (added.is_null() && id == end)
+      result->added_tokens.push_back({.id = id, .content = token, .special = true});
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(result->config, "add_bos_token", false));
+  if (begins) {
+    ZEROTH_ASSIGN_OR_RETURN(const auto bos, result->Named("bos_token"));
+    result->prefix = {bos.value_or(end)};
+  }
+  return absl::OkStatus();
+}
+
+// `file`, and a tokenizer_config.json beside it.
+std::vector<std::string> WithConfig(std::vector<std::string> files) {
+  const fs::path config = fs::path(files[0]).parent_path() / "tokenizer_config.json";
+  if (IsFile(config)) files.push_back(config.string());
+  return files;
+}
+
+}  // namespace
+
+std::optional<int32_t> HfTokenizer::Find(absl::string_view token) const {
+  for (const AddedToken& added : added_tokens) {
+    if (added.content == token) return added.id;
+  }
+  for (const auto& [known, id] : bpe.vocab) {
+    if (known == token) return id;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<int32_t>> HfTokenizer::Named(const char* key) const {
+  const Json& field = FieldOf(config, key);
+  const Json& token = field.is_object() ? FieldOf(field, "content") : field;
+  if (!token.is_string()) return std::nullopt;
+  const auto& spelling = token.get_ref<const std::string&>();
+  if (const auto id = Find(spelling)) return id;
+  return InvalidArgument("tokenizer_config.json has ", key, " \"", spelling,
+                         "\", which is not in the vocabulary");
+}
+
+absl::StatusOr<int32_t> HfTokenizer::EndOfText() const {
+  ZEROTH_ASSIGN_OR_RETURN(const auto named, Named("eos_token"));
+  if (named) return *named;
+  for (const char* spelling : kEndSpellings) {
+    if (const auto id = Find(spelling)) return *id;
+  }
+  return InvalidArgument(
+      "no token that ends a text: there is no tokenizer_config.json with an "
+      "\"eos_token\", and none of ",
+      absl::StrJoin(kEndSpellings, ", "), " is in the vocabulary");
+}
+
+absl::StatusOr<HfTokenizer> ParseTokenizerJson(const Json& json, Json config) {
+  if (!json.is_object()) return absl::InvalidArgumentError("expected a JSON object");
+  HfTokenizer result;
+  result.name = "tokenizer.json";
+  result.config = std::move(config);
+  if (const Json& added = FieldOf(json, "added_tokens"); !added.is_null()) {
+    if (!added.is_array()) return absl::InvalidArgumentError("\"added_tokens\" is no array");
+    for (const Json& each : added) {
+      ZEROTH_ASSIGN_OR_RETURN(const int64_t id, IntField(each, "id"));
+      ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(each, id));
+      result.added_tokens.push_back(std::move(token));
+    }
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(ReadModel(FieldOf(json, "model"), &result.bpe), "model");
+  ZEROTH_RETURN_IF_ERROR(ForEachPart(FieldOf(json, "post_processor"), "post_processor",
+                                     "processors", [&](const std::string& type, const Json& part) {
+                                       return ReadPostProcessor(type, part, &result);
+                                     }));
+  result.normalizer = FieldOf(json, "normalizer");
+  result.pre_tokenizer = FieldOf(json, "pre_tokenizer");
+  result.decoder = FieldOf(json, "decoder");
+  return result;
+}
+
+absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& files) {
+  ZEROTH_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(files[0]));
+  const bool has_merges = files.size() > 1 && absl::EndsWith(files[1], "merges.txt");
+  Json config;
+  if (files.size() > (has_merges ? 2 : 1)) {
+    ZEROTH_ASSIGN_OR_RETURN(config, ReadJsonFile(files.back()));
+  }
+  if (!has_merges) {
+    auto result = ParseTokenizerJson(json, std::move(config));
+    return result.ok() ? std::move(result) : Annotate(result.status(), files[0]);
+  }
+  HfTokenizer result;
+  result.name = "gpt2";
+  result.config = std::move(config);
+  ZEROTH_RETURN_IF_ERROR_WITH(ReadVocab(json, &result.bpe), files[0]);
+  ZEROTH_ASSIGN_OR_RETURN(const std::string merges, ReadFile(files[1], kMaxMergesBytes));
+  ZEROTH_RETURN_IF_ERROR_WITH(ReadMergeLines(merges, &result.bpe), files[0]);
+  const bool has_added = IsFile(fs::path(files[0]).parent_path() / "added_tokens.json");
+  ZEROTH_RETURN_IF_ERROR_WITH(ReadGpt2Config(has_added, &result), files[0]);
+  return result;
+}
+
+absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path) {
+  const fs::path base(path);
+  std::error_code ignored;
+  if (!fs::is_directory(base, ignored)) {
+    if (absl::EndsWith(path, ".model")) return std::vector<std::string>{path};
+    if (absl::EndsWith(path, ".json")) return WithConfig({path});
+    if (!fs::exists(base, ignored))
+      return absl::NotFoundError(absl::StrCat(path, ": there is no such file or directory"));
+    return InvalidArgument(path,
+                           ": expected a directory, a tokenizer.json or a SentencePiece .model");
+  }
+  if (IsFile(base / "tokenizer.json")) return WithConfig({(base / "tokenizer.json").string()});
+  if (IsFile(base / "tokenizer.model"))
+    return std::vector<std::string>{(base / "tokenizer.model").string()};
+  const fs::path vocab = base / "vocab.json";
+  const fs::path merges = base / "merges.txt";
+  if (IsFile(vocab) && IsFile(merges)) return WithConfig({vocab.string(), merges.string()});
+  return absl::NotFoundError(
+      absl::StrCat(path, ": no tokenizer there: neither tokenizer.json, nor tokenizer.model, nor ",
+                   IsFile(vocab) ? "merges.txt beside vocab.json" : "vocab.json with merges.txt"));
+}
+
+}  // namespace zeroth

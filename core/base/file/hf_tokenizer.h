@@ -1,0 +1,86 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Reads the files of Hugging Face's byte-pair tokenizers, which the trainer encodes with and GGUF
+// files contain.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace zeroth {
+
+// An entry of "added_tokens".
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool single_word = false;  // not found next to a letter or digit
+  bool lstrip = false;       // includes the spaces before it
+  bool rstrip = false;       // includes the spaces after it
+  bool normalized = false;   // found in normalised text; otherwise in the original text
+  bool special = false;
+};
+
+// Vocabulary and merges as a file has them.
+struct BpeParts {
+  std::vector<std::pair<std::string, int32_t>> vocab;
+  // In the order of their ranks.
+  std::vector<std::pair<std::string, std::string>> merges;
+  // True: tokens are spelled in GPT-2's byte alphabet, and symbols are bytes. False: symbols are
+  // characters. The pre-tokenizer decides this, not these files' reader.
+  bool byte_level = false;
+  std::optional<std::string> unk_token;
+  bool fuse_unk = false;
+  // A character without a token becomes the tokens <0x00> to <0xFF> of its bytes.
+  bool byte_fallback = false;
+  // A word that is in the vocabulary becomes that token, without merges.
+  bool ignore_merges = false;
+};
+
+struct HfTokenizer {
+  std::string name;  // "tokenizer.json" or "gpt2"
+  std::vector<AddedToken> added_tokens;
+  BpeParts bpe;
+  // Null or an object, as in tokenizer.json.
+  nlohmann::json normalizer;
+  nlohmann::json pre_tokenizer;
+  nlohmann::json decoder;
+  // Ids before and after each text.
+  std::vector<int32_t> prefix;
+  std::vector<int32_t> suffix;
+  // tokenizer_config.json; null without one.
+  nlohmann::json config;
+
+  std::optional<int32_t> Find(absl::string_view token) const;
+  // The token that the config names, as "bos_token"; empty if it names none. InvalidArgument if
+  // that token is not in the vocabulary.
+  absl::StatusOr<std::optional<int32_t>> Named(const char* key) const;
+  // The "eos_token" of the config, or else the first of the usual spellings that is a token.
+  // InvalidArgument if there is none.
+  absl::StatusOr<int32_t> EndOfText() const;
+};
+
+// Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
+// tokenizer.json, otherwise tokenizer.model, otherwise vocab.json and merges.txt; to JSON files
+// belongs tokenizer_config.json, if there is one. A file is a tokenizer.json if its name ends in
+// .json, and SentencePiece's if it ends in .model. NotFound names what was looked for.
+absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
+
+// Reads what FindTokenizerFiles has found, other than a .model. Unimplemented names an unknown
+// part, and InvalidArgument a wrong one; the three rules that stay JSON are not looked at.
+// vocab.json and merges.txt are read as transformers makes a tokenizer.json of them; Unimplemented
+// if they are of another class than GPT2Tokenizer, or have an added_tokens.json but no
+// "added_tokens_decoder", which alone says what kinds of tokens these are.
+absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& files);
+
+// Reads the content of a tokenizer.json, and of a tokenizer_config.json or null.
+absl::StatusOr<HfTokenizer> ParseTokenizerJson(const nlohmann::json& json, nlohmann::json config);
+
+}  // namespace zeroth
