@@ -42,7 +42,8 @@ absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy&
   if (copy.relayout == Relayout::kTranspose && shape.rank() != 2) {
     expected = "two dimensions";
   } else if (MovesHalves(copy.relayout) &&
-             (copy.heads < 1 || shape.rank() < 1 || shape.dim(0) % (2 * copy.heads) != 0)) {
+             (copy.heads < 1 || shape.rank() < 1 || shape.dim(0) % copy.heads != 0 ||
+              shape.dim(0) / copy.heads % 2 != 0)) {
     expected = absl::StrCat("a first dimension that ", copy.heads,
                             " attention heads divide into even parts");
   } else if (copy.stacking == Stacking::kInto &&

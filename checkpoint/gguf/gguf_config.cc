@@ -2,6 +2,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <string>
@@ -75,12 +76,15 @@ class MetadataBuilder {
 absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
   MetadataBuilder out(config, "gpt2");
   const absl::StatusOr<int64_t> width = config.GetInt("n_embd");
+  // Four times a width that is refused must not overflow.
+  const int64_t bounded_width = std::clamp(width.value_or(0), int64_t{0}, int64_t{1} << 32);
   // transformers' own defaults, for keys that its older files leave out.
   out.Count("context_length", config.Has("n_positions") ? config.GetInt("n_positions")
                                                         : config.GetIntOr("n_ctx", 1024));
   out.Count("embedding_length", width);
   out.Count("block_count", config.GetInt("n_layer"));
-  out.Count("feed_forward_length", config.GetIntOr("n_inner", 4 * width.value_or(0)));
+  out.Count("feed_forward_length",
+            config.GetIntOr("n_inner", 4 * bounded_width));
   out.Count("attention.head_count", config.GetInt("n_head"));
   out.Count("vocab_size", config.GetInt("vocab_size"));
   out.Float("attention.layer_norm_epsilon", config.GetDoubleOr("layer_norm_epsilon", 1e-5));
