@@ -140,11 +140,14 @@ struct GgufVocabulary {
   std::vector<GgufTokenType> types;
   // "left right", in the order of application.
   std::vector<std::string> merges;
-  // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's) or
-  // "qwen2".
+  // llama.cpp's name of the rule that splits text into words: "gpt-2", "llama-bpe" (Llama 3's),
+  // "dbrx" (its words, always made by merges) or "qwen2".
   std::string pre = "gpt-2";
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
+  // Tokens before and after each text. GGUF can say `bos` and `eos`, or none.
+  std::vector<int64_t> prefix;
+  std::vector<int64_t> suffix;
   // The template of conversations, in Jinja; empty if there is none.
   std::string chat_template;
 };
@@ -152,15 +155,17 @@ struct GgufVocabulary {
 // The trainer's byte tokenizer: a token for every byte, and "<|endoftext|>", which is 256.
 GgufVocabulary ByteVocabulary();
 
-// Reads tokenizer.json, or vocab.json and merges.txt, of a Hugging Face directory; empty if it has
-// neither. InvalidArgument, naming the file, for ids that repeat or leave gaps and for malformed
-// merges. Unimplemented for other encoders (SentencePiece, WordPiece), other splitting rules, and
-// normalizers other than NFC.
+// Reads the tokenizer of a Hugging Face directory; empty if it has none. `bos` and `eos` are those
+// of tokenizer_config.json. InvalidArgument, naming the file, for ids that repeat or leave gaps and
+// for malformed merges. Unimplemented for other encoders (SentencePiece, WordPiece), other
+// splitting rules, and normalizers other than NFC.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
 // Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows
-// (`vocab_size`). Padding rows get tokens that are marked unused. InvalidArgument if there are
-// fewer rows than tokens, or if `bos` or `eos` is not below `vocab_size`.
+// (`vocab_size`). Padding rows get tokens that are marked unused. Without `bos` or `eos`,
+// "<|endoftext|>" is taken. InvalidArgument if there are fewer rows than tokens, if there is no
+// `eos`, and if `bos` or `eos` is not below `vocab_size`. Unimplemented for another prefix than
+// `bos` or suffix than `eos`.
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata);
 
 // Marks the model as one without vocabulary: programs take and give ids.
@@ -171,8 +176,8 @@ void SetNoVocabulary(GgufMetadata* metadata);
 absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& metadata);
 
 // Returns vocab.json, merges.txt and tokenizer_config.json: contents by name. Unimplemented if
-// `pre` is not "gpt-2": these files cannot express another rule, and a reader would silently split
-// words in the wrong places.
+// `pre` is not "gpt-2", or if there is a suffix: these files cannot express another rule, and a
+// reader would silently split words in the wrong places.
 absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
     const GgufVocabulary& vocabulary);
 

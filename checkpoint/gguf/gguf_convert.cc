@@ -19,6 +19,8 @@
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/core/base/file/hugging_face.h"
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -150,12 +152,11 @@ DType CommonDType(const std::vector<TensorDeclaration>& tensors) {
   return common;
 }
 
-// Reads a token id of config.json. Takes the first of a list, as Llama 3 has for the ends of texts
-// and of turns.
-std::optional<int64_t> ConfigTokenId(const HfConfig& config, absl::string_view key) {
-  const auto found = config.json().find(std::string(key));
-  if (found == config.json().end()) return std::nullopt;
-  const nlohmann::json& id = found->is_array() && !found->empty() ? found->front() : *found;
+// Reads a token id of a config. Takes the first of a list, as Llama 3 has for the ends of texts and
+// of turns.
+std::optional<int64_t> ConfigTokenId(const nlohmann::json& config, const char* key) {
+  const nlohmann::json& field = FieldOf(config, key);
+  const nlohmann::json& id = field.is_array() && !field.empty() ? field.front() : field;
   if (!id.is_number_unsigned()) return std::nullopt;
   return static_cast<int64_t>(std::min(id.get<uint64_t>(), kNoSuchToken));
 }
@@ -178,9 +179,16 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
     ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.tokenizer_path()));
     vocabulary->chat_template = std::move(chat.jinja);
   }
-  // For these two tokens config.json takes precedence.
-  if (const auto id = ConfigTokenId(model.config(), "bos_token_id")) vocabulary->bos = id;
-  if (const auto id = ConfigTokenId(model.config(), "eos_token_id")) vocabulary->eos = id;
+  // What the tokenizer names takes precedence, as in llama.cpp's converter.
+  ZEROTH_ASSIGN_OR_RETURN(const auto generation, model.ReadGenerationConfig());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const nlohmann::json defaults,
+      ParseJson(generation.value_or("{}"), absl::StrCat(model.path(), "/", kGenerationConfig)));
+  for (const auto& [id, key] :
+       {std::pair(&vocabulary->bos, "bos_token_id"), std::pair(&vocabulary->eos, "eos_token_id")}) {
+    if (!*id) *id = ConfigTokenId(model.config().json(), key);
+    if (!*id) *id = ConfigTokenId(defaults, key);
+  }
   ZEROTH_ASSIGN_OR_RETURN(const int64_t vocab_size, model.config().GetInt("vocab_size"));
   return Annotate(SetVocabulary(*std::move(vocabulary), vocab_size, metadata),
                   model.tokenizer_path());

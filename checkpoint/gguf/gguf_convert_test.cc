@@ -565,6 +565,27 @@ TEST_F(SmallModelTest, OfSeveralEndsTheFirstIsTaken) {
   EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetInt("tokenizer.ggml.eos_token_id"), 7);
 }
 
+// llama.cpp ends texts at the token 11, a comma, if the file names none.
+TEST_F(SmallModelTest, TheEndOfATextComesFromTheTokenizerThenTheConfigs) {
+  const auto end = [&](const char* generation, const Json& config_id,
+                       const char* tokenizer = "{}") {
+    Json config = LlamaConfig();
+    if (!config_id.is_null()) config["eos_token_id"] = config_id;
+    const HfDirectory model = Write(config, LlamaTensors());
+    dir_.Write("model/vocab.json", R"({"a": 0, "b": 1, "</s>": 2, "ab": 3, "</t>": 4})");
+    dir_.Write("model/merges.txt", "a b\n");
+    dir_.Write("model/generation_config.json", generation);
+    dir_.Write("model/tokenizer_config.json", tokenizer);
+    const absl::Status status = ConvertHfToGguf(model, Gguf());
+    if (!status.ok()) return std::string(status.message());
+    return std::to_string(*OpenGguf(Gguf())->metadata().GetInt("tokenizer.ggml.eos_token_id"));
+  };
+  EXPECT_THAT(end("{}", Json()), HasSubstr("no token that ends a text"));
+  EXPECT_EQ(end(R"({"eos_token_id": [4, 2]})", Json()), "4");
+  EXPECT_EQ(end(R"({"eos_token_id": 4})", 3), "3");
+  EXPECT_EQ(end(R"({"eos_token_id": 4})", 3, R"({"eos_token": "</s>"})"), "2");
+}
+
 TEST_F(SmallModelTest, TheTemplateOfConversationsGoesWithTheVocabulary) {
   const HfDirectory model = Write(LlamaConfig(), LlamaTensors());
   dir_.Write("model/vocab.json", R"({"a": 0, "b": 1, "c": 2, "ab": 3, "<|endoftext|>": 4})");

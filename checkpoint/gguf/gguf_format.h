@@ -79,6 +79,7 @@ class GgufMetadata {
   const GgufValue* Find(absl::string_view key) const;
   bool Has(absl::string_view key) const { return Find(key) != nullptr; }
 
+  absl::StatusOr<bool> GetBool(absl::string_view key) const;
   absl::StatusOr<int64_t> GetInt(absl::string_view key) const;
   // F32 and F64.
   absl::StatusOr<double> GetDouble(absl::string_view key) const;
@@ -87,6 +88,9 @@ class GgufMetadata {
   absl::StatusOr<const std::vector<std::string>*> GetStrings(absl::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
 
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const {
+    return Has(key) ? GetBool(key) : fallback;
+  }
   absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const {
     return Has(key) ? GetInt(key) : fallback;
   }

@@ -85,6 +85,13 @@ absl::Status GgufMetadata::WrongType(absl::string_view key, absl::string_view ex
                          ", expected ", expected);
 }
 
+absl::StatusOr<bool> GgufMetadata::GetBool(absl::string_view key) const {
+  if (const GgufValue* value = Find(key)) {
+    if (const auto* flag = std::get_if<bool>(value)) return *flag;
+  }
+  return WrongType(key, "bool");
+}
+
 absl::StatusOr<int64_t> GgufMetadata::GetInt(absl::string_view key) const {
   if (const GgufValue* value = Find(key)) {
     const auto integer = std::visit([](const auto& item) { return AsInt(item); }, *value);

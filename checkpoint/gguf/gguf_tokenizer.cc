@@ -1,31 +1,25 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
-#include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/hf_tokenizer.h"
+#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
 
 namespace zeroth {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr char kEndOfText[] = "<|endoftext|>";
-constexpr size_t kMaxMergesBytes = size_t{64} << 20;
-// More than any published vocabulary has. Bounds what an id in a file can make this allocate.
-constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
-
 constexpr char kModelKey[] = "tokenizer.ggml.model";
 constexpr char kPreKey[] = "tokenizer.ggml.pre";
 constexpr char kTokensKey[] = "tokenizer.ggml.tokens";
@@ -33,188 +27,115 @@ constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 constexpr char kBosKey[] = "tokenizer.ggml.bos_token_id";
 constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
+constexpr char kAddBosKey[] = "tokenizer.ggml.add_bos_token";
+constexpr char kAddEosKey[] = "tokenizer.ggml.add_eos_token";
 constexpr char kChatTemplateKey[] = "tokenizer.chat_template";
 
-// Splitting expressions as tokenizer.json spells them, and llama.cpp's names for them: Llama 3's,
-// and Qwen 2's, in which each digit is a word.
-struct CuttingExpression {
+// Splitting expressions as tokenizer.json spells them: Llama 3's, and Qwen 2's, in which each digit
+// is a word.
+constexpr char kLlama3Cuts[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kQwen2Cuts[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                              R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// llama.cpp's names for them, which also decide whether a word in the vocabulary needs no merges.
+struct CuttingRule {
   const char* expression;
+  bool ignore_merges;
   const char* pre;
 };
-constexpr CuttingExpression kCuttingExpressions[] = {
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "llama-bpe"},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
-     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     "qwen2"}};
+constexpr CuttingRule kCuttingRules[] = {
+    {kLlama3Cuts, true, "llama-bpe"}, {kLlama3Cuts, false, "dbrx"}, {kQwen2Cuts, false, "qwen2"}};
 
 absl::Status Bad(absl::string_view path, absl::string_view what) {
   return InvalidArgument(path, ": ", what);
 }
 
-bool Says(const Json& json, const char* key, const Json& value) {
-  const auto found = json.find(key);
-  return found != json.end() && *found == value;
-}
-
-// Collects tokens by id from the several lists of a tokenizer's files.
-class VocabularyBuilder {
- public:
-  explicit VocabularyBuilder(std::string path) : path_(std::move(path)) {}
-
-  absl::Status AddVocabulary(const Json& vocab) {
-    if (!vocab.is_object()) return Bad(path_, "expected an object from tokens to ids");
-    for (const auto& [token, id] : vocab.items()) {
-      ZEROTH_RETURN_IF_ERROR(Add(token, id, GgufTokenType::kNormal));
-    }
-    return absl::OkStatus();
+// llama.cpp's name of a tokenizer's rule; empty for an unknown rule.
+std::optional<std::string> FindCuttingRule(const Json& rule, bool ignore_merges) {
+  const auto is_byte_level = [](const Json& part, bool cuts) {
+    const Json& use_regex = FieldOf(part, "use_regex");
+    return FieldOf(part, "type") == "ByteLevel" && FieldOf(part, "add_prefix_space") == false &&
+           (use_regex.is_null() ? cuts : use_regex == cuts);
+  };
+  if (!ignore_merges && is_byte_level(rule, true)) return "gpt-2";
+  const Json& parts = FieldOf(rule, "pretokenizers");
+  if (FieldOf(rule, "type") != "Sequence" || !parts.is_array() || parts.size() != 2 ||
+      !is_byte_level(parts[1], false) || FieldOf(parts[0], "type") != "Split") {
+    return std::nullopt;
   }
-
-  absl::Status AddAddedTokens(const Json& added) {
-    for (const Json& token : added) {
-      const auto content = token.find("content");
-      const auto id = token.find("id");
-      if (!token.is_object() || content == token.end() || id == token.end() ||
-          !content->is_string()) {
-        return Bad(path_, "added_tokens: expected objects with \"id\" and \"content\"");
-      }
-      const bool special = Says(token, "special", true);
-      ZEROTH_RETURN_IF_ERROR(Add(content->get<std::string>(), *id,
-                                 special ? GgufTokenType::kControl : GgufTokenType::kUserDefined));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AddMerge(std::string merge) {
-    const size_t space = merge.find(' ');
-    if (space == 0 || space == std::string::npos || space + 1 == merge.size() ||
-        merge.find(' ', space + 1) != std::string::npos) {
-      return Bad(path_, absl::StrCat("merge \"", merge,
-                                     "\", expected two tokens with a space between them"));
-    }
-    result_.merges.push_back(std::move(merge));
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<GgufVocabulary> Build() && {
-    int64_t next = 0;
-    for (auto& [id, token] : tokens_) {
-      if (id != next++) {
-        return Bad(path_, absl::StrCat("no token has the id ", next - 1, ", but one has ", id));
-      }
-      if (token.first == kEndOfText) {
-        token.second = GgufTokenType::kControl;
-        result_.bos = result_.eos = id;
-      }
-      result_.tokens.push_back(std::move(token.first));
-      result_.types.push_back(token.second);
-    }
-    return std::move(result_);
-  }
-
-  GgufVocabulary& result() { return result_; }
-
- private:
-  absl::Status Add(const std::string& token, const Json& id, GgufTokenType type) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxVocabulary) {
-      return Bad(path_, absl::StrCat("token \"", token, "\" has the id ", id.dump(),
-                                     ", expected a whole number below ", kMaxVocabulary));
-    }
-    const auto [place, inserted] = tokens_.try_emplace(id.get<int64_t>(), token, type);
-    if (inserted) return absl::OkStatus();
-    if (place->second.first != token) {
-      return Bad(path_, absl::StrCat("tokens \"", place->second.first, "\" and \"", token,
-                                     "\" have the same id, ", id.dump()));
-    }
-    // An added token may also be in the vocabulary; the list of added tokens decides its type.
-    place->second.second = type;
-    return absl::OkStatus();
-  }
-
-  const std::string path_;
-  GgufVocabulary result_;
-  std::map<int64_t, std::pair<std::string, GgufTokenType>> tokens_;
-};
-
-// llama.cpp's name of the splitting rule in a tokenizer.json; empty for an unknown rule.
-std::optional<std::string> CuttingRule(const Json& pre_tokenizer) {
-  if (Says(pre_tokenizer, "type", "ByteLevel") && !Says(pre_tokenizer, "use_regex", false)) {
-    return "gpt-2";
-  }
-  const auto list = pre_tokenizer.find("pretokenizers");
-  if (!Says(pre_tokenizer, "type", "Sequence") || list == pre_tokenizer.end()) return std::nullopt;
-  if (!list->is_array() || list->size() != 2) return std::nullopt;
-  const auto pattern = (*list)[0].find("pattern");
-  if (pattern == (*list)[0].end()) return std::nullopt;
-  for (const CuttingExpression& known : kCuttingExpressions) {
-    if (Says(*pattern, "Regex", known.expression)) return known.pre;
+  // The expressions match all of a text, so that these two are the same.
+  const bool inverted = FieldOf(parts[0], "invert") == true;
+  if (FieldOf(parts[0], "behavior") != (inverted ? "Removed" : "Isolated")) return std::nullopt;
+  const Json& expression = FieldOf(FieldOf(parts[0], "pattern"), "Regex");
+  for (const CuttingRule& known : kCuttingRules) {
+    if (expression == known.expression && ignore_merges == known.ignore_merges) return known.pre;
   }
   return std::nullopt;
 }
 
-absl::Status AddJsonMerges(const Json& merges, const std::string& path,
-                           VocabularyBuilder* builder) {
-  if (!merges.is_array()) return Bad(path, "model.merges: expected an array");
-  for (const Json& merge : merges) {
-    const bool pair =
-        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
-    if (!pair && !merge.is_string()) return Bad(path, "model.merges: expected strings or pairs");
-    ZEROTH_RETURN_IF_ERROR(builder->AddMerge(
-        pair ? absl::StrCat(merge[0].get<std::string>(), " ", merge[1].get<std::string>())
-             : merge.get<std::string>()));
+// Puts the tokens into the order of their ids.
+absl::Status SetTokens(const HfTokenizer& files, GgufVocabulary* result) {
+  std::map<int32_t, std::pair<absl::string_view, GgufTokenType>> tokens;
+  const auto add = [&](absl::string_view token, int32_t id, GgufTokenType type) {
+    auto& [known, known_type] = tokens.try_emplace(id, token, type).first->second;
+    // An added token may also be in the vocabulary; the list of added tokens decides its type.
+    known_type = type;
+    if (known == token) return absl::OkStatus();
+    return InvalidArgument("tokens \"", known, "\" and \"", token, "\" have the same id, ", id);
+  };
+  for (const auto& [token, id] : files.bpe.vocab) {
+    ZEROTH_RETURN_IF_ERROR(add(token, id, GgufTokenType::kNormal));
+  }
+  for (const AddedToken& token : files.added_tokens) {
+    ZEROTH_RETURN_IF_ERROR(
+        add(token.content, token.id,
+            token.special ? GgufTokenType::kControl : GgufTokenType::kUserDefined));
+  }
+  for (const auto& [id, token] : tokens) {
+    const size_t next = result->tokens.size();
+    if (static_cast<size_t>(id) != next) {
+      return InvalidArgument("no token has the id ", next, ", but one has ", id);
+    }
+    result->tokens.emplace_back(token.first);
+    result->types.push_back(token.second);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<GgufVocabulary> ReadTokenizerJson(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
-  const auto model = json.is_object() ? json.find("model") : json.end();
-  if (model == json.end() || !model->is_object()) return Bad(path, "expected an object \"model\"");
-  const Json type = model->value("type", Json("BPE"));
-  if (type != Json("BPE") || Says(*model, "byte_fallback", true)) {
-    return Unimplemented(path, ": a tokenizer of type ", type.dump(),
-                         type == Json("BPE") ? " after SentencePiece" : "",
-                         ", expected byte-level byte-pair encoding; convert without a vocabulary");
+absl::StatusOr<GgufVocabulary> VocabularyOf(const HfTokenizer& files) {
+  if (files.bpe.byte_fallback) {
+    return Unimplemented(
+        "a tokenizer of type BPE after SentencePiece, expected byte-level byte-pair encoding");
   }
-  const auto rule = CuttingRule(json.value("pre_tokenizer", Json()));
+  const auto rule = FindCuttingRule(files.pre_tokenizer, files.bpe.ignore_merges);
   if (!rule) {
     return Unimplemented(
-        path,
-        ": its pre_tokenizer is neither GPT-2's nor Llama 3's nor Qwen 2's; convert without a "
-        "vocabulary");
+        "its pre_tokenizer, with its ignore_merges, is neither GPT-2's nor Llama 3's nor Qwen 2's");
   }
   // llama.cpp normalises nothing. Nearly all text is in the normal form NFC already.
-  const Json normalizer = json.value("normalizer", Json());
-  if (!normalizer.is_null() && !Says(normalizer, "type", "NFC")) {
-    const Json form = normalizer.is_object() ? normalizer.value("type", normalizer) : normalizer;
-    return Unimplemented(
-        path, ": its normalizer is ", form.dump(),
-        ", expected null or NFC, since llama.cpp does not change text before it cuts "
-        "it; convert without a vocabulary");
+  const Json& normalizer = files.normalizer;
+  if (!normalizer.is_null() && FieldOf(normalizer, "type") != "NFC") {
+    return Unimplemented("its normalizer is ", normalizer.dump(-1, ' ', true),
+                         ", expected null or NFC, since llama.cpp does not change text before it "
+                         "cuts it");
   }
-  VocabularyBuilder builder(path);
-  builder.result().pre = *rule;
-  ZEROTH_RETURN_IF_ERROR(builder.AddVocabulary(model->value("vocab", Json())));
-  ZEROTH_RETURN_IF_ERROR(builder.AddAddedTokens(json.value("added_tokens", Json::array())));
-  ZEROTH_RETURN_IF_ERROR(AddJsonMerges(model->value("merges", Json::array()), path, &builder));
-  return std::move(builder).Build();
-}
-
-absl::StatusOr<GgufVocabulary> ReadVocabAndMerges(const std::string& vocab_path,
-                                                  const std::string& merges_path) {
-  VocabularyBuilder builder(vocab_path);
-  ZEROTH_ASSIGN_OR_RETURN(const Json vocab, ReadJsonFile(vocab_path));
-  ZEROTH_RETURN_IF_ERROR(builder.AddVocabulary(vocab));
-  ZEROTH_ASSIGN_OR_RETURN(const std::string merges, ReadFile(merges_path, kMaxMergesBytes));
-  bool first = true;
-  for (absl::string_view line : absl::StrSplit(merges, '\n')) {
-    const bool version = std::exchange(first, false) && absl::StartsWith(line, "#version");
-    if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
-    if (line.empty() || version) continue;
-    ZEROTH_RETURN_IF_ERROR_WITH(builder.AddMerge(std::string(line)), merges_path);
+  GgufVocabulary result;
+  result.pre = *rule;
+  ZEROTH_RETURN_IF_ERROR(SetTokens(files, &result));
+  for (const auto& [left, right] : files.bpe.merges) {
+    if (left.empty() || right.empty() || absl::StrContains(left + right, ' ')) {
+      return InvalidArgument("merge of \"", left, "\" and \"", right,
+                             "\", expected two tokens without spaces");
+    }
+    result.merges.push_back(absl::StrCat(left, " ", right));
   }
-  return std::move(builder).Build();
+  ZEROTH_ASSIGN_OR_RETURN(result.bos, files.Named("bos_token"));
+  ZEROTH_ASSIGN_OR_RETURN(result.eos, files.Named("eos_token"));
+  result.prefix.assign(files.prefix.begin(), files.prefix.end());
+  result.suffix.assign(files.suffix.begin(), files.suffix.end());
+  return result;
 }
 
 absl::StatusOr<std::optional<int64_t>> TokenId(const GgufMetadata& metadata, absl::string_view key,
@@ -238,25 +159,24 @@ GgufVocabulary ByteVocabulary() {
   vocabulary.types.assign(256, GgufTokenType::kNormal);
   vocabulary.tokens.push_back(kEndOfText);
   vocabulary.types.push_back(GgufTokenType::kControl);
-  vocabulary.bos = vocabulary.eos = 256;
   return vocabulary;
 }
 
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory) {
-  const fs::path base(directory);
-  if (IsFile(base / "tokenizer.json")) {
-    return ReadTokenizerJson((base / "tokenizer.json").string());
+  const auto files = FindTokenizerFiles(directory);
+  if (absl::IsNotFound(files.status())) return std::nullopt;
+  ZEROTH_RETURN_IF_ERROR(files.status());
+  const std::string& path = files->front();
+  absl::Status refused =
+      Unimplemented(path, ": a SentencePiece vocabulary, expected byte-level byte-pair encoding");
+  if (!absl::EndsWith(path, ".model")) {
+    const auto tokenizer = ReadHfTokenizer(*files);
+    auto vocabulary = tokenizer.ok() ? VocabularyOf(*tokenizer) : tokenizer.status();
+    if (vocabulary.ok()) return *std::move(vocabulary);
+    refused = tokenizer.ok() ? Annotate(vocabulary.status(), path) : tokenizer.status();
   }
-  if (IsFile(base / "vocab.json") && IsFile(base / "merges.txt")) {
-    return ReadVocabAndMerges((base / "vocab.json").string(), (base / "merges.txt").string());
-  }
-  if (IsFile(base / "tokenizer.model")) {
-    return Unimplemented(
-        (base / "tokenizer.model").string(),
-        ": a SentencePiece vocabulary, expected byte-level byte-pair encoding; convert "
-        "without a vocabulary");
-  }
-  return std::nullopt;
+  if (!absl::IsUnimplemented(refused)) return refused;
+  return Unimplemented(refused.message(), "; convert without a vocabulary");
 }
 
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata) {
@@ -264,6 +184,26 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
   if (tokens > vocab_size) {
     return InvalidArgument("the tokenizer has ", tokens, " tokens, the model embeds ", vocab_size,
                            "; are they of the same model?");
+  }
+  // GPT-2's files do not say that this token begins and ends a text.
+  const auto end = std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), kEndOfText);
+  const auto is_a_token = end != vocabulary.tokens.end();
+  for (auto* id : {&vocabulary.bos, &vocabulary.eos}) {
+    if (!*id && is_a_token) *id = end - vocabulary.tokens.begin();
+  }
+  if (!vocabulary.bos && vocabulary.prefix.size() == 1) vocabulary.bos = vocabulary.prefix[0];
+  // Without one, llama.cpp takes the token 11.
+  if (!vocabulary.eos) {
+    return InvalidArgument(
+        "no token that ends a text; name it as \"eos_token_id\" in config.json, or convert "
+        "without a vocabulary");
+  }
+  for (const auto& [added, id] : {std::pair(&vocabulary.prefix, vocabulary.bos),
+                                  std::pair(&vocabulary.suffix, vocabulary.eos)}) {
+    if (added->empty() || *added == std::vector<int64_t>{*id}) continue;
+    return Unimplemented("its post_processor puts ", absl::StrJoin(*added, ", "),
+                         " beside a text, and llama.cpp would put ", *id,
+                         "; convert without a vocabulary");
   }
   for (const auto& id : {vocabulary.bos, vocabulary.eos}) {
     if (id && (*id < 0 || *id >= vocab_size)) {
@@ -283,7 +223,9 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
   metadata->Set(kTypesKey, GgufArray{std::move(types)});
   metadata->Set(kMergesKey, GgufArray{std::move(vocabulary.merges)});
   if (vocabulary.bos) metadata->SetUint32(kBosKey, static_cast<uint32_t>(*vocabulary.bos));
-  if (vocabulary.eos) metadata->SetUint32(kEosKey, static_cast<uint32_t>(*vocabulary.eos));
+  metadata->SetUint32(kEosKey, static_cast<uint32_t>(*vocabulary.eos));
+  metadata->Set(kAddBosKey, !vocabulary.prefix.empty());
+  metadata->Set(kAddEosKey, !vocabulary.suffix.empty());
   if (!vocabulary.chat_template.empty()) {
     metadata->SetString(kChatTemplateKey, vocabulary.chat_template);
   }
@@ -317,6 +259,10 @@ absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& m
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.pre, metadata.GetStringOr(kPreKey, "default"));
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.bos, TokenId(metadata, kBosKey, tokens->size()));
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.eos, TokenId(metadata, kEosKey, tokens->size()));
+  ZEROTH_ASSIGN_OR_RETURN(const bool begins, metadata.GetBoolOr(kAddBosKey, false));
+  ZEROTH_ASSIGN_OR_RETURN(const bool ends, metadata.GetBoolOr(kAddEosKey, false));
+  if (begins && vocabulary.bos) vocabulary.prefix = {*vocabulary.bos};
+  if (ends && vocabulary.eos) vocabulary.suffix = {*vocabulary.eos};
   ZEROTH_ASSIGN_OR_RETURN(vocabulary.chat_template, metadata.GetStringOr(kChatTemplateKey, ""));
   return vocabulary;
 }
@@ -328,17 +274,29 @@ absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
                          vocabulary.pre,
                          "\"; take tokenizer.json from the model that this file was made of");
   }
+  if (!vocabulary.suffix.empty()) {
+    return Unimplemented("vocab.json and merges.txt cannot say that a token follows each text");
+  }
   Json vocab = Json::object();
+  Json added = Json::object();
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.types[id] == GgufTokenType::kUnused) continue;
     const auto [place, inserted] = vocab.emplace(vocabulary.tokens[id], id);
     if (!inserted) {
       return InvalidArgument("tokens ", place->dump(), " and ", id, " are spelled alike");
     }
+    const bool special = vocabulary.types[id] == GgufTokenType::kControl;
+    if (!special && vocabulary.types[id] != GgufTokenType::kUserDefined) continue;
+    Json& token = added[absl::StrCat(id)] = {{"content", vocabulary.tokens[id]}};
+    for (const char* flag : {"lstrip", "normalized", "rstrip", "single_word"}) token[flag] = false;
+    token["special"] = special;
   }
   std::string merges = "#version: 0.2\n";
   for (const std::string& merge : vocabulary.merges) absl::StrAppend(&merges, merge, "\n");
-  Json config = {{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", false}};
+  Json config = {{"tokenizer_class", "GPT2Tokenizer"},
+                 {"add_bos_token", !vocabulary.prefix.empty()},
+                 {"add_prefix_space", false},
+                 {"added_tokens_decoder", added}};
   const auto name = [&](const char* key, const std::optional<int64_t>& id) {
     if (id) config[key] = vocabulary.tokens[static_cast<size_t>(*id)];
   };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -41,6 +42,7 @@ TEST(GgufTokenizerTest, VocabAndMergesThereAndBack) {
             (std::vector<int64_t>{1, 1, 1, 1, 3, 5, 5}));
   EXPECT_EQ(**metadata.GetStrings("tokenizer.ggml.merges"), (std::vector<std::string>{"a b"}));
   EXPECT_EQ(*metadata.GetInt("tokenizer.ggml.eos_token_id"), 4);
+  EXPECT_FALSE(*metadata.GetBool("tokenizer.ggml.add_bos_token"));
   const auto read = VocabularyOf(metadata);
   ASSERT_TRUE(read.ok()) << read.status();
   const auto files = HfTokenizerFiles(**read);
@@ -49,6 +51,8 @@ TEST(GgufTokenizerTest, VocabAndMergesThereAndBack) {
   EXPECT_EQ(files->at("merges.txt"), kMerges);
   EXPECT_EQ(Json::parse(files->at("tokenizer_config.json"))["eos_token"], "<|endoftext|>");
 }
+
+const Json kGpt2Cuts = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
 
 Json TokenizerJson(const Json& pre_tokenizer) {
   return {{"added_tokens",
@@ -67,8 +71,11 @@ Json Llama3Cuts(const std::string& digits = "\\p{N}{1,3}") {
                             "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
   return {{"type", "Sequence"},
           {"pretokenizers",
-           {{{"type", "Split"}, {"pattern", {{"Regex", regex}}}},
-            {{"type", "ByteLevel"}, {"use_regex", false}}}}};
+           {{{"type", "Split"},
+             {"pattern", {{"Regex", regex}}},
+             {"behavior", "Isolated"},
+             {"invert", false}},
+            {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
 }
 
 TEST(GgufTokenizerTest, ReadsTokenizerJson) {
@@ -77,7 +84,7 @@ TEST(GgufTokenizerTest, ReadsTokenizerJson) {
   dir.Write("vocab.json", "not read when tokenizer.json is there");
   const auto vocabulary = ReadHfVocabulary(dir.path());
   ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
-  EXPECT_EQ((*vocabulary)->pre, "llama-bpe");
+  EXPECT_EQ((*vocabulary)->pre, "dbrx") << "llama-bpe would take whole words without merges";
   EXPECT_EQ((*vocabulary)->tokens, (std::vector<std::string>{"a", "b", "ab", "<|begin|>", "tool"}));
   EXPECT_EQ((*vocabulary)->types[3], GgufTokenType::kControl);
   EXPECT_EQ((*vocabulary)->types[4], GgufTokenType::kUserDefined);
@@ -87,7 +94,7 @@ TEST(GgufTokenizerTest, ReadsTokenizerJson) {
   qwen2["normalizer"] = {{"type", "NFC"}};
   dir.Write("tokenizer.json", qwen2.dump());
   EXPECT_EQ((*ReadHfVocabulary(dir.path()))->pre, "qwen2");
-  dir.Write("tokenizer.json", TokenizerJson({{"type", "ByteLevel"}}).dump());
+  dir.Write("tokenizer.json", TokenizerJson(kGpt2Cuts).dump());
   EXPECT_EQ((*ReadHfVocabulary(dir.path()))->pre, "gpt-2");
 }
 
@@ -106,10 +113,10 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
   };
   EXPECT_EQ(message(good), "");
   EXPECT_THAT(message(with("/model/type", "Unigram")),
-              HasSubstr("a tokenizer of type \"Unigram\""));
-  EXPECT_THAT(message(with("/model/type", 3)), HasSubstr("a tokenizer of type 3"));
+              HasSubstr("the model \"Unigram\" is not known"));
+  EXPECT_THAT(message(with("/model/type", 3)), HasSubstr("\"type\" is number"));
   EXPECT_THAT(message(with("/model/byte_fallback", true)), HasSubstr("after SentencePiece"));
-  EXPECT_THAT(message(with("/model", 3)), HasSubstr("expected an object \"model\""));
+  EXPECT_THAT(message(with("/model", 3)), HasSubstr("\"vocab\" is no object"));
   EXPECT_THAT(message(with("/pre_tokenizer/pretokenizers/0/pattern/Regex", ".")),
               HasSubstr("neither GPT-2's nor Llama 3's nor Qwen 2's"));
   EXPECT_EQ(message(with("/normalizer", Json())), "");
@@ -122,18 +129,135 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
     EXPECT_THAT(message(with("/pre_tokenizer/pretokenizers/0", wrong)), HasSubstr("neither"));
   }
   EXPECT_THAT(message(with("/model/vocab/a", 2)), HasSubstr("have the same id, 2"));
-  EXPECT_THAT(message(with("/model/vocab/a", -1)), HasSubstr("has the id -1"));
-  EXPECT_THAT(message(with("/model/vocab/a", 1e300)), HasSubstr("has the id 1e+300"));
+  EXPECT_THAT(message(with("/model/vocab/a", -1)), HasSubstr("has id -1"));
+  EXPECT_THAT(message(with("/model/vocab/a", 1e300)), HasSubstr("has id 1e+300"));
   EXPECT_THAT(message(with("/model/vocab/a", 9)), HasSubstr("no token has the id 0"));
-  EXPECT_THAT(message(with("/model/vocab", "a")), HasSubstr("an object from tokens to ids"));
-  EXPECT_THAT(message(with("/model/merges/0", "ab")), HasSubstr("merge \"ab\""));
+  EXPECT_THAT(message(with("/model/vocab", "a")), HasSubstr("\"vocab\" is no object"));
+  EXPECT_THAT(message(with("/model/merges/0", "ab")), HasSubstr("merge 1 is no \"left right\""));
+  EXPECT_THAT(message(with("/model/merges/0", {"a b", "c"})), HasSubstr("without spaces"));
   EXPECT_THAT(message(with("/model/merges", Json::object())), HasSubstr("expected an array"));
-  EXPECT_THAT(message(with("/model/merges/0", 7)), HasSubstr("strings or pairs"));
-  EXPECT_THAT(message(with("/added_tokens/0", 7)), HasSubstr("added_tokens: expected"));
+  EXPECT_THAT(message(with("/model/merges/0", 7)), HasSubstr("merge 1 is no"));
+  EXPECT_THAT(message(with("/added_tokens/0", 7)), HasSubstr("\"id\" is missing"));
+  EXPECT_THAT(message(with("/post_processor", {{"type", "RobertaProcessing"}})),
+              HasSubstr("post-processor \"RobertaProcessing\" is not known"));
   const TemporaryDirectory sentence_piece;
   sentence_piece.Write("tokenizer.model", "x");
   EXPECT_THAT(Message(ReadHfVocabulary(sentence_piece.path()).status()),
               HasSubstr("SentencePiece"));
+}
+
+// llama.cpp's names of rules say more than how text is cut.
+TEST(GgufTokenizerTest, NamesARuleOnlyWhereLlamaCppFollowsIt) {
+  const TemporaryDirectory dir;
+  const auto pre = [&](const Json& rule, bool ignore_merges, const char* pointer = nullptr,
+                       const Json& value = Json()) {
+    Json json = TokenizerJson(rule);
+    json["model"]["ignore_merges"] = ignore_merges;
+    if (pointer != nullptr) json["pre_tokenizer"][Json::json_pointer(pointer)] = value;
+    dir.Write("tokenizer.json", json.dump());
+    const auto vocabulary = ReadHfVocabulary(dir.path());
+    return vocabulary.ok() ? (*vocabulary)->pre : Message(vocabulary.status());
+  };
+  EXPECT_EQ(pre(Llama3Cuts(), true), "llama-bpe");
+  EXPECT_EQ(pre(Llama3Cuts(), false), "dbrx");
+  EXPECT_THAT(pre(Llama3Cuts("\\p{N}"), true), HasSubstr("with its ignore_merges, is neither"));
+  EXPECT_THAT(pre(kGpt2Cuts, true), HasSubstr("neither"));
+  EXPECT_THAT(pre(kGpt2Cuts, false, "/add_prefix_space", true), HasSubstr("neither"));
+  EXPECT_THAT(pre(kGpt2Cuts, false, "/use_regex", false), HasSubstr("neither"));
+  const auto changed = [&](const char* pointer, const Json& value) {
+    return pre(Llama3Cuts(), true, pointer, value);
+  };
+  const std::string split = "/pretokenizers/0";
+  const std::string last = "/pretokenizers/1";
+  EXPECT_THAT(changed((split + "/behavior").c_str(), "Removed"), HasSubstr("neither"));
+  EXPECT_THAT(changed((split + "/invert").c_str(), true), HasSubstr("neither"));
+  EXPECT_THAT(changed((split + "/type").c_str(), "Digits"), HasSubstr("neither"));
+  EXPECT_THAT(changed((last + "/add_prefix_space").c_str(), true), HasSubstr("neither"));
+  EXPECT_THAT(changed((last + "/use_regex").c_str(), true), HasSubstr("neither"));
+  EXPECT_THAT(changed(last.c_str(), {{"type", "Digits"}, {"individual_digits", true}}),
+              HasSubstr("neither"));
+  Json removed = Llama3Cuts();
+  removed["pretokenizers"][0]["behavior"] = "Removed";
+  removed["pretokenizers"][0]["invert"] = true;
+  EXPECT_EQ(pre(removed, true), "llama-bpe") << "the same, as the expression matches all text";
+}
+
+TEST(GgufTokenizerTest, SaysWhichTokensArePutBesideATextAndWhichEndsIt) {
+  const TemporaryDirectory dir;
+  // The tokens of a template before and after the text; those of the config.
+  const auto metadata_of = [&](const std::vector<int>& before, const std::vector<int>& after,
+                               const Json& config) -> absl::StatusOr<GgufMetadata> {
+    Json json = TokenizerJson(Llama3Cuts());
+    Json& processor = json["post_processor"] = {{"type", "TemplateProcessing"}};
+    Json& single = processor["single"] = Json::array();
+    for (const int id : before) single.push_back({{"SpecialToken", {{"id", std::to_string(id)}}}});
+    single.push_back({{"Sequence", {{"id", "A"}}}});
+    for (const int id : after) single.push_back({{"SpecialToken", {{"id", std::to_string(id)}}}});
+    for (int id = 0; id < 5; ++id)
+      processor["special_tokens"][std::to_string(id)] = {{"ids", Json::array({id})}};
+    dir.Write("tokenizer.json", json.dump());
+    dir.Write("tokenizer_config.json", config.dump());
+    auto vocabulary = ReadHfVocabulary(dir.path());
+    if (!vocabulary.ok()) return vocabulary.status();
+    GgufMetadata metadata;
+    const absl::Status set = SetVocabulary(*std::move(*vocabulary), 5, &metadata);
+    if (!set.ok()) return set;
+    return metadata;
+  };
+  const Json config = {{"bos_token", "<|begin|>"}, {"eos_token", {{"content", "tool"}}}};
+  for (const bool begins : {false, true}) {
+    for (const bool ends : {false, true}) {
+      const auto metadata = metadata_of(begins ? std::vector<int>{3} : std::vector<int>{},
+                                        ends ? std::vector<int>{4} : std::vector<int>{}, config);
+      ASSERT_TRUE(metadata.ok()) << metadata.status();
+      EXPECT_EQ(*metadata->GetBool("tokenizer.ggml.add_bos_token"), begins);
+      EXPECT_EQ(*metadata->GetBool("tokenizer.ggml.add_eos_token"), ends);
+      EXPECT_EQ(*metadata->GetInt("tokenizer.ggml.bos_token_id"), 3);
+      EXPECT_EQ(*metadata->GetInt("tokenizer.ggml.eos_token_id"), 4);
+    }
+  }
+  const auto unnamed = metadata_of({3}, {}, {{"eos_token", "tool"}});
+  ASSERT_TRUE(unnamed.ok()) << unnamed.status();
+  EXPECT_EQ(*unnamed->GetInt("tokenizer.ggml.bos_token_id"), 3);
+  EXPECT_THAT(Message(metadata_of({4}, {}, config).status()), HasSubstr("puts 4 beside a text"));
+  EXPECT_THAT(Message(metadata_of({3, 3}, {}, config).status()), HasSubstr("puts 3, 3 beside"));
+  EXPECT_THAT(Message(metadata_of({}, {3}, config).status()), HasSubstr("puts 3 beside a text"));
+  EXPECT_THAT(Message(metadata_of({}, {}, Json::object()).status()),
+              HasSubstr("no token that ends a text; name it as \"eos_token_id\""));
+  EXPECT_THAT(Message(metadata_of({}, {}, {{"eos_token", "</s>"}}).status()),
+              HasSubstr("eos_token \"</s>\", which is not in the vocabulary"));
+}
+
+// transformers finds a token in text only if tokenizer_config.json says that it was added.
+TEST(GgufTokenizerTest, KindsOfTokensComeBack) {
+  const TemporaryDirectory dir;
+  Json json = TokenizerJson(kGpt2Cuts);
+  dir.Write("tokenizer.json", json.dump());
+  dir.Write("tokenizer_config.json", R"({"bos_token": "<|begin|>", "eos_token": "<|begin|>"})");
+  const auto vocabulary = ReadHfVocabulary(dir.path());
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  GgufMetadata metadata;
+  ASSERT_TRUE(SetVocabulary(**vocabulary, 6, &metadata).ok());
+  metadata.Set("tokenizer.ggml.add_bos_token", true);
+  const auto files = HfTokenizerFiles(**VocabularyOf(metadata));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const Json config = Json::parse(files->at("tokenizer_config.json"));
+  const Json& added = config["added_tokens_decoder"];
+  EXPECT_EQ(added.size(), 2u) << added;
+  EXPECT_EQ(added["3"]["content"], "<|begin|>");
+  EXPECT_EQ(added["3"]["special"], true);
+  EXPECT_EQ(added["4"]["special"], false);
+  EXPECT_EQ(config["add_bos_token"], true);
+  const TemporaryDirectory written;
+  for (const auto& [name, content] : *files) written.Write(name, content);
+  const auto again = ReadHfVocabulary(written.path());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->tokens, (*vocabulary)->tokens);
+  EXPECT_EQ((*again)->types, (*vocabulary)->types);
+  EXPECT_EQ((*again)->prefix, std::vector<int64_t>{3});
+  metadata.Set("tokenizer.ggml.add_eos_token", true);
+  EXPECT_THAT(Message(HfTokenizerFiles(**VocabularyOf(metadata)).status()),
+              HasSubstr("a token follows each text"));
 }
 
 TEST(GgufTokenizerTest, HoldsMetadataAgainstThemselves) {
