@@ -83,8 +83,7 @@ absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
                                                         : config.GetIntOr("n_ctx", 1024));
   out.Count("embedding_length", width);
   out.Count("block_count", config.GetInt("n_layer"));
-  out.Count("feed_forward_length",
-            config.GetIntOr("n_inner", 4 * bounded_width));
+  out.Count("feed_forward_length", config.GetIntOr("n_inner", 4 * bounded_width));
   out.Count("attention.head_count", config.GetInt("n_head"));
   out.Count("vocab_size", config.GetInt("vocab_size"));
   out.Float("attention.layer_norm_epsilon", config.GetDoubleOr("layer_norm_epsilon", 1e-5));

@@ -169,7 +169,8 @@ void CheckpointSaver::DeleteSuperfluous(int64_t step) {
 void CheckpointSaver::Warn(const absl::Status& status) {
   if (status.ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  warnings_.push_back(absl::StrCat("what is no longer needed could not be removed: ", status.message()));
+  warnings_.push_back(
+      absl::StrCat("what is no longer needed could not be removed: ", status.message()));
 }
 
 void CheckpointSaver::Discard(int64_t step) const {

@@ -45,8 +45,7 @@ TEST_F(HostFloatsTest, SetsAPartOfAState) {
   const Tensor tensor = Make(4, DType::kBFloat16);
   ASSERT_EQ(SetFromHostFloats(*device_, {1.0f + 0x1p-12f, -2}, tensor, 1), absl::OkStatus());
   EXPECT_EQ(*ToHostFloats(tensor), (std::vector<float>{0, 1, -2, 0}));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      SetFromHostFloats(*device_, {1}, Make(2, DType::kInt32), 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(SetFromHostFloats(*device_, {1}, Make(2, DType::kInt32), 0)));
 }
 
 TEST_F(HostFloatsTest, RefusesOtherTypesAndCounts) {

@@ -125,9 +125,9 @@ TEST(TrainCliTest, AnEvaluationReadsTheSameTextHoweverTheBatchIsDivided) {
   for (const Flags& layout : {Flags{"--world_size=1", "--batch_size=8"},
                               Flags{"--world_size=2", "--batch_size=1", "--grad_accum=4"}}) {
     const fs::path out = Scratch() / std::to_string(losses.size());
-    const Outcome run = RunTrainer(With(
-        With(Reference(out), layout), {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy",
-                                       "--eval_batches=3", "--eval_every=1", "--steps=1"}));
+    const Outcome run = RunTrainer(
+        With(With(Reference(out), layout), {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy",
+                                            "--eval_batches=3", "--eval_every=1", "--steps=1"}));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     losses.push_back(Metrics(out)[0]["eval_loss"]);
   }

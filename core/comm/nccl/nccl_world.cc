@@ -163,15 +163,14 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
 }
 
 absl::Status World::Start() {
-  ZEROTH_ASSIGN_OR_RETURN(watcher_, StartThread("watching NCCL", [this] {
-                            Repeat([this] { Watch(); });
+  ZEROTH_ASSIGN_OR_RETURN(watcher_,
+                          StartThread("watching NCCL", [this] { Repeat([this] { Watch(); }); }));
+  ZEROTH_ASSIGN_OR_RETURN(freer_, StartThread("freeing NCCL's communicators", [this] {
+                            Repeat([this] {
+                              if (processes_->UnsettledStatus().ok())
+                                static_cast<void>(FreeRetired());
+                            });
                           }));
-  ZEROTH_ASSIGN_OR_RETURN(
-      freer_, StartThread("freeing NCCL's communicators", [this] {
-        Repeat([this] {
-          if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
-        });
-      }));
   return absl::OkStatus();
 }
 

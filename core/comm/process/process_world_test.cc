@@ -423,7 +423,8 @@ TEST(NoThreadsTest, RankZeroSaysSo) {
   const NoThreads none;
   const auto fine = [](ProcessWorld&) { return absl::OkStatus(); };
   ExpectError(RunRank(TestEnvironment(0, 1, TestRendezvousFile()), absl::Minutes(5), fine),
-              absl::StatusCode::kResourceExhausted, {"rank 0 of 1", "a thread for the coordinator"});
+              absl::StatusCode::kResourceExhausted,
+              {"rank 0 of 1", "a thread for the coordinator"});
 }
 
 // Runs rank 1 of 2 in a child, which must end with exit code 0, and returns rank 0's result.
