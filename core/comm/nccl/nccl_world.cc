@@ -88,30 +88,33 @@ void HandleSet::AbortAll() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (std::exchange(aborted_, true)) return;
   }
-  // NCCL may write to memory of the handles until their communicators are freed.
-  std::vector<std::shared_ptr<Handle>> handles = Get();
-  std::vector<ncclComm_t> communicators;
-  for (const std::shared_ptr<Handle>& handle : handles) {
+  struct Aborted {
+    // NCCL may write to memory of the handles until their communicators are freed.
+    std::vector<std::shared_ptr<Handle>> handles;
+    std::vector<ncclComm_t> communicators;
+    std::promise<void> stopped;
+  };
+  const auto aborted = std::make_shared<Aborted>();
+  aborted->handles = Get();
+  for (const std::shared_ptr<Handle>& handle : aborted->handles) {
     const ncclComm_t communicator = handle->Release();
-    if (communicator != nullptr) communicators.push_back(communicator);
+    if (communicator != nullptr) aborted->communicators.push_back(communicator);
   }
-  if (communicators.empty()) {
+  if (aborted->communicators.empty()) {
     SetFreed();
     return;
   }
-  freeing_ = communicators.size();
-  const auto stopped = std::make_shared<std::promise<void>>();
-  auto abort = [this, handles = std::move(handles), communicators = std::move(communicators),
-                stopped]() mutable {
+  freeing_ = aborted->communicators.size();
+  const auto abort = [this, aborted] {
     // Errors are ignored: nothing more can be done.
     static_cast<void>(ncclGroupStart());
-    for (ncclComm_t communicator : communicators) {
+    for (ncclComm_t communicator : aborted->communicators) {
       static_cast<void>(ncclCommAbort(communicator));
     }
-    stopped->set_value();
+    aborted->stopped.set_value();
     static_cast<void>(ncclGroupEnd());
     freeing_ = 0;
-    handles.clear();
+    aborted->handles.clear();
     SetFreed();
   };
   // One thread has to make the whole group, and ncclGroupEnd blocks.
@@ -121,7 +124,7 @@ void HandleSet::AbortAll() {
   } else {
     abort();
   }
-  stopped->get_future().wait();
+  aborted->stopped.get_future().wait();
 }
 
 void HandleSet::SetFreed() {
