@@ -60,6 +60,7 @@ TEST_P(EveryType, RoundsEveryElementAndSaysSo) {
   expected["torch_dtype"] = GetParam() == DType::kFloat32    ? "float32"
                             : GetParam() == DType::kBFloat16 ? "bfloat16"
                                                              : "float16";
+  expected["dtype"] = expected["torch_dtype"];  // The model's configuration has both.
   EXPECT_EQ(converted.config().json(), expected);
 }
 
