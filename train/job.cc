@@ -49,8 +49,9 @@ void StopAtEndOfTurn(int32_t end_of_turn, std::map<std::string, std::string>& fi
   if (file == files.end()) return;
   auto json = nlohmann::json::parse(file->second, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return;
+  const nlohmann::json given = json;
   AddEndOfTurn(end_of_turn, json);
-  file->second = json.dump(2);
+  if (json != given) file->second = json.dump(2);
 }
 
 // Quantization changes gathers and reduce-scatters only. Refuses it for strategies without them.
