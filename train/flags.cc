@@ -251,11 +251,12 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     }
   }
   // Elsewhere the last value counts, so that a script's "$@" overrides what the script says. Of
-  // data that would leave files out without a word.
+  // data that would leave files out without a word, unless it is none.
   for (const char* const data : {"data", "eval_data"}) {
-    if (absl::c_count_if(given.options, [&](const auto& each) { return each.first == data; }) < 2) {
-      continue;
-    }
+    const auto names_files = [&](const auto& each) {
+      return each.first == data && !each.second.empty();
+    };
+    if (absl::c_count_if(given.options, names_files) < 2) continue;
     wrong.push_back(absl::StrCat("--", data, " is given more than once; write all in one, as --",
                                  data, "=a.txt,b.txt"));
   }

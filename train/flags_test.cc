@@ -84,6 +84,7 @@ TEST(FlagsTest, DataThatIsGivenTwiceIsNotDropped) {
   EXPECT_THAT(Error({"--data=a", "--data=b"}), HasSubstr("--data is given more than once"));
   EXPECT_THAT(Error({"--data=a", "--eval_data=b", "--eval_data=c"}),
               HasSubstr("--eval_data is given more than once"));
+  EXPECT_EQ(Parse({"--data=a", "--eval_data=b", "--eval_data="})->eval_data, "");
   EXPECT_EQ(Parse({"--data=a", "--steps=3", "--steps=4"})->steps, 4);
 }
 
