@@ -41,7 +41,7 @@ TEST(TrainConfigTest, WhatARunWritesMakesItAgain) {
        "--lr_schedule=linear", "--skip_loss_zscore=4", "--shuffle=true"},
       {"--deterministic_batch=4", "--batch_size=2", "--world_size=2", "--strategy=shard_grad_op",
        "--param_dtype=bf16", "--reduce_dtype=bf16", "--master_dtype=bf16",
-       "--optimizer_state_dtype=float8_block", "--min_lr=0.0001"},
+       "--optimizer_state_dtype=float8_block", "--lr_schedule=cosine", "--min_lr=0.0001"},
       {"--lora_rank=2", "--lora_alpha=7", "--lora_targets=attn.c_attn,mlp.c_fc",
        "--lora_export=both", "--reshard_after_forward=2", "--world_size=4", "--ema_decay=0.9"},
   };
