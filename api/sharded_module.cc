@@ -130,12 +130,9 @@ absl::Status ShardedModule::Save(const std::string& directory, const Optimizer* 
 
 absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimizer) {
   // One rank may be within a step that another has dropped after an error.
-  absl::Status between_steps;
-  for (const Unit* unit : sharding_->units()) {
-    between_steps.Update(unit->ExpectBetweenSteps("load a checkpoint"));
-  }
-  ZEROTH_RETURN_IF_ERROR(
-      AgreeOnStatus(rank_.world(), rank_.device(), between_steps, "load a checkpoint"));
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(rank_.world(), rank_.device(),
+                                       sharding_->ExpectBetweenSteps("load a checkpoint"),
+                                       "load a checkpoint"));
   // Another program may still write to the directory, and ranks may see it in different states: all
   // take the checkpoint that rank 0 sees.
   const absl::StatusOr<std::string> found =

@@ -277,13 +277,14 @@ absl::Status Scheduler::EndStep() {
   for (const Unit* unit : units_) {
     const bool has_gradients =
         unit->gradient_state() != GradientState::kNone || unit->has_accumulated();
-    if (has_gradients && !backward_finished_ && has_micro_batches_) {
+    const bool is_unfinished = has_gradients && !backward_finished_;
+    if (is_unfinished && has_micro_batches_) {
       return FailedPrecondition(
           "the step cannot end: unit '", unit->name(),
           "' has gradients of micro-batches that were not reduced to the end; the last one needs "
           "SetRequiresGradientSync(true) and SetIsLastBackward(true), or Abandon to drop them");
     }
-    if (has_gradients && !backward_finished_) {
+    if (is_unfinished) {
       return FailedPrecondition("the step cannot end: unit '", unit->name(),
                                 "' has gradients in state '",
                                 GradientStateName(unit->gradient_state()),

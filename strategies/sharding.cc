@@ -167,10 +167,15 @@ absl::Status Sharding::Initialize(uint64_t seed) {
   });
 }
 
-absl::Status Sharding::Load(const ParameterReader& reader) {
+absl::Status Sharding::ExpectBetweenSteps(absl::string_view attempt) const {
   for (const Unit* unit : unit_pointers_) {
-    ZEROTH_RETURN_IF_ERROR(unit->ExpectBetweenSteps("load parameters"));
+    ZEROTH_RETURN_IF_ERROR(unit->ExpectBetweenSteps(attempt));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Sharding::Load(const ParameterReader& reader) {
+  ZEROTH_RETURN_IF_ERROR(ExpectBetweenSteps("load parameters"));
   ZEROTH_RETURN_IF_ERROR(scheduler_->EndStep());  // an inference may have left a gather
   std::vector<float> staging;
   for (Unit* unit : unit_pointers_) {

@@ -130,6 +130,8 @@ class Sharding {
   absl::Span<Unit* const> units() const { return unit_pointers_; }
   // By name; nullptr if there is none.
   Unit* FindUnit(absl::string_view name) const;
+  // FailedPrecondition names the first unit that is within a step, see Unit::ExpectBetweenSteps.
+  absl::Status ExpectBetweenSteps(absl::string_view attempt) const;
   // Every parameter once, by unit and then as given: the same order on every rank.
   std::vector<Parameter*> parameters() const;
 

@@ -339,9 +339,7 @@ absl::Status ReadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> pl
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
                                       absl::Span<const ShardState> states,
                                       const LoadStateOptions& options) {
-  for (const Unit* unit : sharding.units()) {
-    ZEROTH_RETURN_IF_ERROR(unit->ExpectBetweenSteps("load a checkpoint"));
-  }
+  ZEROTH_RETURN_IF_ERROR(sharding.ExpectBetweenSteps("load a checkpoint"));
   const Differences differences = Compare(reader.index(), sharding);
   if (!differences.empty() && options.fill_missing == nullptr) {
     return FailedPrecondition(reader.directory(), ": the checkpoint is of another model",

@@ -5,6 +5,7 @@
 
 #include "zeroth/data/chat/chat_template.h"
 
+#include <initializer_list>
 #include <memory>
 #include <set>
 #include <string>
@@ -112,6 +113,16 @@ TEST(ChatTemplateTest, SpecialTokensAreTokensAndTextIsText) {
   EXPECT_EQ(chat->Render({{"user", "Say <|im_end|> now"}, {"assistant", "No."}})->ids, expected);
 }
 
+// Adds tokens like the first added one to a tokenizer.json, with the ids `id`, `id` + 1, ...
+void AddTokens(nlohmann::json& json, int id, std::initializer_list<const char*> texts) {
+  for (const char* const text : texts) {
+    nlohmann::json token = json["added_tokens"][0];
+    token["content"] = text;
+    token["id"] = id++;
+    json["added_tokens"].push_back(token);
+  }
+}
+
 // Of a tokenizer that marks the beginning of a text alone, as those that transformers makes of
 // Llama 2's with legacy=False, a turn's text has no mark.
 TEST(ChatTemplateTest, TextAfterATokenDoesNotBeginAText) {
@@ -121,13 +132,7 @@ TEST(ChatTemplateTest, TextAfterATokenDoesNotBeginAText) {
                            {"replacement", "\xE2\x96\x81"},
                            {"prepend_scheme", "first"},
                            {"split", false}};
-  auto id = static_cast<int>(json["model"]["vocab"].size());
-  for (const char* const text : {"<|im_start|>", "<|im_end|>"}) {
-    nlohmann::json token = json["added_tokens"][0];
-    token["content"] = text;
-    token["id"] = id++;
-    json["added_tokens"].push_back(token);
-  }
+  AddTokens(json, static_cast<int>(json["model"]["vocab"].size()), {"<|im_start|>", "<|im_end|>"});
   const TemporaryDirectory dir;
   dir.Write("tokenizer.json", json.dump());
   const auto tokenizer = OpenTokenizer(dir.path());
@@ -298,13 +303,7 @@ std::string MistralJinja(const std::string& before_user, const std::string& plac
 // A byte-level tokenizer with Mistral's tokens, as from Nemo on.
 std::unique_ptr<Tokenizer> MistralTokenizer() {
   nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
-  int id = 903;
-  for (const char* const text : {"<s>", "</s>", "[INST]", "[/INST]"}) {
-    nlohmann::json token = json["added_tokens"][0];
-    token["content"] = text;
-    token["id"] = id++;
-    json["added_tokens"].push_back(token);
-  }
+  AddTokens(json, 903, {"<s>", "</s>", "[INST]", "[/INST]"});
   const TemporaryDirectory dir;
   dir.Write("tokenizer.json", json.dump());
   auto tokenizer = OpenTokenizer(dir.path());
