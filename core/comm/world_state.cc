@@ -4,17 +4,45 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/call_ledger.h"
 
 namespace zeroth {
+namespace {
+
+// Says which rank failed. An error on which the ranks have agreed (AgreeOnStatus) names it already,
+// whichever of them returns first.
+absl::Status FailureOf(const absl::Status& status, int world_rank) {
+  const absl::string_view message = status.message();
+  const std::vector<absl::string_view> parts = absl::StrSplit(message, ": ");
+  size_t begin = 0;
+  for (const absl::string_view part : parts) {
+    absl::string_view named = part;
+    int rank = 0;
+    if (absl::ConsumePrefix(&named, "rank ") && absl::SimpleAtoi(named, &rank) &&
+        begin + part.size() + 2 <= message.size()) {
+      return absl::Status(status.code(), absl::StrCat(part, " failed: ", message.substr(0, begin),
+                                                      message.substr(begin + part.size() + 2)));
+    }
+    begin += part.size() + 2;
+  }
+  return Annotate(status, absl::StrCat("rank ", world_rank, " failed"));
+}
+
+}  // namespace
 
 WorldState::WorldState(int size, absl::Duration timeout)
     : size_(size), timeout_(timeout), returned_(static_cast<size_t>(size), false) {}
@@ -46,7 +74,7 @@ void WorldState::RankReturned(int world_rank, const absl::Status& status) {
   returned_[static_cast<size_t>(world_rank)] = true;
   if (!status.ok()) {
     returned_errors_.emplace_back(status, world_rank);
-    BreakLocked(Annotate(status, absl::StrCat("rank ", world_rank, " failed")), world_rank);
+    BreakLocked(FailureOf(status, world_rank), world_rank);
     return;
   }
   for (const CallLedger* ledger : ledgers_) {
@@ -64,7 +92,7 @@ absl::Status WorldState::RootCause() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (returned_errors_.empty()) return absl::OkStatus();
   const auto own = [](const Failure& failure) {
-    return Annotate(failure.ToStatus(), absl::StrCat("rank ", failure.world_rank, " failed"));
+    return FailureOf(failure.ToStatus(), failure.world_rank);
   };
   if (broken_->is_symptom) {
     for (const Failure& failure : returned_errors_) {
@@ -76,7 +104,8 @@ absl::Status WorldState::RootCause() {
   }
   const Failure& first = returned_errors_.front();
   const absl::Status first_own = own(first);
-  const bool repeats = absl::StrContains(first.message, broken_->message) ||
+  const bool repeats = first_own.message() == broken_->message ||
+                       absl::StrContains(first.message, broken_->message) ||
                        (first.world_rank == broken_->world_rank &&
                         absl::StrContains(broken_->message, first.message));
   if (repeats) return broken_->ToStatus();
