@@ -119,7 +119,7 @@ TEST(HeldOutTest, NoLayoutTrainsOnIt) {
         const auto loader = DataLoader::Create(source, options);
         EXPECT_TRUE(loader.ok()) << loader.status();
         if (!loader.ok()) continue;
-        for (int64_t step = 0; step < loader->windows() / 4 * (train ? 3 : 1); ++step) {
+        for (int64_t step = 0; step < loader->distinct_windows() / 4 * (train ? 3 : 1); ++step) {
           const auto batch = loader->Load(step);
           EXPECT_TRUE(batch.ok()) << batch.status();
           if (!batch.ok()) continue;

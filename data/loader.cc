@@ -84,7 +84,10 @@ absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const Mixture> dat
     }
     windows.push_back(own);
   }
-  return DataLoader(std::move(data), options, std::move(windows));
+  std::vector<int64_t> counts;
+  for (const Windows& own : windows) counts.push_back(own.count);
+  const int64_t distinct = data->DistinctPlaces(counts, options.seed);
+  return DataLoader(std::move(data), options, std::move(windows), distinct);
 }
 
 int64_t DataLoader::WindowBegin(const Mixture::Place& place) const {
@@ -133,15 +136,22 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
   batch.inputs.resize(static_cast<size_t>(options_.batch_size) * seq);
   batch.targets.resize(batch.inputs.size());
   if (options_.documents) batch.starts.resize(batch.inputs.size());
-  const std::vector<Mixture::Place> places = data_->Places(first, global_batch(), options_.seed);
+  const int64_t used = UsedRows(first);
+  const std::vector<Mixture::Place> places = data_->Places(first, used, options_.seed);
   if (data_->has_marks()) {
     ZEROTH_ASSIGN_OR_RETURN(batch.counted, CountTargets(places));
+  } else if (used < global_batch()) {
+    batch.counted = used * options_.seq_len;
   }
   std::vector<int32_t> window(seq + 1);
   std::vector<uint8_t> marks(seq + 1);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
-    const Mixture::Place& place =
-        places[static_cast<size_t>(options_.rank * options_.batch_size + row)];
+    const int64_t global_row = options_.rank * options_.batch_size + row;
+    if (global_row >= used) {
+      std::fill_n(batch.targets.begin() + row * options_.seq_len, seq, kIgnoredTarget);
+      continue;
+    }
+    const Mixture::Place& place = places[static_cast<size_t>(global_row)];
     const TokenSource& source = data_->source(place.source);
     const int64_t begin = WindowBegin(place);
     const size_t at = static_cast<size_t>(row) * seq;
@@ -166,13 +176,18 @@ absl::StatusOr<std::vector<Batch>> DataLoader::LoadMany(int64_t first, int64_t c
     ZEROTH_ASSIGN_OR_RETURN(Batch batch, Load(first + i));
     batches.push_back(std::move(batch));
   }
+  // Only the last batches can lack rows.
+  if (!batches.empty() && batches.back().counted.has_value()) {
+    for (Batch& batch : batches) {
+      batch.counted = batch.counted.value_or(global_batch() * options_.seq_len);
+    }
+  }
   return batches;
 }
 
-int64_t DataLoader::windows() const {
-  int64_t sum = 0;
-  for (const Windows& windows : windows_) sum += windows.count;
-  return sum;
+int64_t DataLoader::UsedRows(int64_t first) const {
+  if (!options_.once) return global_batch();
+  return std::clamp<int64_t>(distinct_ - first, 0, global_batch());
 }
 
 BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end)

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,9 +30,9 @@ struct Batch {
   // With LoaderOptions::documents, the place in the row where each token's document begins; else
   // empty.
   std::vector<int32_t> starts;  // [batch, seq]
-  // If some targets are ignored, the number of targets in the global batch, over all ranks; the
-  // mean loss divides by it. 0: each batch is a mean of its own.
-  int64_t counted = 0;
+  // If targets may be ignored, the number of those in the global batch, over all ranks, that are
+  // not; the mean loss divides by it. nullopt: all targets count.
+  std::optional<int64_t> counted;
 };
 
 struct LoaderOptions {
@@ -48,6 +49,9 @@ struct LoaderOptions {
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
   // With this a run of another global batch continues after what an earlier run has seen.
   int64_t first_window = 0;
+  // Use each window at most once, for evaluations: after the last one, rows have no targets that
+  // count.
+  bool once = false;
 };
 
 // Cuts token sources into batches. A stream is cut into windows of seq_len + 1 tokens that start
@@ -73,12 +77,13 @@ class DataLoader {
 
   // This rank's part of global batch `step`, from 0. Errors of the sources.
   absl::StatusOr<Batch> Load(int64_t step) const;
-  // Loads the parts of global batches [first, first + count), in order.
+  // Loads the parts of global batches [first, first + count), in order. Either all of them have a
+  // Batch::counted or none.
   absl::StatusOr<std::vector<Batch>> LoadMany(int64_t first, int64_t count) const;
 
-  // Number of windows in an epoch of all sources. A source smaller than one global batch repeats
-  // windows within it.
-  int64_t windows() const;
+  // Number of windows before one is repeated. Of a mixture that may be less than there are, because
+  // it ends with the first source that is used up.
+  int64_t distinct_windows() const { return distinct_; }
 
  private:
   // The windows of one source.
@@ -89,16 +94,22 @@ class DataLoader {
     uint64_t seed = 0;
   };
   DataLoader(std::shared_ptr<const Mixture> data, const LoaderOptions& options,
-             std::vector<Windows> windows)
-      : data_(std::move(data)), options_(options), windows_(std::move(windows)) {}
+             std::vector<Windows> windows, int64_t distinct)
+      : data_(std::move(data)),
+        options_(options),
+        windows_(std::move(windows)),
+        distinct_(distinct) {}
   int64_t global_batch() const { return options_.batch_size * options_.world_size; }
   // The first token of a window in its source.
   int64_t WindowBegin(const Mixture::Place& place) const;
+  // How many rows of the global batch that begins at window `first` have data.
+  int64_t UsedRows(int64_t first) const;
   absl::StatusOr<int64_t> CountTargets(absl::Span<const Mixture::Place> places) const;
 
   std::shared_ptr<const Mixture> data_;
   LoaderOptions options_;
   std::vector<Windows> windows_;  // of each source
+  int64_t distinct_;
 };
 
 // Loads the batches of coming steps in a thread of its own, so that a step waits for data only if

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/data/token_file.h"
 
 namespace zeroth {
@@ -83,13 +85,13 @@ TEST(DataLoaderTest, GoesOnWhereARunOfAnotherGlobalBatchStopped) {
 TEST(DataLoaderTest, StreamInOrderWrapsAround) {
   // 11 tokens: windows at 0, 3, 6; token 10 is left over.
   const DataLoader loader = Make(11, {.batch_size = 2, .seq_len = 3, .shuffle = false});
-  EXPECT_EQ(loader.windows(), 3);
+  EXPECT_EQ(loader.distinct_windows(), 3);
   EXPECT_THAT(RowStarts(loader, 4), ElementsAre(0, 3, 6, 0, 3, 6, 0, 3));
 }
 
 TEST(DataLoaderTest, RowsInOrder) {
   const DataLoader loader = Make(20, {.batch_size = 2, .seq_len = 4, .shuffle = false}, 5);
-  EXPECT_EQ(loader.windows(), 4);
+  EXPECT_EQ(loader.distinct_windows(), 4);
   EXPECT_THAT(RowStarts(loader, 3), ElementsAre(0, 5, 10, 15, 0, 5));
 }
 
@@ -127,7 +129,7 @@ TEST(DataLoaderTest, RanksShareAGlobalBatchWhateverTheWorldSize) {
 TEST(DataLoaderTest, AShuffledEpochUsesEachWindowOnceAtOneOffset) {
   // 100 tokens of 7: 14 windows, and 1 token of slack.
   const DataLoader loader = Make(100, {.batch_size = 1, .seq_len = 7, .seed = 3});
-  ASSERT_EQ(loader.windows(), 14);
+  ASSERT_EQ(loader.distinct_windows(), 14);
   std::set<int32_t> offsets;
   std::set<std::vector<int32_t>> orders;
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
@@ -150,6 +152,56 @@ TEST(DataLoaderTest, AShuffledEpochUsesEachRowOnce) {
   EXPECT_THAT(starts, ElementsAre(0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55));
 }
 
+// What an evaluation reads: each row once, whatever the batch and the number of ranks. Rows behind
+// the last one have no targets, and batches that have some say how many targets count.
+TEST(DataLoaderTest, OnceReadsEveryRowOnce) {
+  for (const int64_t rows : {1, 5, 8}) {
+    for (const int64_t batch : {1, 2, 4, 8}) {
+      for (const int64_t micro_batches : {1, 2, 3}) {
+        std::map<int32_t, int> times;
+        int64_t counted = 0;
+        const int64_t per_step = batch * micro_batches;
+        for (int64_t step = 0; step * per_step < rows; ++step) {
+          for (int64_t rank = 0; rank < (batch > 1 ? 2 : 1); ++rank) {
+            const int64_t world = batch > 1 ? 2 : 1;
+            const DataLoader loader = Make(rows * 5 + 3,
+                                           {.batch_size = batch / world,
+                                            .seq_len = 4,
+                                            .world_size = world,
+                                            .rank = rank,
+                                            .shuffle = false,
+                                            .once = true},
+                                           /*row_length=*/5);
+            ASSERT_EQ(loader.distinct_windows(), rows);
+            const auto loaded = loader.LoadMany(step * micro_batches, micro_batches);
+            ASSERT_TRUE(loaded.ok()) << loaded.status();
+            const bool whole = (step + 1) * per_step <= rows;
+            for (const Batch& part : *loaded) {
+              if (whole) {
+                EXPECT_EQ(part.counted, std::nullopt);
+              }
+              counted += rank == 0 ? (whole ? batch * 4 : *part.counted) : 0;
+              for (size_t i = 0; i < part.targets.size(); i += 4) {
+                if (part.targets[i] == kIgnoredTarget) {
+                  EXPECT_EQ(
+                      std::count(part.targets.begin() + static_cast<long>(i),
+                                 part.targets.begin() + static_cast<long>(i) + 4, kIgnoredTarget),
+                      4);
+                } else {
+                  ++times[part.inputs[i]];
+                }
+              }
+            }
+          }
+        }
+        EXPECT_EQ(times.size(), static_cast<size_t>(rows)) << batch << " " << micro_batches;
+        for (const auto& [row, count] : times) EXPECT_EQ(count, 1) << row;
+        EXPECT_EQ(counted, rows * 4) << batch << " " << micro_batches;
+      }
+    }
+  }
+}
+
 TEST(DataLoaderTest, SeedsDifferAndStepsAreTheWholeState) {
   const LoaderOptions options = {.batch_size = 4, .seq_len = 7, .seed = 1};
   LoaderOptions other = options;
@@ -168,7 +220,7 @@ TEST(DataLoaderTest, ReferenceTokensComeStepByStep) {
   const auto loader = DataLoader::Create(
       *source, {.batch_size = 2, .seq_len = 32, .world_size = 4, .rank = 3, .shuffle = false});
   ASSERT_TRUE(loader.ok()) << loader.status();
-  EXPECT_EQ(loader->windows(), 160);
+  EXPECT_EQ(loader->distinct_windows(), 160);
   const auto batch = loader->Load(19);
   ASSERT_TRUE(batch.ok()) << batch.status();
   // Row 8 * 19 + 3 * 2 and the next.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 
 #include "absl/status/status.h"
@@ -130,6 +131,18 @@ std::vector<Mixture::Place> Mixture::Places(int64_t first, int64_t count, uint64
     places.push_back(block[static_cast<size_t>(within)]);
   }
   return places;
+}
+
+int64_t Mixture::DistinctPlaces(absl::Span<const int64_t> counts, uint64_t seed) const {
+  if (parts_.size() == 1) return counts[0];
+  // Only in this block can a source be used up first.
+  int64_t block = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < parts_.size(); ++i) block = std::min(block, counts[i] / parts_[i].share);
+  const std::vector<Place> places = PlacesOfBlock(block, seed);
+  const auto repeated = std::find_if(places.begin(), places.end(), [&](const Place& place) {
+    return place.index >= counts[place.source];
+  });
+  return block * kBlock + (repeated - places.begin());
 }
 
 int64_t Mixture::tokens() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/data/token_source.h"
 
@@ -64,6 +65,11 @@ class Mixture {
   };
   // Returns the places of windows [first, first + count), 0 <= first.
   std::vector<Place> Places(int64_t first, int64_t count, uint64_t seed) const;
+
+  // Returns how many windows from the first on are all different, if source i has counts[i] windows
+  // and then begins again. With one source that is its count; with several, the first source that
+  // is used up ends it, so that these windows have the sources in proportion to their weights.
+  int64_t DistinctPlaces(absl::Span<const int64_t> counts, uint64_t seed) const;
 
   // Sums over all sources.
   int64_t tokens() const;

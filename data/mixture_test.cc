@@ -117,7 +117,7 @@ TEST(MixtureTest, TheLoaderDrawsFromEachSourceInEpochsOfItsOwn) {
       options.seed = 3;
       options.shuffle = shuffle;
       const Batch batch = *DataLoader::Create(mixture, options)->Load(step);
-      EXPECT_EQ(batch.counted, 0);
+      EXPECT_EQ(batch.counted, std::nullopt);
       inputs.insert(inputs.end(), batch.inputs.begin(), batch.inputs.end());
     }
     return inputs;
@@ -149,6 +149,24 @@ TEST(MixtureTest, TheLoaderDrawsFromEachSourceInEpochsOfItsOwn) {
   }
   orders[0].resize(orders[1].size());
   EXPECT_NE(orders[0], orders[1]);
+}
+
+// An evaluation of a mixture has no window twice, and its sources in proportion to their weights.
+TEST(MixtureTest, DistinctPlacesEndWhereASourceIsUsedUp) {
+  for (const auto& weights : {std::vector<double>{0.8, 0.2}, {1, 1, 1}, {0.999, 0.001}}) {
+    const auto mixture = Mix(weights);
+    for (const int64_t windows : {1, 2, 7, 100, 2500}) {
+      const std::vector<int64_t> counts(weights.size(), windows);
+      const int64_t distinct = mixture->DistinctPlaces(counts, 3);
+      std::set<std::pair<size_t, int64_t>> seen;
+      for (const Mixture::Place& place : mixture->Places(0, distinct, 3)) {
+        EXPECT_LT(place.index, windows);
+        EXPECT_TRUE(seen.emplace(place.source, place.index).second);
+      }
+      EXPECT_EQ(mixture->Places(distinct, 1, 3)[0].index, windows)
+          << "the next one is a repetition";
+    }
+  }
 }
 
 // Documents end with a token in a stream, wherever windows begin.

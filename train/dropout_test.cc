@@ -117,8 +117,8 @@ std::vector<float> Losses(const Run& run) {
           ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batches(step), run.lr));
           if (world.rank() == 0) losses.push_back(result.loss);
         }
-        ZEROTH_ASSIGN_OR_RETURN(const float evaluated, trainer->Evaluate(batches(kSteps)));
-        if (world.rank() == 0) losses.push_back(evaluated);
+        ZEROTH_ASSIGN_OR_RETURN(const StepResult evaluated, trainer->Evaluate(batches(kSteps)));
+        if (world.rank() == 0) losses.push_back(evaluated.loss);
         return absl::OkStatus();
       });
   EXPECT_TRUE(status.ok()) << status;

@@ -37,7 +37,6 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     metrics.memory_peak_bytes = int64_t{1} << (i % 60);
     metrics.skipped_steps = i % 2;
     if (i % 3 == 0) metrics.loss_scale = 1024.0 * i;
-    if (i % 3 == 0) metrics.eval_loss = metrics.loss / 3.0f;
     if (i % 2 == 0) metrics.communication_seconds = 1e-3 / (i + 1);
     if (i % 5 == 0) metrics.gemm_utilization = 0.7 / (i + 1);
     if (i % 7 == 0) metrics.mfu = 0.3 / (i + 1);
@@ -65,7 +64,6 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     if (metrics.loss_scale.has_value()) {
       EXPECT_EQ(json["loss_scale"].get<double>(), *metrics.loss_scale);
     }
-    EXPECT_EQ(json.contains("eval_loss"), metrics.eval_loss.has_value());
     const std::vector<std::pair<const char*, std::optional<double>>> optional = {
         {"communication_seconds", metrics.communication_seconds},
         {"gemm_utilization", metrics.gemm_utilization},
@@ -87,6 +85,31 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
   }
   ASSERT_TRUE(std::getline(file, line));
   EXPECT_EQ(nlohmann::json::parse(line)["summary"]["steps"], 200);
+}
+
+// A resumed run must know whether the run before it was ended between a step and its evaluation.
+TEST(MetricsTest, AResumedFileSaysWhetherItsLastStepWasEvaluated) {
+  const std::string path = testing::TempDir() + "/evaluated.jsonl";
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Create(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (int64_t step = 1; step <= 3; ++step) {
+    StepMetrics metrics;
+    metrics.step = step;
+    ASSERT_TRUE(writer->Write(metrics).ok());
+    if (step == 2) {
+      ASSERT_TRUE(writer->Write(EvaluationMetrics{2, 0.1f, 0.3f}).ok());
+    }
+  }
+  ASSERT_TRUE(writer->WriteSummary({{"steps", 3}}).ok());
+  EXPECT_TRUE(MetricsWriter::Resume(path, 3, true)->lacks_evaluation());
+  EXPECT_FALSE(MetricsWriter::Resume(path, 2, true)->lacks_evaluation());
+  std::ifstream file(path);
+  std::string line;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, R"({"step": 2, "eval_loss": 0.1, "ema_eval_loss": 0.3})");
+  EXPECT_FALSE(std::getline(file, line)) << line;
+  // Nothing is missing in a file that this run did not begin.
+  EXPECT_FALSE(MetricsWriter::Resume(path + "_new", 2, true)->lacks_evaluation());
 }
 
 TEST(MetricsTest, WhatIsNotFiniteIsStillJson) {

@@ -113,6 +113,21 @@ TEST(ProgressTest, WithoutATerminalSomeStepsAreLines) {
   EXPECT_EQ(text.find('\r'), std::string::npos);
 }
 
+TEST(ProgressTest, TheFirstStepOfAResumedRunIsALine) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  ProgressOptions options;
+  options.steps = 25;
+  options.log_every = 10;
+  options.out = file;
+  Progress progress(options);
+  for (int64_t step = 14; step <= 16; ++step) progress.Step(Metrics(step), 1);
+  progress.Finish();
+  const std::string text = TextOf(file);
+  EXPECT_NE(text.find("step 14/25"), std::string::npos) << text;
+  EXPECT_EQ(text.find("step 15/25"), std::string::npos) << text;
+}
+
 // What mpirun connects its ranks to.
 TEST(ProgressTest, ATerminalWithoutColumnsIsNone) {
   const int ours = posix_openpt(O_RDWR | O_NOCTTY);
@@ -128,7 +143,7 @@ TEST(ProgressTest, ATerminalWithoutColumnsIsNone) {
     size.ws_col = static_cast<unsigned short>(columns);
     ASSERT_EQ(ioctl(fileno(options.out), TIOCSWINSZ, &size), 0);
     Progress progress(options);
-    progress.Step(Metrics(2), 1);
+    for (const int64_t step : {1, 2}) progress.Step(Metrics(step), 1);
     progress.Print("done");
     std::string text(4096, '\0');
     text.resize(static_cast<size_t>(read(ours, text.data(), text.size())));

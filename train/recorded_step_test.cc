@@ -108,8 +108,9 @@ class TrainingRun {
   }
 
   absl::Status Evaluate(int64_t rows, int64_t seq) {
-    ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_.Evaluate(RandomBatch("eval", rows, seq)));
-    trace_.numbers.push_back(loss);
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                            trainer_.Evaluate(RandomBatch("eval", rows, seq)));
+    trace_.numbers.push_back(result.loss);
     return trainer_.sharding().scheduler().EndStep();
   }
 

@@ -2,6 +2,7 @@
 
 #include "zeroth/train/step_inputs.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -28,9 +29,11 @@ absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_siz
                          absl::StrJoin(allowed, ", "));
 }
 
-int64_t CountedTargets(absl::Span<const Batch> micro_batches) {
-  return std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0},
-                         [](int64_t sum, const Batch& batch) { return sum + batch.counted; });
+std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches) {
+  if (!micro_batches[0].counted.has_value()) return std::nullopt;
+  return std::accumulate(
+      micro_batches.begin(), micro_batches.end(), int64_t{0},
+      [](int64_t sum, const Batch& batch) { return sum + batch.counted.value_or(0); });
 }
 
 absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& device,
@@ -50,7 +53,7 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
       ids->push_back(std::move(tensor));
     }
   }
-  if (CountedTargets(micro_batches) > 0) {
+  if (CountedTargets(micro_batches).has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(inputs.divisor_, Tensor::Empty(device, Shape({1}), DType::kFloat32,
                                                            MemoryCategory::kActivations));
   }
@@ -74,9 +77,10 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
   }
   // Losses are averaged over micro-batches and ranks, whatever the number of their targets.
   const auto means = static_cast<double>(micro_batches.size()) * (world_->size() / ranks_per_data_);
-  const float divisor =
-      static_cast<float>(static_cast<double>(CountedTargets(micro_batches)) / means);
   if (divisor_.defined()) {
+    // Without any target the sums of losses are 0, and so is their mean.
+    const int64_t counted = std::max<int64_t>(1, CountedTargets(micro_batches).value_or(0));
+    const float divisor = static_cast<float>(static_cast<double>(counted) / means);
     ZEROTH_RETURN_IF_ERROR(
         device_->CopyFromHost(divisor_.raw_data(), &divisor, divisor_.bytes(), stream));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,8 +25,8 @@ namespace zeroth {
 // The error lists the allowed world sizes.
 absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_size);
 
-// Number of targets that count in the global batches of these micro-batches, or 0 if all count.
-int64_t CountedTargets(absl::Span<const Batch> micro_batches);
+// Number of targets that count in the global batches of these micro-batches; nullopt if all do.
+std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches);
 
 // What a rank sends to the others at the end of a step, besides its losses.
 struct RankNews {

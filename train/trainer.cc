@@ -155,7 +155,7 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
                              batch.inputs.size(), " inputs and ", batch.targets.size(),
                              " targets, expected ", tokens, " of each");
     }
-    if ((batch.counted > 0) != (micro_batches[0].counted > 0) ||
+    if (batch.counted.has_value() != micro_batches[0].counted.has_value() ||
         batch.starts.size() != (micro_batches[0].starts.empty() ? 0 : tokens)) {
       return absl::InvalidArgumentError(
           "some micro-batches of a step say how many targets count, or where documents begin, and "
@@ -289,10 +289,10 @@ absl::Status Trainer::Restore(const TrainerCounts& counts) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
+absl::StatusOr<StepResult> Trainer::Evaluate(absl::Span<const Batch> micro_batches, bool stop) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  return Guarded([&]() -> absl::StatusOr<float> {
-    ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+  return Guarded([&]() -> absl::StatusOr<StepResult> {
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches, {stop}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
@@ -301,7 +301,10 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
     }
     ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
-    return shared.loss;
+    StepResult result;
+    result.loss = shared.loss;
+    result.stop = shared.flag;
+    return result;
   });
 }
 

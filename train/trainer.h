@@ -164,9 +164,9 @@ class Trainer {
     return ForwardBackward(absl::MakeConstSpan(&batch, 1));
   }
   // Returns the mean loss over the micro-batches of all ranks, without gradients. Takes
-  // micro-batches as Step does.
-  absl::StatusOr<float> Evaluate(absl::Span<const Batch> micro_batches);
-  absl::StatusOr<float> Evaluate(const Batch& batch) {
+  // micro-batches and `stop` as Step does; only `loss` and `stop` of the result are set.
+  absl::StatusOr<StepResult> Evaluate(absl::Span<const Batch> micro_batches, bool stop = false);
+  absl::StatusOr<StepResult> Evaluate(const Batch& batch) {
     return Evaluate(absl::MakeConstSpan(&batch, 1));
   }
   // Returns the logits of one sequence at positions `from` and later, the same on every rank; see

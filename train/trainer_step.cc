@@ -146,7 +146,7 @@ Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
   kind.batch = micro_batches[0].batch;
   kind.seq = micro_batches[0].seq;
   kind.loss_scale = loss_scale();
-  kind.divides_loss = CountedTargets(micro_batches) > 0;
+  kind.divides_loss = CountedTargets(micro_batches).has_value();
   kind.within_documents = !micro_batches[0].starts.empty();
   for (const Unit* unit : sharded_->sharding().units()) {
     for (const Parameter* parameter : unit->parameters()) {

@@ -433,11 +433,11 @@ TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
     }
     ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, rank.trainer.Logits(prompt, 0));
     ZEROTH_ASSIGN_OR_RETURN(const Batch batch, rank.loader.Load(7));
-    ZEROTH_ASSIGN_OR_RETURN(const float mine, rank.trainer.Evaluate(batch));
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult mine, rank.trainer.Evaluate(batch));
     ZEROTH_RETURN_IF_ERROR(rank.trainer.sharding().scheduler().EndStep());
     ZEROTH_RETURN_IF_ERROR(ExportModel(rank.trainer, path, {}));
     if (rank.trainer.world().rank() != 0) return absl::OkStatus();
-    loss = mine;
+    loss = mine.loss;
     ZEROTH_ASSIGN_OR_RETURN(adapted, logits.ToHost<float>());
     return absl::OkStatus();
   });
@@ -462,8 +462,8 @@ TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, rank.trainer.Logits(prompt, 0));
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> merged, logits.ToHost<float>());
     ZEROTH_ASSIGN_OR_RETURN(const Batch batch, rank.loader.Load(7));
-    ZEROTH_ASSIGN_OR_RETURN(const float mine, rank.trainer.Evaluate(batch));
-    EXPECT_NEAR(mine, loss, 2e-5f * loss);
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult mine, rank.trainer.Evaluate(batch));
+    EXPECT_NEAR(mine.loss, loss, 2e-5f * loss);
     EXPECT_EQ(merged.size(), adapted.size());
     for (size_t i = 0; i < merged.size(); ++i) EXPECT_NEAR(merged[i], adapted[i], 2e-5f) << i;
     return rank.trainer.sharding().scheduler().EndStep();

@@ -106,8 +106,8 @@ absl::StatusOr<TextRun> TrainRank(Communicator& world, bool quantized) {
   constexpr int kEvaluations = 8;
   for (int i = 0; i < kEvaluations; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader.Load(kSteps + i));
-    ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer->Evaluate(batch));
-    run.evaluation += static_cast<double>(loss) / kEvaluations;
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult evaluated, trainer->Evaluate(batch));
+    run.evaluation += static_cast<double>(evaluated.loss) / kEvaluations;
   }
   return run;
 }
