@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 
 namespace zeroth {
 namespace {
@@ -24,7 +25,8 @@ struct Announcement {
 Announcement announcements[2];
 std::atomic<const Announcement*> announcement{nullptr};
 std::atomic<bool> interrupted{false};
-std::atomic<bool> was_signalled[2];  // SIGINT, SIGTERM: launchers may send one after the other
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+std::atomic<bool> was_signalled[std::size(kSignals)];  // launchers may send one after the other
 static_assert(std::atomic<bool>::is_always_lock_free &&
                   std::atomic<const Announcement*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
@@ -32,7 +34,8 @@ static_assert(std::atomic<bool>::is_always_lock_free &&
 void OnSignal(int signal) {
   const int error = errno;
   const bool is_first = !interrupted.exchange(true);
-  const bool again = was_signalled[signal == SIGTERM ? 1 : 0].exchange(true);
+  const auto place = std::find(std::begin(kSignals), std::end(kSignals), signal);
+  const bool again = was_signalled[place - std::begin(kSignals)].exchange(true);
   const Announcement* const said = announcement.load();
   if (said != nullptr && (is_first || again)) {
     const char* const text = again ? said->second : said->first;
@@ -59,8 +62,7 @@ void CatchInterrupts() {
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
 void AnnounceOnInterrupt(const std::string& first, const std::string& second) {

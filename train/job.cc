@@ -246,10 +246,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
   const bool only_evaluates = options.steps == 0 && eval_data != nullptr;
-  TrainOptions kept = options;
-  // A run that writes checkpoints would rename newer ones.
-  if (only_evaluates) kept.checkpoint_every = 0;
-  return std::unique_ptr<Job>(new Job{std::move(kept),
+  return std::unique_ptr<Job>(new Job{options,
                                       std::move(source),
                                       std::move(tokenizer),
                                       std::move(tokenizer_content.files),

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
@@ -13,19 +14,22 @@
 namespace zeroth {
 namespace {
 
-absl::Status Train(int argc, char** argv) {
+absl::Status Train(int argc, char** argv, RunEnd& end) {
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv));
   CatchInterrupts();
-  const absl::Status status = RunTraining(options);
+  const absl::StatusOr<RunEnd> ended = RunTraining(options);
   // A run that trained has left its model and metrics, whether or not its lines could be printed.
   if (!options.dry_run && options.steps > 0) std::clearerr(stdout);
-  return status;
+  end = ended.value_or(RunEnd::kFinished);
+  return ended.status();
 }
 
 }  // namespace
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  return zeroth::RunProgram([&] { return zeroth::Train(argc, argv); });
+  zeroth::RunEnd end = zeroth::RunEnd::kFinished;
+  const int code = zeroth::RunProgram([&] { return zeroth::Train(argc, argv, end); });
+  return code == 0 && end == zeroth::RunEnd::kInterrupted ? zeroth::kExitInterrupted : code;
 }

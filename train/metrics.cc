@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -39,6 +40,18 @@ std::string Number(T value) {
   char text[64];
   const std::to_chars_result result = std::to_chars(text, text + sizeof(text), value);
   return std::string(text, result.ptr);
+}
+
+template <typename T>
+StepNumber MakeNumber(const char* key, const char* tag, T value) {
+  return {key, tag, static_cast<double>(value), Number(value)};
+}
+
+// Returns the members of a JSON object.
+std::string Members(const std::vector<StepNumber>& numbers) {
+  return absl::StrJoin(numbers, ", ", [](std::string* out, const StepNumber& number) {
+    absl::StrAppend(out, "\"", number.key, "\": ", number.text);
+  });
 }
 
 // Returns the JSON text of a value. Numbers that are not finite become strings.
@@ -127,6 +140,8 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
 absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step,
                                                     bool goes_on) {
   std::string kept;
+  bool has_step = false;
+  bool has_evaluation = false;
   const absl::StatusOr<std::string> before = ReadFile(path, SIZE_MAX);
   if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   for (const absl::string_view line : absl::StrSplit(before.ok() ? *before : "", '\n')) {
@@ -137,19 +152,23 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
     if (is_summary && goes_on) continue;
     const nlohmann::json last = is_summary ? json["summary"].value("steps", nlohmann::json())
                                            : json.value("step", nlohmann::json());
-    if (last.is_number_integer() && last.get<int64_t>() <= step) {
-      absl::StrAppend(&kept, line, "\n");
-    }
+    if (!last.is_number_integer() || last.get<int64_t>() > step) continue;
+    absl::StrAppend(&kept, line, "\n");
+    if (is_summary || last.get<int64_t>() != step) continue;
+    has_step = has_step || json.contains("loss");
+    has_evaluation = has_evaluation || json.contains("eval_loss");
   }
   ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, kept));
   ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, 0));
-  return MetricsWriter(std::move(file));
+  MetricsWriter writer(std::move(file));
+  writer.lacks_evaluation_ = has_step && !has_evaluation;
+  return writer;
 }
 
 std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
   std::vector<StepNumber> numbers;
   const auto add = [&](const char* key, const char* tag, auto value) {
-    numbers.push_back({key, tag, static_cast<double>(value), Number(value)});
+    numbers.push_back(MakeNumber(key, tag, value));
   };
   const auto add_known = [&](const char* key, const char* tag, const auto& value) {
     if (value.has_value()) add(key, tag, *value);
@@ -171,20 +190,29 @@ std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
   add_known("loss_scale", "train/loss_scale", metrics.loss_scale);
   add_known("loss_zscore", "train/loss_zscore", metrics.loss_zscore);
   add_known("grad_norm_zscore", "train/gradient_norm_zscore", metrics.grad_norm_zscore);
-  add_known("eval_loss", "evaluation/loss", metrics.eval_loss);
-  add_known("ema_eval_loss", "evaluation/loss_of_averaged_weights", metrics.ema_eval_loss);
+  return numbers;
+}
+
+std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics) {
+  std::vector<StepNumber> numbers = {MakeNumber("step", "", metrics.step),
+                                     MakeNumber("eval_loss", "evaluation/loss", metrics.loss)};
+  if (metrics.ema_loss.has_value()) {
+    numbers.push_back(
+        MakeNumber("ema_eval_loss", "evaluation/loss_of_averaged_weights", *metrics.ema_loss));
+  }
   return numbers;
 }
 
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
-  std::string line;
-  for (const StepNumber& number : NumbersOf(metrics)) {
-    absl::StrAppend(&line, line.empty() ? "{" : ", ", "\"", number.key, "\": ", number.text);
-  }
+  std::string line = Members(NumbersOf(metrics));
   if (metrics.late.has_value()) {
     absl::StrAppend(&line, ", \"late\": ", Dump(LateRankJson(*metrics.late)));
   }
-  return file_.Append(line + "}\n");
+  return file_.Append(absl::StrCat("{", line, "}\n"));
+}
+
+absl::Status MetricsWriter::Write(const EvaluationMetrics& metrics) {
+  return file_.Append(absl::StrCat("{", Members(NumbersOf(metrics)), "}\n"));
 }
 
 absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {

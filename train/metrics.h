@@ -35,15 +35,21 @@ struct StepMetrics {
   // The model's FLOP/s as a fraction of the measured rate of matrix products, and of a stated peak.
   std::optional<double> gemm_utilization;
   std::optional<double> mfu;
-  std::optional<LateRank> late;   // in the step before this one
-  int64_t memory_peak_bytes = 0;  // of rank 0, so far
-  std::optional<float> eval_loss;
+  std::optional<LateRank> late;      // in the step before this one
+  int64_t memory_peak_bytes = 0;     // of rank 0, so far
   std::optional<double> loss_scale;  // of the step, if the loss is scaled
   int64_t skipped_steps = 0;         // so far, for gradients that were not finite and for outliers
-  std::optional<float> ema_eval_loss;  // with the average of the weights
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
   std::optional<double> saving;  // fraction written of a checkpoint in the background
+};
+
+// The losses on held-out data after `step` steps. Not part of StepMetrics, because a step is
+// recorded, and may be saved in a checkpoint, before it is evaluated.
+struct EvaluationMetrics {
+  int64_t step = 0;
+  float loss = 0;
+  std::optional<float> ema_loss;  // with the average of the weights
 };
 
 // A number of a step, as metrics.jsonl and TensorBoard's event file show it.
@@ -55,6 +61,7 @@ struct StepNumber {
 };
 // The numbers of a step that are known. A new one is a line here.
 std::vector<StepNumber> NumbersOf(const StepMetrics& metrics);
+std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics);
 
 // A file that grows record by record and can be read meanwhile. Bytes that cannot be written are
 // kept and written before the next record: after an error records are late, but none is lost or
@@ -79,10 +86,10 @@ class AppendedFile {
 
 inline constexpr char kMetricsFile[] = "metrics.jsonl";
 
-// Writes metrics.jsonl: one JSON object a line, written line by line, so that a run can be watched
-// and its metrics survive a crash (see AppendedFile). Numbers have the fewest digits that read back
-// as the same float or double. Values that are not finite become strings ("nan", "inf"), since JSON
-// has no numbers for them.
+// Writes metrics.jsonl: one JSON object a line for each step and for each evaluation, written line
+// by line, so that a run can be watched and its metrics survive a crash (see AppendedFile). Numbers
+// have the fewest digits that read back as the same float or double. Values that are not finite
+// become strings ("nan", "inf"), since JSON has no numbers for them.
 class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.
@@ -92,8 +99,12 @@ class MetricsWriter {
   // summary stays if no step follows. The old file stays until the new one is complete.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step, bool goes_on);
 
+  // After Resume: the file has the line of the last step that it kept, but no evaluation of it.
+  bool lacks_evaluation() const { return lacks_evaluation_; }
+
   // Unknown numbers have no key in the line.
   absl::Status Write(const StepMetrics& metrics);
+  absl::Status Write(const EvaluationMetrics& metrics);
   // The last line: {"summary": ...}, its numbers by the same rule.
   absl::Status WriteSummary(const nlohmann::json& summary);
   // Makes what was written survive a power failure.
@@ -103,6 +114,7 @@ class MetricsWriter {
   explicit MetricsWriter(AppendedFile file) : file_(std::move(file)) {}
 
   AppendedFile file_;
+  bool lacks_evaluation_ = false;
 };
 
 nlohmann::json LateRankJson(const LateRank& late);

@@ -94,10 +94,11 @@ void Progress::Step(const StepMetrics& metrics, double seconds_left) {
     // A longer line would wrap, and the next one would be drawn below it instead of over it.
     shown_ = FitToWidth(line, TerminalWidth(options_.out) - 1);
     std::fprintf(options_.out, "\r%s\x1b[K", shown_.c_str());
-  } else if (metrics.step == 1 || metrics.step == options_.steps ||
+  } else if (!started_ || metrics.step == options_.steps ||
              metrics.step % options_.log_every == 0) {
     std::fprintf(options_.out, "%s\n", line.c_str());
   }
+  started_ = true;
   std::fflush(options_.out);
 }
 

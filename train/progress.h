@@ -35,8 +35,8 @@ std::string FormatBytes(int64_t bytes);
 std::string FitToWidth(const std::string& line, int width);
 
 // Shows the progress of training: on a terminal as one line that is redrawn, otherwise as a line
-// for the first step, every log_every steps, and the last step. Print does not disturb the redrawn
-// line. One thread only.
+// for the run's first step (of a resumed run, too), every log_every steps, and the last step. Print
+// does not disturb the redrawn line. One thread only.
 class Progress {
  public:
   explicit Progress(const ProgressOptions& options);
@@ -54,8 +54,9 @@ class Progress {
  private:
   ProgressOptions options_;
   bool live_;
-  bool beaten_ = false;  // a step was faster than the measured rate
-  std::string shown_;    // the line that is on the terminal now
+  bool started_ = false;  // a step has been shown
+  bool beaten_ = false;   // a step was faster than the measured rate
+  std::string shown_;     // the line that is on the terminal now
 };
 
 }  // namespace zeroth

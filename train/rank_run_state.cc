@@ -2,6 +2,7 @@
 //
 // What a rank's run reads and writes: its directory, its state, checkpoints and models.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/train/export.h"
@@ -34,6 +36,21 @@ namespace {
 
 // The run ends after this many failed checkpoints in a row.
 constexpr int kMostFailedSaves = 3;
+
+// What Open MPI's mpirun does to ranks that a signal has reached, unless it was told to wait: a
+// second later it kills them. Empty for other launchers.
+std::string SignalsUnderMpirun() {
+  const auto ranks = ProcessEnvironment::ReadRanks();
+  if (!ranks.ok() || ranks->launcher != "mpirun") return "";
+  // Open MPI 4 and 5 hand the options of mpirun to its ranks like this.
+  for (const char* set :
+       {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"}) {
+    if (ProcessEnvironment::Variable(set).has_value()) return "";
+  }
+  return "mpirun kills its ranks a second after SIGTERM or Ctrl-C, perhaps before the checkpoint "
+         "is complete: start it with --mca odls_base_sigkill_timeout 30, or send it SIGUSR1, "
+         "which it only forwards";
+}
 
 RetentionOptions Retention(const TrainOptions& options) {
   return {.keep_last = options.keep_last, .keep_every = options.keep_every};
@@ -99,7 +116,7 @@ absl::Status RankRun::ClearOutput() {
 
 absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
   Resumed resumed;
-  if (!options_.resume.empty() || options_.checkpoint_every > 0) {
+  if (!job_.only_evaluates) {
     absl::StatusOr<uint64_t> hash = uint64_t{0};
     if (world_.rank() == 0) hash = job_.data->Hash();
     ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device(), hash.status(), "hash the data"));
@@ -153,22 +170,36 @@ DataOrder RankRun::Order() const {
   return {job_.data->tokens(), content_, options_.seq_len, options_.seed, options_.shuffle};
 }
 
-absl::Status RankRun::OpenSaver() {
-  if (options_.checkpoint_every == 0) return absl::OkStatus();
+absl::Status RankRun::OpenSaver(std::vector<std::string>& notes) {
+  const absl::Status shared = CheckSharedDirectory(options_.out, world_, device());
+  if (!shared.ok()) {
+    ZEROTH_RETURN_IF_ERROR(world_.status());
+    if (options_.checkpoint_every > 0) return Annotate(shared, "--checkpoint_every");
+    notes.push_back(absl::StrCat("warning   ", shared.message(),
+                                 "; a signal ends this run without a checkpoint"));
+    return absl::OkStatus();
+  }
   CheckpointSaverOptions saver;
   saver.directory = options_.out;
   saver.retention = Retention(options_);
   ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
   ZEROTH_ASSIGN_OR_RETURN(
       saver.files, ModelFiles(trainer_->model(), options_.mixed_precision().master_dtype, options));
+  const std::string under_mpirun = SignalsUnderMpirun();
+  if (!under_mpirun.empty()) notes.push_back(absl::StrCat("signals   ", under_mpirun));
   saver.async = options_.async_checkpoint;
+  if (!saver.async) {
+    // The other ranks wait for rank 0 in a collective, whose time limit would hide the saver's own.
+    ZEROTH_ASSIGN_OR_RETURN(const absl::Duration limit, ParseTimeout(options_.comm_timeout));
+    saver.timeout = std::min(saver.timeout, 0.8 * limit);
+  }
   saver.skip_when_busy = options_.async_when_busy == "skip";
   ZEROTH_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(world_, device(), saver));
   return absl::OkStatus();
 }
 
 absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
-  if (!SavesAfter(steps, last)) return JudgeSaves(absl::OkStatus());
+  if (!SavesAfter(steps, last) || saved_ == steps) return JudgeSaves(absl::OkStatus());
   RunProgress progress;
   progress.steps = steps;
   progress.skipped_steps = skipped_steps_;
@@ -177,6 +208,7 @@ absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
   progress.trainer = trainer_->counts();
   progress.flags = ResultFlags(options_);
   progress.model = trainer_->model().HfConfig();
+  saved_ = steps;
   if (last) last_save_ = steps;
   const absl::StatusOr<std::vector<ShardState>> states = trainer_->states();
   if (!states.ok()) return JudgeSaves(states.status());
@@ -270,14 +302,16 @@ void RankRun::AnnounceInterrupt() {
   const std::string lost = newest_
                                ? absl::StrCat("everything since the checkpoint of step ", *newest_)
                                : "the whole run, since there is no checkpoint yet";
+  const std::string under_mpirun = SignalsUnderMpirun();
   AnnounceOnInterrupt(
       job_.only_evaluates
-          ? "\ninterrupt: an evaluation ends by itself; a second interrupt ends it at once\n"
-          : absl::StrCat(
-                "\ninterrupt: the run ends after this step, then saves ",
-                saver_ != nullptr ? absl::StrCat("a checkpoint in ", options_.out, " and ") : "",
-                "the model in ", job_.final_directories.front().second,
-                ". A second interrupt ends it at once and loses ", lost, ".\n"),
+          ? "\ninterrupt: the evaluation ends after this batch, without a result\n"
+          : absl::StrCat("\ninterrupt: the run ends after this step",
+                         saver_ != nullptr
+                             ? absl::StrCat(" and saves a checkpoint in ", options_.out)
+                             : ", without a checkpoint",
+                         ". A second interrupt ends it at once and loses ", lost, ".\n",
+                         under_mpirun.empty() ? "" : absl::StrCat(under_mpirun, ".\n")),
       absl::StrCat("\ninterrupt: ended at once. Lost: ", job_.only_evaluates ? "nothing" : lost,
                    ".\n"));
 }

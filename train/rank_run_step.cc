@@ -12,7 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/data/tokenizer.h"
@@ -44,6 +47,19 @@ absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, DecodeContinuation(tokenizer, ids, tokens));
   return absl::StrCat(prompt, text);
+}
+
+// What ends a sample: the same tokens as in //tools/generate with the model that the run exports.
+absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const Job& job) {
+  std::vector<int32_t> stop = StopTokens(job.source.config(), *job.tokenizer);
+  if (job.end_of_turn.has_value()) stop.push_back(*job.end_of_turn);
+  const auto generation = job.tokenizer_files.find(kGenerationConfig);
+  if (generation == job.tokenizer_files.end()) return stop;
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config,
+                          ParseJson(generation->second, kGenerationConfig));
+  const std::vector<int32_t> more = StopTokens(config, *job.tokenizer);
+  stop.insert(stop.end(), more.begin(), more.end());
+  return stop;
 }
 
 }  // namespace
@@ -84,11 +100,8 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.data_seconds = data_seconds;
   metrics.communication_seconds = result.waited;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
-  const bool last = step + 1 == options_.steps || result.stop || failed;
-  if (eval_loader_.has_value() &&
-      (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
-    ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
-  }
+  interrupted_ = result.stop && !failed && step + 1 < options_.steps;
+  const bool last = step + 1 == options_.steps || interrupted_ || failed;
   if (reporter_ != nullptr) {
     if (saver_ != nullptr && !saver_->IsDone()) metrics.saving = saver_->progress();
     const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
@@ -99,10 +112,17 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   if (saver_ != nullptr && !failed) {
     ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
   }
+  if (!interrupted_ && EvaluatesAfter(step + 1, last)) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step + 1));
+    if (!evaluated) {
+      if (saver_ != nullptr && !failed) ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, true));
+      return true;
+    }
+  }
   if (!last && options_.sample_every > 0 && (step + 1) % options_.sample_every == 0) {
     ZEROTH_RETURN_IF_ERROR(ShowSample(step + 1));
   }
-  return result.stop || !failure_.ok();
+  return interrupted_ || !failure_.ok();
 }
 
 absl::Status RankRun::CheckReplicasAfter(int64_t steps, bool last) {
@@ -165,31 +185,65 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
   return true;
 }
 
-absl::Status RankRun::EvaluateAll(StepMetrics& metrics) {
-  ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
-  if (trainer_->ema() == nullptr) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-  ZEROTH_ASSIGN_OR_RETURN(metrics.ema_eval_loss, Evaluate());
-  return trainer_->ema()->Swap();
+absl::StatusOr<bool> RankRun::EvaluateAll(int64_t steps) {
+  EvaluationMetrics metrics;
+  metrics.step = steps;
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<float> loss, Evaluate());
+  metrics.loss = loss.value_or(0);
+  if (trainer_->ema() != nullptr && !interrupted_) {
+    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+    ZEROTH_ASSIGN_OR_RETURN(metrics.ema_loss, Evaluate());
+    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+  }
+  if (interrupted_) return false;
+  if (reporter_ != nullptr) reporter_->Evaluation(metrics);
+  return true;
 }
 
-absl::StatusOr<float> RankRun::Evaluate() {
+absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
   // Global batches, as in training, so that the text does not depend on the ranks.
   const int64_t count = options_.grad_accum;
+  const int64_t sequences = SequencesPerStep(options_);
+  const int64_t batches = std::min(options_.eval_batches,
+                                   (eval_loader_->distinct_windows() + sequences - 1) / sequences);
   double sum = 0;
   double weights = 0;
-  for (int64_t i = 0; i < options_.eval_batches; ++i) {
+  for (int64_t i = 0; i < batches && !interrupted_; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                             eval_loader_->LoadMany(i * count, count));
-    ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(micro_batches));
-    // Batches count by their targets, where these are not as many in each.
-    const int64_t counted = CountedTargets(micro_batches);
-    const double weight = counted > 0 ? static_cast<double>(counted) : 1.0;
-    sum += loss * weight;
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                            trainer_->Evaluate(micro_batches, Interrupted()));
+    // Every target counts the same, in whichever batch it is.
+    const auto weight =
+        static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));
+    sum += result.loss * weight;
     weights += weight;
+    // Of the last batch the result is there all the same.
+    interrupted_ = result.stop && i + 1 < batches;
   }
   ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());
-  return static_cast<float>(sum / weights);
+  if (interrupted_) return std::nullopt;
+  return static_cast<float>(sum / std::max(weights, 1.0));
+}
+
+absl::StatusOr<bool> RankRun::MissesEvaluation() {
+  const bool last = first_step_ == options_.steps;
+  if (first_step_ == 0 || !EvaluatesAfter(first_step_, last)) return false;
+  const bool misses = reporter_ != nullptr && reporter_->lacks_evaluation();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::string text,
+      BroadcastText(world_, device(), 0, misses ? "yes" : "no", "look for an evaluation"));
+  return text == "yes";
+}
+
+void RankRun::SayEvaluation(std::vector<std::string>& notes) const {
+  const int64_t sequences = SequencesPerStep(options_);
+  const int64_t all = eval_loader_->distinct_windows();
+  const int64_t batches = (all + sequences - 1) / sequences;
+  if (options_.eval_batches >= batches) return;
+  notes.push_back(absl::StrCat("eval      reads ", options_.eval_batches * sequences, " of ", all,
+                               " held-out sequences (--eval_batches=", options_.eval_batches,
+                               "); --eval_batches=", batches, " reads all"));
 }
 
 absl::Status RankRun::ShowSample(int64_t step) {
@@ -198,7 +252,7 @@ absl::Status RankRun::ShowSample(int64_t step) {
   generate.max_tokens = options_.sample_tokens;
   generate.sampling.temperature = options_.temperature;
   generate.seed = options_.seed;
-  generate.stop_tokens = StopTokens(job_.source.config(), *job_.tokenizer);
+  ZEROTH_ASSIGN_OR_RETURN(generate.stop_tokens, SampleStopTokens(job_));
   const absl::StatusOr<std::string> text =
       Sample(*trainer_, *job_.tokenizer, options_.prompt, std::move(generate));
   const absl::Status agreed = AgreeOnStatus(world_, device(), text.status(), "sample");

@@ -54,7 +54,6 @@ void Reporter::Step(const StepMetrics& metrics, absl::Span<const double> waited,
   }
   PrintSlowProducts();
   progress_.Step(metrics, seconds_left);
-  SayEvaluation(metrics);
   last_ = Completed(metrics);
   const absl::Status written = metrics_->Write(last_);
   const absl::Status events = WriteEvents(last_);
@@ -94,14 +93,25 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
   return events_->WriteScalars(metrics.step, scalars);
 }
 
-void Reporter::SayEvaluation(const StepMetrics& metrics) {
-  if (metrics.eval_loss.has_value()) {
-    Say(absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
-  }
-  if (metrics.ema_eval_loss.has_value()) {
+void Reporter::Evaluation(const EvaluationMetrics& metrics) {
+  Say(absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, metrics.loss));
+  if (metrics.ema_loss.has_value()) {
     Say(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights", metrics.step,
-                        *metrics.ema_eval_loss));
+                        *metrics.ema_loss));
   }
+  if (!metrics_.has_value()) return;
+  const absl::Status written = metrics_->Write(metrics);
+  const absl::Status events = WriteEvents(metrics);
+  Written(written.ok() ? events : written);
+}
+
+absl::Status Reporter::WriteEvents(const EvaluationMetrics& metrics) {
+  if (!events_.has_value()) return absl::OkStatus();
+  std::vector<EventFile::Scalar> scalars;
+  for (const StepNumber& number : NumbersOf(metrics)) {
+    if (*number.tag != '\0') scalars.push_back({number.tag, number.value});
+  }
+  return events_->WriteScalars(metrics.step, scalars);
 }
 
 void Reporter::Sample(int64_t step, const std::string& text) {
@@ -158,15 +168,15 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"collectives", collectives}}));
 }
 
-void Reporter::SayEnd(const std::string& how, double seconds,
-                      const std::vector<std::string>& models) {
+void Reporter::SayEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
+                      const std::string& advice) {
   if (const std::optional<LateRank> late = late_.most()) {
     Say(absl::StrCat("late      ", LateRankText(*late)));
   }
-  Say(absl::StrFormat("%s after %d steps in %s: %smetrics in %s/%s", how, last_.step,
-                      FormatDuration(seconds),
-                      models.empty() ? "" : "model in " + absl::StrJoin(models, " and ") + ", ",
-                      job_.options.out, kMetricsFile));
+  std::vector<std::string> places = saved;
+  places.push_back(absl::StrCat("metrics in ", job_.options.out, "/", kMetricsFile));
+  Say(absl::StrFormat("%s after %d steps in %s: %s%s", how, last_.step, FormatDuration(seconds),
+                      absl::StrJoin(places, ", "), advice.empty() ? "" : "; " + advice));
 }
 
 Reporter::Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,

@@ -31,7 +31,10 @@ class Reporter {
 
   // `waited`: seconds that each rank waited in the step before (StepResult::waited_before).
   void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
-  void SayEvaluation(const StepMetrics& metrics);
+  // Prints and writes the losses on held-out data. A run that only evaluates writes nothing.
+  void Evaluation(const EvaluationMetrics& metrics);
+  // MetricsWriter::lacks_evaluation.
+  bool lacks_evaluation() const { return metrics_.has_value() && metrics_->lacks_evaluation(); }
   void Say(const std::string& line) { progress_.Print(line); }
   void Sample(int64_t step, const std::string& text);
   // Prints an error that does not end the run.
@@ -39,8 +42,10 @@ class Reporter {
   // Makes the metrics of the steps so far survive a power failure.
   void SyncMetrics();
   void WriteSummary(bool interrupted, double seconds);
-  // `how` is "done" or how else the run ended; `models` are the directories that were written.
-  void SayEnd(const std::string& how, double seconds, const std::vector<std::string>& models);
+  // `how` is "done" or how else the run ended; `saved` says what was written beside the metrics,
+  // such as "model in run/final", and `advice` is what to do next, or empty.
+  void SayEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
+              const std::string& advice);
 
  private:
   Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,
@@ -50,6 +55,7 @@ class Reporter {
   // writes the missing lines later.
   void Written(const absl::Status& status);
   absl::Status WriteEvents(const StepMetrics& metrics);
+  absl::Status WriteEvents(const EvaluationMetrics& metrics);
   // Returns the measured step with the values that are computed from it.
   StepMetrics Completed(StepMetrics metrics) const;
   void PrintHeader(double gemm_rate);

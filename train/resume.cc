@@ -328,7 +328,8 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
       resumed.notes.push_back(absl::StrCat("resume    ", line));
     AddDifferences(options, trainer.model(), *progress, resumed.notes);
     absl::Status aside;
-    if (is_leader && options.checkpoint_every > 0) {
+    // A run that only evaluates writes no checkpoints.
+    if (is_leader && options.steps > 0) {
       aside = SetNewerAside(options.out, progress->steps, resumed.notes);
     }
     ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, aside, "set checkpoints aside"));

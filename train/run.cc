@@ -12,10 +12,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "zeroth/api/rank.h"
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
@@ -59,36 +61,57 @@ absl::Status RankRun::Run() {
 absl::Status RankRun::SetUpAndTrain() {
   ZEROTH_RETURN_IF_ERROR(SetUp());
   if (job_.only_evaluates) {
-    StepMetrics metrics;
-    metrics.step = first_step_;
-    ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
-    if (reporter_ != nullptr) reporter_->SayEvaluation(metrics);
-    return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(first_step_));
+    if (evaluated) return absl::OkStatus();
+    Say("interrupted: no evaluation loss");
+    end_ = RunEnd::kInterrupted;
+    return MeetAtEnd();
   }
-  const Clock::time_point start = Clock::now();
   bool stop = false;
   int64_t step = first_step_;
+  ZEROTH_ASSIGN_OR_RETURN(const bool misses_evaluation, MissesEvaluation());
+  if (misses_evaluation) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step));
+    stop = !evaluated;
+  }
+  const Clock::time_point start = Clock::now();
   while (step < options_.steps && !stop) {
     ZEROTH_ASSIGN_OR_RETURN(stop, Step(step, start));
     ++step;
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   SayTraced();
-  const bool interrupted = failure_.ok() && stop && step < options_.steps;
   // Checkpoints and models come first; an error of the last sample must not lose them.
   if (saver_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(saver_->Wait()));
-  ZEROTH_RETURN_IF_ERROR(Export());
+  if (interrupted_ && saver_ == nullptr) {
+    EndWith(FailedPrecondition("a signal ended the run after step ", step,
+                               ", which is lost: no checkpoint can be saved in --out=",
+                               options_.out, ", which the ranks do not share"));
+  }
+  const bool interrupted = failure_.ok() && interrupted_;
+  // What lies in final/ is a finished model.
+  if (!interrupted_) ZEROTH_RETURN_IF_ERROR(Export());
   // A finished run that is started again keeps its summary.
   if (reporter_ != nullptr && step > first_step_) reporter_->WriteSummary(interrupted, seconds);
   if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();
   if (reporter_ != nullptr) {
+    std::vector<std::string> saved;
+    if (!exported_.empty()) saved.push_back("model in " + absl::StrJoin(exported_, " and "));
+    if (interrupted) saved.push_back("checkpoint in " + CheckpointPath(options_.out, step));
     reporter_->SayEnd(!failure_.ok() ? "stopped"
                       : interrupted  ? "interrupted"
                                      : "done",
-                      seconds, exported_);
+                      seconds, saved, interrupted ? "--resume=auto goes on from there" : "");
   }
-  // The launcher may kill the other ranks as soon as one returns an error, so all meet here first.
-  if (!failure_.ok()) AgreeOnStatus(world_, device(), absl::OkStatus(), "end").IgnoreError();
+  if (failure_.ok() && !interrupted) return absl::OkStatus();
+  if (interrupted) end_ = RunEnd::kInterrupted;
+  return MeetAtEnd();
+}
+
+absl::Status RankRun::MeetAtEnd() {
+  // The launcher may kill the other ranks as soon as one ends with another code than 0, so all meet
+  // here first.
+  AgreeOnStatus(world_, device(), absl::OkStatus(), "end").IgnoreError();
   return failure_;
 }
 
@@ -111,6 +134,7 @@ absl::Status RankRun::SetUp() {
   if (job_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(job_, world_.rank());
     eval_options.shuffle = false;  // every evaluation reads the same text
+    eval_options.once = true;
     ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(job_.eval_data, eval_options));
   }
   trace_.emplace(ParseStepRange(options_.trace), world_, device());
@@ -133,7 +157,7 @@ absl::Status RankRun::SetUp() {
                                           options_.mixed_precision().param_dtype));
   if (!job_.only_evaluates) {
     ZEROTH_RETURN_IF_ERROR(ClearOutput());
-    ZEROTH_RETURN_IF_ERROR(OpenSaver());
+    ZEROTH_RETURN_IF_ERROR(OpenSaver(notes));
   }
   device().allocator().Trim();
   device().allocator().ResetPeaks();
@@ -144,14 +168,7 @@ absl::Status RankRun::SetUp() {
     if (data == nullptr) continue;
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
-  if (eval_loader_.has_value()) {
-    const int64_t sequences = options_.eval_batches * SequencesPerStep(options_);
-    if (sequences > eval_loader_->windows()) {
-      notes.push_back(absl::StrCat(
-          "eval      reads ", sequences, " sequences (--eval_batches=", options_.eval_batches,
-          ") of ", eval_loader_->windows(), " that there are: some count more than once"));
-    }
-  }
+  if (eval_loader_.has_value()) SayEvaluation(notes);
   notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
@@ -212,7 +229,7 @@ std::string Remedies(const Job& job) {
 
 }  // namespace
 
-absl::Status RunTraining(const TrainOptions& options) {
+absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions chosen, WithInitAdapter(options));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
   if (!chosen.dry_run && chosen.like != TrainOptions().like) {
@@ -220,8 +237,8 @@ absl::Status RunTraining(const TrainOptions& options) {
                            " needs --dry_run: a run has the buffers of this trainer");
   }
   AnnounceOnInterrupt(
-      "\ninterrupt: the run is still starting; it ends after its first step, and saves. A second "
-      "interrupt ends it at once and loses nothing.\n",
+      "\ninterrupt: the run is still starting; it ends after its first step and saves a "
+      "checkpoint. A second interrupt ends it at once and loses nothing.\n",
       "\ninterrupt: ended at once. Lost: nothing, since no step has been made.\n");
   ZEROTH_ASSIGN_OR_RETURN(chosen.comm, ChooseBackEnd(chosen));
   ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
@@ -234,7 +251,10 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<StartedRanks> processes,
                           LauncherRegistry::Started(resolved.comm));
   job->ranks_are_threads = !processes.has_value();
-  if (resolved.dry_run) return SayPlan(*job);
+  if (resolved.dry_run) {
+    ZEROTH_RETURN_IF_ERROR(SayPlan(*job));
+    return RunEnd::kFinished;
+  }
   if (job->only_evaluates && resolved.out.empty() && resolved.resume == "auto") {
     return absl::NotFoundError(
         absl::StrCat("--resume=auto: there is no ", kRunsDirectory, "/", kLatestRun,
@@ -250,12 +270,14 @@ absl::Status RunTraining(const TrainOptions& options) {
   launch.reduction = resolved.reduction;
   launch.nccl_copy_engine = resolved.nccl_copy_engine;
   std::string remedies;
+  RunEnd end = RunEnd::kFinished;
   const absl::Status status =
       LauncherRegistry::Launch(resolved.comm, launch, [&](Communicator& world) {
         absl::Status result;
         {
           RankRun run(*job, world);
           result = run.Run();
+          if (!job->ranks_are_threads || world.rank() == 0) end = run.end();
           // All ranks learn of this error, and not of the communicators that `run` destroys.
           if (LacksMemory(result)) world.Abort(result);
         }
@@ -266,6 +288,7 @@ absl::Status RunTraining(const TrainOptions& options) {
         }
         return result;
       });
+  if (status.ok()) return end;
   if (!LacksMemory(status)) return status;
   if (job->ranks_are_threads) remedies = Remedies(*job);
   if (remedies.empty()) return status;

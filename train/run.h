@@ -29,9 +29,20 @@
 
 namespace zeroth {
 
+enum class RunEnd {
+  kFinished,
+  // A signal ended the run early (Interrupted). A checkpoint has all that was done, and a run with
+  // --resume=auto goes on from it.
+  kInterrupted,
+};
+
+// The trainer's exit code for kInterrupted: EX_TEMPFAIL of sysexits.h, "try again later". Neither
+// 0, which schedulers take for a finished job, nor 1, which means an error.
+inline constexpr int kExitInterrupted = 75;
+
 // Makes a whole training run: opens data and model, starts the ranks, trains, reports, and saves to
 // options.out. Errors of options and files show before any rank starts. Prints to stdout.
-absl::Status RunTraining(const TrainOptions& options);
+absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options);
 
 // One rank's run. run.cc sets it up and ends it, rank_run_step.cc has its steps and evaluations,
 // and rank_run_state.cc has what it reads and writes: directory, state, checkpoints and models.
@@ -41,11 +52,15 @@ class RankRun {
 
   // Runs to the end. Writes a flight record if a communication error ended the run.
   absl::Status Run();
+  // How a run without an error ended; the same on every rank.
+  RunEnd end() const { return end_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   absl::Status SetUpAndTrain();
+  // Waits for the other ranks, and returns failure_.
+  absl::Status MeetAtEnd();
   // Prepares everything that the first step needs.
   absl::Status SetUp();
   // If ranks are processes and --out is empty, rank 0 makes a directory for all.
@@ -63,27 +78,42 @@ class RankRun {
   absl::Status SayAttention(std::vector<std::string>& notes) const;
   DataOrder Order() const;
 
-  // Steps and evaluations. Step and the handlers return true if the run is to end.
+  // Steps and evaluations. Step and the handlers return true if the run is to end. Step reports
+  // and saves a step before it evaluates it, so that no error or signal of an evaluation loses it.
   absl::StatusOr<bool> Step(int64_t step, Clock::time_point start);
+  bool EvaluatesAfter(int64_t steps, bool last) const {
+    return eval_loader_.has_value() &&
+           (last || (options_.eval_every > 0 && steps % options_.eval_every == 0));
+  }
+  // True, on all ranks, if the run that this one resumes ended before its evaluation of
+  // first_step_.
+  absl::StatusOr<bool> MissesEvaluation();
   // Compares replicas as --check_replicas_every says, and before each checkpoint.
   absl::Status CheckReplicasAfter(int64_t steps, bool last);
   absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
                                      const std::vector<Batch>& micro_batches);
   absl::StatusOr<bool> HandleNonFinite(int64_t step, const StepResult& result,
                                        const std::vector<Batch>& micro_batches);
-  absl::Status EvaluateAll(StepMetrics& metrics);
-  absl::StatusOr<float> Evaluate();
+  // Evaluates the weights after `steps` steps, and their average if there is one, and reports the
+  // losses. False, without a report, if a signal has ended it.
+  absl::StatusOr<bool> EvaluateAll(int64_t steps);
+  absl::StatusOr<std::optional<float>> Evaluate();
+  // Says how much of the held-out data an evaluation reads, unless it is all of it.
+  void SayEvaluation(std::vector<std::string>& notes) const;
   // An error becomes a warning, unless the ranks cannot go on together.
   absl::Status ShowSample(int64_t step);
 
   // Checkpoints and exports.
-  // Sets saver_, if the run writes checkpoints. They have files that make them self-describing.
-  absl::Status OpenSaver();
+  // Sets saver_, unless the ranks do not share --out, which is an error with --checkpoint_every.
+  // Checkpoints have files that make them self-describing.
+  absl::Status OpenSaver(std::vector<std::string>& notes);
   // True if there is to be a checkpoint after `steps` steps. `last`: the run ends there.
   bool SavesAfter(int64_t steps, bool last) const {
-    return saver_ != nullptr && (last || steps % options_.checkpoint_every == 0);
+    const int64_t every = options_.checkpoint_every;
+    return saver_ != nullptr && (interrupted_ || (every > 0 && (last || steps % every == 0)));
   }
-  // Saves a checkpoint after `steps` steps, if one is due. The `last` one is never skipped.
+  // Saves a checkpoint after `steps` steps, if one is due and there is none yet. The `last` one is
+  // never skipped.
   absl::Status SaveCheckpoint(int64_t steps, bool last);
   // Looks for failed saves after a call of saver_ that returned `status`. A failed save is a
   // warning. It ends the run if it was the last one, or if several in a row have failed. Prints
@@ -123,7 +153,7 @@ class RankRun {
   std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
   std::unique_ptr<Trainer> trainer_;
   FileDescriptor lock_;                     // outlives everything that writes to --out
-  std::unique_ptr<CheckpointSaver> saver_;  // null: no checkpoints
+  std::unique_ptr<CheckpointSaver> saver_;  // null: none can be saved
   std::unique_ptr<Reporter> reporter_;
   uint64_t content_ = 0;        // hash of the data
   int64_t first_step_ = 0;      // steps that earlier runs have made
@@ -131,9 +161,12 @@ class RankRun {
   int64_t skipped_steps_ = 0;
   int64_t nonfinite_in_a_row_ = 0;     // skipped steps in a row that were not finite
   std::optional<int64_t> newest_;      // step of the newest checkpoint, or of the one resumed from
-  std::optional<int64_t> last_save_;   // step of the run's last checkpoint, once it is saved
+  std::optional<int64_t> saved_;       // step of the latest checkpoint that was begun
+  std::optional<int64_t> last_save_;   // step of the run's last checkpoint, once it is begun
   std::vector<std::string> exported_;  // directories of exported models
-  absl::Status failure_;               // ends the run after everything good is saved
+  bool interrupted_ = false;           // some rank got a signal, as all ranks know
+  RunEnd end_ = RunEnd::kFinished;
+  absl::Status failure_;  // ends the run after everything good is saved
 };
 
 }  // namespace zeroth

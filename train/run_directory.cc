@@ -22,6 +22,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/core/base/file/errno_status.h"
@@ -266,6 +268,33 @@ absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Co
   absl::StatusOr<FileDescriptor> lock = world.rank() == 0 ? Lock(directory) : FileDescriptor();
   ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, lock.status(), "lock the output directory"));
   return lock;
+}
+
+absl::Status CheckSharedDirectory(const std::string& directory, Communicator& world,
+                                  Device& device) {
+  constexpr absl::string_view kLabel = "look whether the directory is shared";
+  const bool is_leader = world.rank() == 0;
+  const std::string mine = TemporarySibling(absl::StrCat(directory, "/shared"), "probe");
+  absl::Status status;
+  if (is_leader) status = WriteFileDurably(mine, "");
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, status, kLabel));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::string name,
+      BroadcastText(world, device, 0, fs::path(mine).filename().string(), kLabel));
+  const std::string path = absl::StrCat(directory, "/", name);
+  const absl::Time deadline = absl::Now() + absl::Seconds(5);
+  while (access(path.c_str(), F_OK) != 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+  if (access(path.c_str(), F_OK) != 0) {
+    status = FailedPrecondition(
+        directory,
+        " is not the directory of rank 0: a file that rank 0 made there is missing; "
+        "name one by --out on a file system that all machines share");
+  }
+  status = AgreeOnStatus(world, device, status, kLabel);
+  if (is_leader) unlink(mine.c_str());
+  return status;
 }
 
 }  // namespace zeroth

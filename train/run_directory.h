@@ -52,4 +52,11 @@ absl::Status RemoveEarlierRun(const std::string& directory);
 absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Communicator& world,
                                                 Device& device);
 
+// Fails if some rank does not see in `directory` what rank 0 writes there, as where machines have
+// disks of their own: a checkpoint is complete only where all ranks write it. Collective, with the
+// same error on every rank, which names such a rank. The directory must exist for rank 0. A network
+// file system may take some seconds to show a new file.
+absl::Status CheckSharedDirectory(const std::string& directory, Communicator& world,
+                                  Device& device);
+
 }  // namespace zeroth

@@ -134,18 +134,6 @@ TEST(TrainCliTest, AnEvaluationReadsTheSameTextHoweverTheBatchIsDivided) {
   EXPECT_NEAR(losses[0], losses[1], 1e-6 * losses[0]);
 }
 
-TEST(TrainCliTest, AnEvaluationOfMoreThanThereIsSaysSo) {
-  Write(Scratch() / "held_out.txt", std::string(330, 'a'));  // 10 sequences of 32 tokens
-  const Flags reference = Reference(Scratch() / "out");
-  const Outcome run = RunTrainer(
-      With(reference, {"--tokenizer=byte", "--eval_data=" + (Scratch() / "held_out.txt").string(),
-                       "--eval_batches=3", "--world_size=2", "--batch_size=2", "--steps=1"}));
-  ASSERT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_NE(run.output.find("eval      reads 12 sequences (--eval_batches=3) of 10 that there are"),
-            std::string::npos)
-      << run.output;
-}
-
 TEST(TrainCliTest, AdaptersAreTrainedAndMergedIntoAPlainModel) {
   const fs::path out = Scratch() / "out";
   const Flags evaluation = {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_batches=3",
@@ -293,40 +281,134 @@ TEST(TrainCliTest, RelativePathsMeanWhereTheUserStands) {
   EXPECT_TRUE(fs::exists(home / "mine/metrics.jsonl"));
 }
 
-TEST(TrainCliTest, AnInterruptEndsAfterTheStepAndSaves) {
-  const fs::path out = Scratch() / "out";
-  const fs::path log = Scratch() / "log";
-  fs::remove_all(out);  // an earlier run's metrics would pass for this one's
-  Write(Scratch() / "text.txt", std::string(5000, 'b'));
-  const pid_t child = Start({"--data=" + (Scratch() / "text.txt").string(), "--steps=100000",
-                             "--seq_len=16", "--batch_size=1", "--out=" + out.string()},
-                            log);
-  ASSERT_GT(child, 0);
+// The trainer's exit code for a run that a signal ended, as schedulers see it.
+constexpr int kInterrupted = 75;
+
+// Waits until the run has reported `steps` steps.
+void AwaitSteps(const fs::path& out, size_t steps, pid_t child, const fs::path& log) {
   // The test's own time limit is what ends a trainer that never gets there.
-  while (Metrics(out).size() < 3) {
+  while (Metrics(out).size() < steps) {
     // A pid that has been waited for may be another process's by the time it is signalled.
     ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "ended by itself: " << Logs(log);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  ASSERT_EQ(kill(child, SIGINT), 0);
-  EXPECT_EQ(Wait(child), 0) << Logs(log);
-  const std::vector<nlohmann::json> lines = Metrics(out);
-  ASSERT_GE(lines.size(), 4u);
-  ASSERT_TRUE(lines.back().contains("summary")) << Logs(log);
-  const nlohmann::json& summary = lines.back()["summary"];
-  EXPECT_EQ(summary["interrupted"], true);
-  EXPECT_EQ(summary["steps"], lines.size() - 1);
-  EXPECT_LT(summary["steps"], 100000);
-  EXPECT_TRUE(fs::exists(out / "final/config.json"));
-  EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
-  EXPECT_NE(Logs(log).find("interrupted after"), std::string::npos) << Logs(log);
-  // It has said at once what that means.
-  const std::string errors = Read(ErrorLog(log));
-  for (const std::string& words :
-       {std::string("interrupt: the run ends after this step, then saves the model in "),
-        (out / "final").string(), std::string("ends it at once and loses the whole run")}) {
-    EXPECT_NE(errors.find(words), std::string::npos) << words << " in " << errors;
+}
+
+// A scheduler must not take half a run for a finished one, and nothing that was computed is lost.
+TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    SCOPED_TRACE(signal);
+    const fs::path out = Scratch() / ("out" + std::to_string(signal));
+    const fs::path log = Scratch() / "log";
+    const pid_t child = Start(With(Reference(out), {"--steps=100000", "--world_size=2"}), log);
+    ASSERT_GT(child, 0);
+    AwaitSteps(out, 3, child, log);
+    ASSERT_EQ(kill(child, signal), 0);
+    EXPECT_EQ(Wait(child), kInterrupted) << Logs(log);
+    const std::vector<nlohmann::json> lines = Metrics(out);
+    ASSERT_GE(lines.size(), 4u);
+    ASSERT_TRUE(lines.back().contains("summary")) << Logs(log);
+    const nlohmann::json& summary = lines.back()["summary"];
+    EXPECT_EQ(summary["interrupted"], true);
+    EXPECT_EQ(summary["steps"], lines.size() - 1);
+    // Without --checkpoint_every, too, and no model that looks finished.
+    EXPECT_FALSE(fs::exists(out / "final"));
+    EXPECT_NE(Logs(log).find("; --resume=auto goes on from there"), std::string::npos) << Logs(log);
+    // It has said at once what that means.
+    const std::string errors = Read(ErrorLog(log));
+    for (const std::string& words :
+         {"interrupt: the run ends after this step and saves a checkpoint in " + out.string(),
+          std::string("ends it at once and loses the whole run")}) {
+      EXPECT_NE(errors.find(words), std::string::npos) << words << " in " << errors;
+    }
+    // The run goes on to the bits of one that nothing interrupted.
+    const std::string steps = "--steps=" + std::to_string(summary["steps"].get<int64_t>() + 3);
+    const Outcome resumed = RunTrainer(With(Reference(out), {steps, "--resume=auto"}));
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    const Outcome whole = RunTrainer(With(Reference(Scratch() / "whole"), {steps, "--overwrite"}));
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    const std::string model = "final/model.safetensors";
+    EXPECT_TRUE(Read(out / model) == Read(Scratch() / "whole" / model));
   }
+}
+
+// Of the evaluations of a large model a signal's time of grace would not see the end.
+TEST(TrainCliTest, ASignalEndsAnEvaluationWhichTheResumedRunMakesUpFor) {
+  const fs::path out = Scratch() / "out";
+  const fs::path log = Scratch() / "log";
+  Write(Scratch() / "text.txt", std::string(5000, 'b'));
+  Write(Scratch() / "long.txt", std::string(40'000'000, 'c'));
+  const Flags flags = {"--data=" + (Scratch() / "text.txt").string(),
+                       "--seq_len=64",
+                       "--batch_size=1",
+                       "--ema_decay=0.5",
+                       "--sample_tokens=0",
+                       "--eval_every=1",
+                       "--eval_data=" + (Scratch() / "long.txt").string(),
+                       "--out=" + out.string()};
+  const pid_t child = Start(With(flags, {"--steps=100", "--eval_batches=1000000"}), log);
+  ASSERT_GT(child, 0);
+  AwaitSteps(out, 1, child, log);
+  ASSERT_EQ(kill(child, SIGTERM), 0);
+  EXPECT_EQ(Wait(child), kInterrupted) << Logs(log);
+  std::vector<nlohmann::json> lines = Metrics(out);
+  ASSERT_EQ(lines.size(), 2u) << Logs(log);
+  EXPECT_FALSE(lines[0].contains("eval_loss"));
+  EXPECT_EQ(lines[1]["summary"]["steps"], 1);
+  EXPECT_TRUE(fs::exists(out / "step-00000001"));
+  EXPECT_FALSE(fs::exists(out / "final"));
+  const Outcome resumed =
+      RunTrainer(With(flags, {"--steps=2", "--eval_batches=2", "--resume=auto"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  lines = Metrics(out);
+  ASSERT_EQ(lines.size(), 3u) << resumed.output;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(lines[i].contains("eval_loss") && lines[i].contains("ema_eval_loss")) << lines[i];
+  }
+  EXPECT_TRUE(fs::exists(out / "final"));
+}
+
+TEST(TrainCliTest, ASignalEndsARunThatOnlyEvaluates) {
+  const fs::path log = Scratch() / "log";
+  Write(Scratch() / "long.txt", std::string(40'000'000, 'c'));
+  const std::string text = (Scratch() / "long.txt").string();
+  const pid_t child = Start({"--data=" + text, "--eval_data=" + text, "--steps=0",
+                             "--eval_batches=1000000", "--seq_len=64", "--batch_size=1"},
+                            log, Scratch().string());
+  ASSERT_GT(child, 0);
+  while (Logs(log).find("batch ") == std::string::npos) {
+    ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "ended by itself: " << Logs(log);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_EQ(kill(child, SIGTERM), 0);
+  EXPECT_EQ(Wait(child), kInterrupted) << Logs(log);
+  EXPECT_NE(Logs(log).find("interrupted: no evaluation loss"), std::string::npos) << Logs(log);
+}
+
+// Each held-out sequence counts once, so that the loss does not depend on the batch.
+TEST(TrainCliTest, AnEvaluationCountsEachSequenceOnce) {
+  std::vector<double> losses;
+  for (const Flags& layout :
+       {Flags{"--world_size=1", "--batch_size=1"}, Flags{"--world_size=1", "--batch_size=7"},
+        Flags{"--world_size=2", "--batch_size=8", "--grad_accum=3"},
+        Flags{"--world_size=4", "--batch_size=64"}}) {
+    const fs::path out = Scratch() / std::to_string(losses.size());
+    const Outcome run = RunTrainer(
+        With(With(Reference(out), layout), {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy",
+                                            "--eval_batches=100000", "--steps=1", "--lr=0"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_EQ(run.output.find("held-out sequences (--eval_batches"), std::string::npos);
+    losses.push_back(Metrics(out)[0]["eval_loss"]);
+    EXPECT_NEAR(losses.back(), losses[0], 1e-6 * losses[0]);
+  }
+  const Outcome part =
+      RunTrainer(With(Reference(Scratch() / "part"),
+                      {"--world_size=1", "--batch_size=2", "--steps=1",
+                       "--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_batches=3"}));
+  EXPECT_NE(part.output.find("eval      reads 6 of 160 held-out sequences (--eval_batches=3); "
+                             "--eval_batches=80 reads all"),
+            std::string::npos)
+      << part.output;
 }
 
 TEST(TrainCliTest, ASecondInterruptEndsAtOnceAndSaysWhatIsLost) {

@@ -127,9 +127,10 @@ TEST_F(TrainMpiTest, RanksWithOtherFlagsOrOtherDataAreRefused) {
     return ranks.output;
   };
   const std::string flags = differs({"--seed=4$R", "--sample_every=$R"});
-  EXPECT_TRUE(absl::StrContains(flags,
-                                "rank 1: has other flags or data than rank 0: sample_every is 1, "
-                                "was 0; seed is 41, was 40; give all ranks"))
+  EXPECT_TRUE(
+      absl::StrContains(flags,
+                        "rank 1 failed: has other flags or data than rank 0: sample_every is 1, "
+                        "was 0; seed is 41, was 40; give all ranks"))
       << flags;
   const std::string data =
       differs({"--tokenizer=byte", "--data=" + (Scratch() / "text").string() + "$R"});
@@ -160,6 +161,71 @@ TEST_F(TrainMpiTest, AnErrorOfTheRunIsSaid) {
       RunMpirun(Ranks(2, ByMpi(Scratch() / "out", {"--steps=1", "--memory_limit=1MiB"})));
   EXPECT_EQ(ranks.exit_code, 1);
   EXPECT_TRUE(absl::StrContains(ranks.output, "above the memory limit of 1048576")) << ranks.output;
+}
+
+// What a scheduler and a person do to mpirun, not to its ranks. It forwards SIGUSR1 at once, and
+// SIGTERM after the time that it was told to give them.
+TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    SCOPED_TRACE(signal);
+    const fs::path out = Scratch() / ("out" + std::to_string(signal));
+    const std::string log = (Scratch() / "log").string();
+    Mpirun run = Ranks(2, ByMpi(out, {"--steps=100000"}));
+    if (signal != SIGUSR1) {
+      run.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "3"},
+                         {"PRTE_MCA_odls_base_sigkill_timeout", "3"}};
+    }
+    const pid_t mpirun = StartMpirun(run, log);
+    siginfo_t ended = {};
+    while (Metrics(out).size() < 2 && ended.si_pid == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ASSERT_EQ(waitid(P_PID, static_cast<id_t>(mpirun), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+    ASSERT_EQ(ended.si_pid, 0) << Read(log);
+    ASSERT_EQ(kill(mpirun, signal), 0);
+    const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
+    EXPECT_NE(ranks.exit_code, 0) << ranks.output;
+    if (signal == SIGUSR1) {
+      EXPECT_EQ(ranks.exit_code, 75) << ranks.output;
+    }
+    EXPECT_FALSE(fs::exists(out / "final"));
+    EXPECT_TRUE(absl::StrContains(ranks.output, "interrupted after ")) << ranks.output;
+    // The danger is named where mpirun was not told to wait.
+    EXPECT_EQ(absl::StrContains(ranks.output, "signals   mpirun kills its ranks a second after"),
+              signal == SIGUSR1)
+        << ranks.output;
+    const auto steps = Metrics(out).back()["summary"]["steps"].get<int64_t>();
+    const MpirunOutcome resumed =
+        RunMpirun(Ranks(2, ByMpi(out, {absl::StrCat("--steps=", steps + 2), "--resume=auto"})));
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_TRUE(fs::exists(out / kWeights));
+  }
+}
+
+// Machines with disks of their own, as two folders: said before the first step, not when the third
+// checkpoint has failed.
+TEST_F(TrainMpiTest, ADirectoryThatRanksDoNotShareIsAnErrorAtTheStart) {
+  const fs::path model = fs::absolute("tests/testdata/gpt2_tiny");
+  for (const bool saves : {true, false}) {
+    const fs::path folders = Scratch() / (saves ? "saves" : "does_not");
+    for (const char* rank : {"0", "1"}) fs::create_directories(folders / rank);
+    Flags flags = With(Reference("out"), {"--init_from=" + model.string(),
+                                          "--data=" + (model / "tokens.npy").string(), "--comm=mpi",
+                                          "--batch_size=2", "--steps=2"});
+    if (saves) flags.push_back("--checkpoint_every=1");
+    Mpirun run = Ranks(2, flags);
+    run.program.insert(run.program.begin(), {"/bin/sh", "-c",
+                                             "export BUILD_WORKING_DIRECTORY='" + folders.string() +
+                                                 "'/$OMPI_COMM_WORLD_RANK; exec \"$@\"",
+                                             "sh"});
+    const MpirunOutcome ranks = RunMpirun(run);
+    EXPECT_EQ(ranks.exit_code, saves ? 1 : 0) << ranks.output;
+    EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1"));
+    EXPECT_TRUE(absl::StrContains(ranks.output, "out is not the directory of rank 0"))
+        << ranks.output;
+    EXPECT_EQ(fs::exists(folders / "0/out" / kWeights), !saves);
+    EXPECT_FALSE(fs::exists(folders / "0/out/step-00000001"));
+  }
 }
 
 // Asked not to, mpirun does not end the others; they end by themselves.

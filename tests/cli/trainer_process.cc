@@ -78,7 +78,14 @@ std::vector<nlohmann::json> Metrics(const fs::path& out) {
   for (std::string line; std::getline(file, line);) {
     // A line may be half written while the trainer runs.
     nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_discarded()) lines.push_back(std::move(json));
+    if (json.is_discarded()) continue;
+    // An evaluation follows its step in a line of its own.
+    const bool evaluates = json.contains("eval_loss") && !json.contains("loss");
+    if (evaluates && !lines.empty() && lines.back().value("step", -1) == json["step"]) {
+      lines.back().update(json);
+    } else {
+      lines.push_back(std::move(json));
+    }
   }
   return lines;
 }

@@ -45,7 +45,7 @@ struct Outcome {
 };
 Outcome RunTrainer(const Flags& flags, const std::string& directory = "");
 
-// The complete lines of out/metrics.jsonl.
+// The complete lines of out/metrics.jsonl, a step and its evaluation as one.
 std::vector<nlohmann::json> Metrics(const fs::path& out);
 // Of each step there: number, loss, gradient norm, and what was measured of the held-out data.
 std::vector<nlohmann::json> StepFacts(const fs::path& out);

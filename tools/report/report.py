@@ -139,7 +139,11 @@ class Run(Folder):
             if isinstance(entry, dict) and isinstance(entry.get("summary"), dict):
                 self.summary = entry["summary"]
             elif isinstance(entry, dict) and isinstance(entry.get("step"), int):
-                self.steps.append(entry)
+                # An evaluation follows its step in a line of its own.
+                if self.steps and self.steps[-1]["step"] == entry["step"]:
+                    self.steps[-1].update(entry)
+                else:
+                    self.steps.append(entry)
         if not self.steps:
             raise ReportError("%s: it has no steps yet; make the report after the first steps of the run" % metrics)
 
