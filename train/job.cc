@@ -181,7 +181,9 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
             options.tensor_parallel > 1 ? options.tensor_parallel : options.deterministic_tensor));
   }
   if (options.seq_len > model->max_seq_len()) {
-    return InvalidArgument("--seq_len=", options.seq_len, ": the model has ", model->max_seq_len(),
+    return InvalidArgument("--seq_len=", options.seq_len,
+                           options.seq_len == TrainOptions().seq_len ? " (the default)" : "",
+                           ": the model has ", model->max_seq_len(),
                            " positions; expected at most that");
   }
   ZEROTH_ASSIGN_OR_RETURN(

@@ -48,16 +48,20 @@ struct Preset {
   int multiprocessors;
   // Giga a second.
   double memory, link, network, host;
+  double launch_micros;
 };
 
 // Sources:
 // - Products in bf16 and fp8: the best that was measured over shapes, "Maximum Achievable Matmul
 //   FLOPS" of S. Bekman's "Machine Learning Engineering"; TF32 and fp32 are the vendor's peaks by
 //   the same share.
-// - Memory, its bandwidth and multiprocessors: the vendors' data sheets; of the bandwidth 85 % are
-//   reached.
-// - Attention: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and MI300X and
-//   FlashAttention-3 (Shah et al., 2024) from Hopper on, by the rate of products.
+// - H100 and H200: the sustained rate of bf16 GEMMs, the memory's bandwidth, attention's share and
+//   the time of a launch are what this trainer reached on one card of each (docs/gpu_results.md).
+//   tests/plan/measured_rows_test.cc holds plans by them to the steps that ran there.
+// - Memory, its bandwidth and multiprocessors of the others: the vendors' data sheets; of the
+//   bandwidth 85 % are reached.
+// - Attention on the others: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and
+//   MI300X and FlashAttention-3 (Shah et al., 2024) on Blackwell, by the rate of products.
 // - Scores that attention keeps: workspace of cuDNN 9's deterministic backward, by its own plans.
 // - Multiprocessors of a collective: NCCL gives each of its channels a block of its kernel, and has
 //   16 channels over nodes of eight network cards ("16 coll channels" in its log).
@@ -67,14 +71,14 @@ struct Preset {
 // - Latencies: a step of a ring in NCCL's own model (graph/tuning.cc, protocol Simple).
 constexpr Preset kPresets[] = {
     // name, devices, GiB, fp32, tf32, bf16, fp8, attention and whether it keeps scores,
-    // multiprocessors, memory, link, network, host
-    {"A100-40", 8, 39.4, 17, 135, 271, 0, 0.65, true, 108, 1555, 235, 24, 24},
-    {"A100-80", 8, 79.2, 17, 135, 271, 0, 0.65, true, 108, 2039, 235, 24, 24},
-    {"H100", 8, 79.2, 53, 397, 794, 1403, 0.7, true, 132, 3350, 360, 48, 50},
-    {"H200", 8, 139.8, 53, 397, 794, 1453, 0.7, true, 132, 4800, 360, 48, 50},
-    {"B200", 8, 178, 62, 872, 1745, 3433, 0.7, false, 148, 8000, 700, 48, 50},
-    {"GB200", 72, 178, 62, 911, 1822, 3433, 0.7, false, 148, 8000, 700, 48, 50},
-    {"MI300X", 8, 191.5, 80, 334, 668, 0, 0.6, false, 304, 5300, 310, 48, 50},
+    // multiprocessors, memory, link, network, host, launch
+    {"A100-40", 8, 39.4, 17, 135, 271, 0, 0.65, true, 108, 1322, 235, 24, 24, 2},
+    {"A100-80", 8, 79.2, 17, 135, 271, 0, 0.65, true, 108, 1733, 235, 24, 24, 2},
+    {"H100", 8, 79.2, 51, 397, 700, 1403, 0.3, true, 132, 2500, 360, 48, 50, 5},
+    {"H200", 8, 139.8, 51, 415, 690, 1453, 0.43, true, 132, 4000, 360, 48, 50, 5},
+    {"B200", 8, 178, 62, 872, 1745, 3433, 0.7, false, 148, 6800, 700, 48, 50, 2},
+    {"GB200", 72, 178, 62, 911, 1822, 3433, 0.7, false, 148, 6800, 700, 48, 50, 2},
+    {"MI300X", 8, 191.5, 80, 334, 668, 0, 0.6, false, 304, 4505, 310, 48, 50, 2},
 };
 
 Machine MachineOf(const Preset& preset) {
@@ -91,8 +95,8 @@ Machine MachineOf(const Preset& preset) {
   machine.attention_keeps_scores = preset.attention_keeps_scores;
   machine.multiprocessors = preset.multiprocessors;
   machine.collective_multiprocessors = 16;
-  machine.memory_bandwidth = 0.85 * preset.memory * kGiga;
-  machine.launch_seconds = 2 * kMicro;
+  machine.memory_bandwidth = preset.memory * kGiga;
+  machine.launch_seconds = preset.launch_micros * kMicro;
   machine.link_bandwidth = preset.link * kGiga;
   machine.link_latency = 3.4 * kMicro;
   machine.network_bandwidth = preset.network * kGiga;

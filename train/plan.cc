@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ namespace {
 
 // The first passes learn the order of units. The last step is one as the run has them from then on.
 constexpr int kSteps = 3;
+// Micro-batches of a step that are planned. What follows them is more of the same.
+constexpr int64_t kMicroBatches = 4;
 constexpr int kComputeStream = 0;  // a device's first
 
 // The machine's share of one rank.
@@ -157,6 +160,29 @@ void ReadTimes(const WorkLedger& ledger, Plan& plan) {
   }
 }
 
+// The inputs of a micro-batch and its loss (StepInputs), which are there for the whole step.
+void AddInputs(int64_t micro_batches, const TrainOptions& options, Plan& plan) {
+  const int64_t inputs =
+      2 * options.batch_size * options.seq_len * static_cast<int64_t>(SizeOf(DType::kInt32));
+  const int64_t losses = 2 * static_cast<int64_t>(SizeOf(DType::kFloat32));
+  plan.memory[static_cast<size_t>(MemoryCategory::kActivations)] += micro_batches * inputs;
+  plan.memory[static_cast<size_t>(MemoryCategory::kCommunication)] += micro_batches * losses;
+  plan.memory_peak_bytes += micro_batches * (inputs + losses);
+}
+
+// Adds to `plan`, a step's, the times and traffic of `more` micro-batches, each of which takes what
+// the last one of `plan` took: by so much it differs from `fewer`, which lacks that one.
+void AddMicroBatches(int64_t more, Plan fewer, Plan& plan) {
+  const auto add = [more](auto& value, auto without) {
+    value += static_cast<std::decay_t<decltype(value)>>(more) * (value - without);
+  };
+  add(plan.step_seconds, fewer.step_seconds);
+  add(plan.compute_seconds, fewer.compute_seconds);
+  add(plan.exposed_communication_seconds, fewer.exposed_communication_seconds);
+  for (auto& [kind, seconds] : plan.exposed) add(seconds, fewer.exposed[kind]);
+  for (auto& [kind, bytes] : plan.bytes) add(bytes, fewer.bytes[kind]);
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
@@ -176,6 +202,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   system.comm.gathers_by_copy_engine =
       as_here && options.nccl_copy_engine != "off" && !options.quantized_weights;
   system.comm.calls_together = by_nccl && !system.comm.parts;
+  system.comm.reduces_by_exchange = options.like == "zeroth" && options.reduction == "tree";
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);
@@ -201,7 +228,11 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   LearnUnits(sharding, system);
   const int64_t shards = LateGradientShardBytes(system, options, AddsUpInFull(options), sharding);
   device.set_unfused_loss(UnfusedLossOf(system, options, sharding));
-  const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), EmptyBatch(options));
+  // A timeline shows all of them; and partial sums of a deterministic batch are more for more.
+  const bool plans_all = shown != nullptr || options.deterministic_batch > 0;
+  const int64_t planned =
+      plans_all ? options.grad_accum : std::min(options.grad_accum, kMicroBatches);
+  const std::vector<Batch> batches(static_cast<size_t>(planned), EmptyBatch(options));
   WorkLedger& ledger = device.ledger();
   PlannedAllocator::Moment peak;
   for (int step = 0; step < kSteps; ++step) {
@@ -233,6 +264,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   }
   plan.memory_peak_bytes = peak.bytes;
   plan.memory = peak.categories;
+  AddInputs(options.grad_accum - planned, options, plan);
   if (AddsUpInFull(options)) {
     // The shards replace the larger sums in full, so they are not there at the peak.
     constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
@@ -254,6 +286,16 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
       plan.memory_peak_bytes + (beside ? shards : 0) + system.reserved_unused_bytes;
   plan.fits = plan.memory_reserved_bytes <= plan.memory_limit_bytes;
   ReadTimes(ledger, plan);
+  if (planned < options.grad_accum) {
+    ledger.Clear();
+    ZEROTH_RETURN_IF_ERROR(
+        trainer->Step(absl::MakeConstSpan(batches).subspan(1), options.lr).status());
+    AddEndOfStep(system, *world, device);
+    ledger.Run();
+    Plan fewer;
+    ReadTimes(ledger, fewer);
+    AddMicroBatches(options.grad_accum - planned, std::move(fewer), plan);
+  }
   const auto tokens =
       static_cast<double>(options.batch_size * options.grad_accum * options.seq_len) /
       static_cast<double>(options.tensor_parallel);
@@ -261,9 +303,21 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   const double rate = device.units() * (options.param_dtype != "fp32"      ? on.bf16_flops
                                         : options.fp32_precision == "tf32" ? on.tf32_flops
                                                                            : on.fp32_flops);
-  plan.flop_utilization = plan.tokens_per_second_per_rank * flops_per_token / rate;
+  plan.flops_per_second_per_rank = plan.tokens_per_second_per_rank * flops_per_token;
+  plan.flop_utilization = plan.flops_per_second_per_rank / rate;
   return plan;
 }
+
+namespace {
+
+// By --peak_tflops, as the trainer's metrics have it.
+std::string MfuText(const Plan& plan, const TrainOptions& options) {
+  if (options.peak_tflops <= 0) return "";
+  return absl::StrFormat(", MFU %.1f %%",
+                         100 * plan.flops_per_second_per_rank / (options.peak_tflops * 1e12));
+}
+
+}  // namespace
 
 std::string PlanText(const Plan& plan, const TrainOptions& options, const Machine& machine) {
   constexpr double kMiB = 1024.0 * 1024.0;
@@ -288,11 +342,13 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
   }
   absl::StrAppend(&text, "  at: ", plan.moment, "\n");
   absl::StrAppendFormat(&text,
-                        "step      %.4g s: %.4g tokens/s a rank, %.1f %% of the rate of products\n"
+                        "step      %.4g s: %.4g tokens/s a rank, %.4g in all; %.1f %% of the GEMM "
+                        "rate%s\n"
                         "compute   %.4g s\n"
                         "exposed   %.4g s of communication",
                         plan.step_seconds, plan.tokens_per_second_per_rank,
-                        100 * plan.flop_utilization, plan.compute_seconds,
+                        plan.tokens_per_second_per_rank * options.world_size,
+                        100 * plan.flop_utilization, MfuText(plan, options), plan.compute_seconds,
                         plan.exposed_communication_seconds);
   for (const auto& [kind, seconds] : plan.exposed) {
     absl::StrAppendFormat(&text, ", %s %.4g", kind, seconds);
@@ -303,7 +359,15 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
     absl::StrAppendFormat(&text, "%s%s %.1f MiB", comma, kind, static_cast<double>(bytes) / kMiB);
     comma = ", ";
   }
-  return absl::StrCat(text, " a rank and step\n");
+  absl::StrAppend(&text, " a rank and step\n");
+  const double tokens =
+      static_cast<double>(TokensPerStep(options)) * static_cast<double>(options.steps);
+  absl::StrAppendFormat(&text,
+                        "run       %d steps, %.4g tokens: %.4g hours, evaluations and checkpoints "
+                        "not included\n",
+                        options.steps, tokens,
+                        plan.step_seconds * static_cast<double>(options.steps) / 3600);
+  return text;
 }
 
 nlohmann::json PlanJson(const Plan& plan) {

@@ -34,7 +34,8 @@ struct Plan {
   double step_seconds = 0;
   double tokens_per_second_per_rank = 0;
   // The model's operations in a second (LanguageModel::FlopsPerToken, which counts recomputation
-  // under checkpointing once) as a part of the rate of large products.
+  // under checkpointing once), and that as a part of the rate of large products.
+  double flops_per_second_per_rank = 0;
   double flop_utilization = 0;
   double compute_seconds = 0;                // the compute stream computes
   double exposed_communication_seconds = 0;  // it waits, and a collective is under way
@@ -50,7 +51,8 @@ struct PlanTimeline {
 };
 
 // Plans the run of `options`, which are validated and whose world size is known; `model` is theirs.
-// Starts no rank and no thread, and allocates no memory for the model. Fills in `timeline` unless
+// Starts no rank and no thread, and allocates no memory for the model. Takes no longer for more
+// micro-batches than a few, unless `timeline` is to show them all. Fills in `timeline` unless
 // it is nullptr. Returns the errors of Trainer::Create.
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
                              std::unique_ptr<LanguageModel> model,

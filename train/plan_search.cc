@@ -12,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/train/option_registry.h"
@@ -192,12 +191,12 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
 absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
                                                         const Machine& machine,
                                                         const ModelBuilder& build, size_t most,
-                                                        absl::Time deadline) {
+                                                        const SearchIsOver& over) {
   const std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
                                                   MicroBatchSizes(options), OtherState(options)};
   std::vector<PlannedRun> fitting;
   const auto consider = [&](const std::vector<Change>& changes) -> absl::Status {
-    if (absl::Now() >= deadline) return absl::OkStatus();
+    if (over()) return absl::OkStatus();
     ZEROTH_ASSIGN_OR_RETURN(std::optional<PlannedRun> run, Try(options, machine, build, changes));
     if (run.has_value() && run->plan.fits) fitting.push_back(*std::move(run));
     return absl::OkStatus();
@@ -248,7 +247,7 @@ std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked)
 }
 
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
-                                          const ModelBuilder& build, absl::Time deadline) {
+                                          const ModelBuilder& build, const SearchIsOver& over) {
   constexpr size_t kChanges = 3;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
   ZEROTH_ASSIGN_OR_RETURN(const Plan asked, PlanRun(options, machine, std::move(model)));
@@ -260,8 +259,8 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
         static_cast<double>(asked.memory_limit_bytes) / kMiB);
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
-                          CheapestThatFit(options, machine, build, kChanges, deadline));
-  if (absl::Now() < deadline) return CheapestText(cheapest, asked);
+                          CheapestThatFit(options, machine, build, kChanges, over));
+  if (!over()) return CheapestText(cheapest, asked);
   return absl::StrCat(cheapest.empty() ? "to fit    nothing has been found so far\n"
                                        : CheapestText(cheapest, asked),
                       "  The search ended before it had tried all: //tools/plan, with the same "

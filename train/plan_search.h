@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 
 #include "zeroth/core/device/planned/machine.h"
 #include "zeroth/nn/language_model.h"
@@ -36,21 +35,26 @@ absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
                                                     const Machine& machine,
                                                     const ModelBuilder& build);
 
+// Whether a search is to end before it has tried all.
+using SearchIsOver = std::function<bool()>;
+inline bool SearchAll() { return false; }
+
 // Returns at most `most` changes that make the run fit, the fastest first. Tries pairs of changes
-// only if no single change is enough. Empty if nothing makes it fit. Begins no plan after
-// `deadline`, and returns what has been found by then.
-absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(
-    const TrainOptions& options, const Machine& machine, const ModelBuilder& build, size_t most,
-    absl::Time deadline = absl::InfiniteFuture());
+// only if no single change is enough. Empty if nothing makes it fit. Begins no plan once `over`,
+// and returns what has been found by then.
+absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
+                                                        const Machine& machine,
+                                                        const ModelBuilder& build, size_t most,
+                                                        const SearchIsOver& over = SearchAll);
 
 std::string SearchText(const std::vector<PlannedRun>& runs, size_t most);
 std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked);
 
 // Says what to change in a run that ran out of memory: the three cheapest changes that make it fit,
-// and the memory that each saves. Says so if the search ended at `deadline`.
+// and the memory that each saves. Says so if the search was `over` too soon.
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
                                           const ModelBuilder& build,
-                                          absl::Time deadline = absl::InfiniteFuture());
+                                          const SearchIsOver& over = SearchAll);
 
 // What LargestThatFits has found.
 struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layers"

@@ -2,6 +2,7 @@
 
 #include "zeroth/train/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,15 +11,22 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "zeroth/api/rank.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/launcher.h"
@@ -169,6 +177,7 @@ absl::Status RankRun::SetUp() {
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
   if (eval_loader_.has_value()) SayEvaluation(notes);
+  if (!options_.init_from.empty() && !job_.only_evaluates) AddFineTuningNotes(notes);
   notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
@@ -206,20 +215,83 @@ absl::Status SayPlan(const Job& job) {
   return absl::OkStatus();
 }
 
+// Bytes that processes here can still get: what the system says is available, or less if a cgroup
+// limits this process. nullopt if neither is known.
+std::optional<double> FreeMemory() {
+  std::optional<double> free;
+  const auto number_in = [](const char* path, absl::string_view key) -> std::optional<double> {
+    const absl::StatusOr<std::string> text = ReadFile(path, size_t{1} << 20);
+    if (!text.ok()) return std::nullopt;
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+      double value = 0;
+      if (!absl::ConsumePrefix(&line, key)) continue;
+      absl::ConsumeSuffix(&line, "kB");
+      if (absl::SimpleAtod(absl::StripAsciiWhitespace(line), &value)) return value;
+    }
+    return std::nullopt;
+  };
+  if (const auto available = number_in("/proc/meminfo", "MemAvailable:")) free = *available * 1024;
+  const auto most = number_in("/sys/fs/cgroup/memory.max", "");
+  const auto used = number_in("/sys/fs/cgroup/memory.current", "");
+  if (most.has_value() && used.has_value()) {
+    free = std::min(free.value_or(*most), std::max(0.0, *most - *used));
+  }
+  return free;
+}
+
+// Returns a warning if, by its plan, a run on CPUs needs more memory than is free here. The system
+// would kill it without a word.
+std::string MemoryWarning(const Job& job) {
+  const TrainOptions& options = job.options;
+  const absl::StatusOr<ProcessEnvironment> process = ProcessEnvironment::ReadRanks();
+  if (options.device != TrainOptions().device || !options.memory_limit.empty() ||
+      (!job.ranks_are_threads && process.ok() && process->local_rank != 0)) {
+    return "";
+  }
+  // Of memory the plan needs no rates.
+  Machine machine = CpuAtHand();
+  for (double* const rate :
+       {&machine.fp32_flops, &machine.tf32_flops, &machine.bf16_flops, &machine.memory_bandwidth,
+        &machine.link_bandwidth, &machine.network_bandwidth, &machine.host_bandwidth}) {
+    *rate = 1e9;
+  }
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = job.source.Build();
+  if (!model.ok()) return "";
+  const absl::StatusOr<Plan> plan = PlanRun(options, machine, *std::move(model));
+  const std::optional<double> free = FreeMemory();
+  if (!plan.ok() || !free.has_value()) return "";
+  const int ranks =
+      job.ranks_are_threads ? options.world_size : std::max(1, options.local_world_size);
+  const double needed = static_cast<double>(plan->memory_peak_bytes) * ranks;
+  if (needed <= *free) return "";
+  return absl::StrFormat(
+      "warning   this run needs %.1f GiB for %d ranks by its plan, and %.1f GiB are free here: the "
+      "system may kill it without a message. --dry_run shows the plan; a smaller --batch_size, "
+      "--activation_checkpointing=block or fewer ranks need less",
+      needed / (1 << 30), ranks, *free / (1 << 30));
+}
+
 bool LacksMemory(const absl::Status& status) {
   return absl::IsResourceExhausted(status) && absl::StrContains(status.message(), kCannotAllocate);
 }
 
 // Returns the lines that name the changes with which a run that lacked memory would fit, as
 // //tools/plan finds them. Empty if there are none.
-std::string Remedies(const Job& job) {
-  // The processes of other ranks wait for half a minute.
-  const absl::Time deadline =
-      job.ranks_are_threads ? absl::InfiniteFuture() : absl::Now() + absl::Seconds(15);
+std::string Remedies(const Job& job, const absl::Status& lacking) {
+  // The error comes first, in case that somebody ends the search. The processes of other ranks wait
+  // for half a minute.
+  constexpr absl::Duration kSearch = absl::Seconds(15);
+  const absl::Time deadline = absl::Now() + kSearch;
+  std::fputs(absl::StrCat("out of memory: ", lacking.message(), "\nmemory    looking for at most ",
+                          absl::FormatDuration(kSearch), " for changes with which the run fits\n")
+                 .c_str(),
+             stderr);
+  AnnounceOnInterrupt("", "");
   const auto changes = [&job, deadline]() -> absl::StatusOr<std::string> {
     ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
     return TextOfChanges(
-        job.options, machine, [&job] { return job.source.Build(); }, deadline);
+        job.options, machine, [&job] { return job.source.Build(); },
+        [deadline] { return absl::Now() >= deadline || Interrupted(); });
   };
   const absl::StatusOr<std::string> found = changes();
   if (found.ok()) return *found;
@@ -228,6 +300,20 @@ std::string Remedies(const Job& job) {
 }
 
 }  // namespace
+
+void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
+  const TrainOptions defaults;
+  const int64_t positions = trainer_->model().max_seq_len();
+  if (options_.lr == defaults.lr) {
+    notes.push_back(absl::StrCat("note      --lr=", options_.lr,
+                                 " is the default, for training from scratch; fine-tuning usually "
+                                 "takes 1e-5 to 5e-5, and LoRA 1e-4 to 3e-4"));
+  }
+  if (options_.seq_len == defaults.seq_len && options_.seq_len < positions) {
+    notes.push_back(absl::StrCat("note      --seq_len=", options_.seq_len,
+                                 " is the default; the model takes up to ", positions, " tokens"));
+  }
+}
 
 absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions chosen, WithInitAdapter(options));
@@ -264,6 +350,8 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
     ZEROTH_ASSIGN_OR_RETURN(job->options.out, NewRunDirectory());
   }
   if (!job->options.out.empty()) ZEROTH_RETURN_IF_ERROR(OpenOutput(*job));
+  const std::string lacks_memory = MemoryWarning(*job);
+  if (!lacks_memory.empty()) std::fputs(absl::StrCat(lacks_memory, "\n").c_str(), stdout);
   LaunchOptions launch;
   launch.world_size = resolved.world_size;
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
@@ -284,13 +372,13 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
         // A launcher may kill the process of rank 0 once another rank has exited, so it looks for
         // them before it returns. Threads end first, and free their memory.
         if (!job->ranks_are_threads && world.rank() == 0 && LacksMemory(result)) {
-          remedies = Remedies(*job);
+          remedies = Remedies(*job, result);
         }
         return result;
       });
   if (status.ok()) return end;
   if (!LacksMemory(status)) return status;
-  if (job->ranks_are_threads) remedies = Remedies(*job);
+  if (job->ranks_are_threads) remedies = Remedies(*job, status);
   if (remedies.empty()) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(), "\n", remedies));
 }

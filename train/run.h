@@ -100,6 +100,8 @@ class RankRun {
   absl::StatusOr<std::optional<float>> Evaluate();
   // Says how much of the held-out data an evaluation reads, unless it is all of it.
   void SayEvaluation(std::vector<std::string>& notes) const;
+  // Names options of a fine-tuning run that have the defaults of training from scratch.
+  void AddFineTuningNotes(std::vector<std::string>& notes) const;
   // An error becomes a warning, unless the ranks cannot go on together.
   absl::Status ShowSample(int64_t step);
 

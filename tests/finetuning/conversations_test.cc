@@ -139,6 +139,26 @@ TEST_F(ConversationRunTest, TheMeanIsOverTheTargetsThatCount) {
   }
 }
 
+// As //tools/generate does with the model that the run leaves.
+TEST_F(ConversationRunTest, SamplesStopWhereTheGenerationConfigSays) {
+  Train("base", {"--steps=1"});
+  const fs::path base = dir_ / "base/final";
+  const auto sample = [&](const std::string& out) {
+    const Outcome run =
+        RunTrainer({"--init_from=" + base.string(), "--data=" + (dir_ / "train.jsonl").string(),
+                    "--seq_len=64", "--steps=1", "--lr=0", "--prompt=one and", "--sample_tokens=5",
+                    "--temperature=0", "--out=" + (dir_ / out).string()});
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    const size_t at = run.output.find("sample: ");
+    return at == std::string::npos ? "none" : run.output.substr(at, run.output.find('\n', at) - at);
+  };
+  EXPECT_GT(sample("as_it_is").size(), std::string("sample: one and").size());
+  nlohmann::json all = nlohmann::json::array();
+  for (int id = 0; id < 904; ++id) all.push_back(id);
+  Write(base / "generation_config.json", nlohmann::json({{"eos_token_id", all}}).dump());
+  EXPECT_EQ(sample("stopped"), "sample: one and");
+}
+
 TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
   const Flags run = {"--world_size=2", "--batch_size=4", "--eval_every=10", "--steps=40"};
   const std::vector<nlohmann::json> steps =

@@ -139,9 +139,10 @@ void Check(const Group& group) {
                                    return PlanOf(group, row, at).step_seconds;
                                  });
   }
-  // The rates are the best that was measured, which a whole step comes near.
+  // The rates of most machines are the best that was measured, which a whole step comes near. Those
+  // of H100 and H200 are what this trainer reached, with its own attention.
   EXPECT_GT(efficiency, 0.5) << first.name;
-  EXPECT_LT(efficiency, 1) << first.name;
+  EXPECT_LT(efficiency, machine->attention_share < 0.5 ? 1.1 : 1) << first.name;
   const Machine fitted = Scaled(*machine, efficiency);
   for (size_t i = 0; i < group.rows.size(); ++i) {
     const Row& row = group.rows[i];

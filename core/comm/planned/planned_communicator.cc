@@ -137,10 +137,14 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
   const bool twice = collective.op == CollectiveOp::kAllReduce;
   double inside = bytes;
   double outside = nodes_ == 1 ? 0 : bytes / local_;
-  if (collective.op == CollectiveOp::kAllToAll) {
-    // Each piece goes straight to its receiver.
-    inside = bytes * (local_ - 1) / (ranks - 1);
-    outside = bytes - inside;
+  if (collective.op == CollectiveOp::kAllToAll ||
+      (options_.reduces_by_exchange && Reduces(collective))) {
+    // Each piece goes straight to its receiver. The second half of an all-reduce is a ring.
+    const double ring_bytes = twice ? bytes / 2 : 0;
+    const double direct = bytes - ring_bytes;
+    const double near = direct * (local_ - 1) / (ranks - 1);
+    inside = near + ring_bytes;
+    outside = nodes_ == 1 ? 0 : direct - near + ring_bytes / local_;
   }
   const double by_link = local_ == 1 ? 0 : inside / LinkBandwidth(collective);
   const double by_network = nodes_ == 1 ? 0 : outside / machine_.network_bandwidth;

@@ -25,7 +25,8 @@ namespace zeroth {
 
 // The time of a call: all ranks do the same at the same time, so each has its share of its node's
 // links. A ring sends CollectiveBytes through each rank's link. Where the group spans nodes, the
-// same bytes cross the edge of each node, through the network cards of the devices in the group. A
+// same bytes cross the edge of each node, through the network cards of the devices in the group.
+// Where pieces go straight to their receivers, each rank's card carries its own. A
 // ring takes the latency of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An
 // all-reduce and a broadcast may take a tree instead, if its latency is shorter. On CPUs ranks copy
 // each other's memory, and a call occupies the rank's cores.
@@ -44,6 +45,10 @@ class PlannedCommunicator final : public CheckedCommunicator {
     // destination or is of another dtype, and a pass for that and for a mean.
     enum class Reduction { kWithoutScratch, kTree, kLibrary };
     Reduction reduction = Reduction::kWithoutScratch;
+    // Reductions send each rank's piece straight to it, as LaunchOptions::reduction "tree" does: a
+    // card sends what is for the ranks of all other nodes, and not only what a ring would. An
+    // all-reduce then gathers the sums in a ring.
+    bool reduces_by_exchange = false;
     // All-gathers inside a node take no multiprocessors (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
     // AllGatherAll and ReduceScatterAll make one operation of their calls, which takes the latency

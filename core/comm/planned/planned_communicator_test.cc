@@ -111,6 +111,28 @@ TEST(PlannedCommunicatorTest, InAnAllToAllNobodyHandsOn) {
   EXPECT_DOUBLE_EQ(time.seconds, 8 * 4e6 / 10e9);
 }
 
+// The tree over ranks, as it is run: on 8 x 8 ranks a node sends eight times what a ring sends.
+TEST(PlannedCommunicatorTest, AReductionByExchangeCrossesTheNetworkWithEachPiece) {
+  const Collective scatter = Call(CollectiveOp::kReduceScatter, 64'000'000, 1'000'000);
+  const Collective exchange = Call(CollectiveOp::kAllToAll, 64'000'000, 64'000'000);
+  const auto ring = World(64);
+  PlannedCommunicator::Options options;
+  options.reduces_by_exchange = true;
+  const auto tree = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
+  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds, ring->TimeOf(exchange).seconds);
+  // 56 of 63 pieces, by this rank's own card.
+  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds,
+                   4.0 * 63'000'000 * 56 / 63 / TwoSpeeds().network_bandwidth);
+  EXPECT_GT(tree->TimeOf(scatter).seconds, 7 * ring->TimeOf(scatter).seconds);
+  // Of an all-reduce only the first half.
+  const Collective reduce = Call(CollectiveOp::kAllReduce, 64'000'000, 64'000'000);
+  EXPECT_DOUBLE_EQ(tree->TimeOf(reduce).seconds,
+                   tree->TimeOf(scatter).seconds + ring->TimeOf(reduce).seconds / 2);
+  // Inside a node, and among one rank of each node, both send the same.
+  const auto node = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 8, 0, options);
+  EXPECT_DOUBLE_EQ(node->TimeOf(scatter).seconds, World(8)->TimeOf(scatter).seconds);
+}
+
 TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   const auto world = World(16384);
   PlannedDevice device(TwoSpeeds(), {});
