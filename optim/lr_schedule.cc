@@ -3,10 +3,15 @@
 #include "zeroth/optim/lr_schedule.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -17,6 +22,14 @@ constexpr double kPi = 3.14159265358979323846;
 bool IsRate(double value) { return std::isfinite(value) && value >= 0; }
 
 }  // namespace
+
+double DecimalTenth(double value) {
+  char text[2 * std::numeric_limits<double>::max_exponent10];  // digits without an exponent
+  char* const end = std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed).ptr;
+  double tenth = 0;
+  ZEROTH_CHECK(absl::SimpleAtod(absl::StrCat(absl::string_view(text, end - text), "e-1"), &tenth));
+  return tenth;
+}
 
 std::vector<std::string> LrSchedule::Names() { return {"constant", "linear", "cosine"}; }
 

@@ -11,6 +11,10 @@
 
 namespace zeroth {
 
+// Returns the double nearest to a tenth of `value` as it is written in decimal: 0.0003 for 0.003,
+// where 0.003 / 10 is 0.00030000000000000003. `value` must be finite.
+double DecimalTenth(double value);
+
 struct LrScheduleOptions {
   double lr = 0;             // the peak
   double min_lr = 0;         // at the end of linear and cosine

@@ -3,6 +3,7 @@
 #include "zeroth/optim/lr_schedule.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -37,6 +38,20 @@ TEST(LrScheduleTest, ShapesAfterTheWarmUp) {
   EXPECT_NEAR(Make("cosine").At(60), 0.55, 1e-15);
   EXPECT_NEAR(Make("cosine").At(35), 0.1 + 0.45 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_DOUBLE_EQ(Make("cosine").At(500), 0.1);
+}
+
+// A tenth reads as the tenth of the digits that were given.
+TEST(LrScheduleTest, TakesTenthsInDecimal) {
+  EXPECT_EQ(DecimalTenth(3e-3), 3e-4);
+  EXPECT_NE(3e-3 / 10, 3e-4);
+  EXPECT_EQ(DecimalTenth(3e-4), 3e-5);
+  EXPECT_EQ(DecimalTenth(6e-4), 6e-5);
+  EXPECT_EQ(DecimalTenth(1.25), 0.125);
+  EXPECT_EQ(DecimalTenth(0), 0);
+  EXPECT_EQ(DecimalTenth(1e300), 1e299);
+  EXPECT_EQ(DecimalTenth(std::numeric_limits<double>::max()), 1.7976931348623157e307);
+  EXPECT_EQ(DecimalTenth(2.2250738585072014e-308), 2.2250738585072014e-309);
+  EXPECT_EQ(DecimalTenth(std::numeric_limits<double>::denorm_min()), 0);
 }
 
 TEST(LrScheduleTest, RefusesWhatItDoesNotKnow) {

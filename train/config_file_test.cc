@@ -111,6 +111,18 @@ TEST(ConfigFileTest, TheEndsOfNumbersReadBack) {
   ExpectSame(read, written);
 }
 
+// In a config file and in messages, a number has the fewest digits that read back as the same one.
+TEST(ConfigFileTest, NumbersHaveNoMoreDigitsThanTheyNeed) {
+  const Option& lr = *FindOption("lr");
+  for (const char* text : {"0.003", "3e-05", "0.1", "1e-08", "0.30000000000000004",
+                           "5.000000000000001e-05", "0.3333333333333333"}) {
+    TrainOptions options;
+    ASSERT_EQ(SetOption(lr, text, options), absl::OkStatus()) << text;
+    EXPECT_EQ(OptionText(lr, options), text);
+    EXPECT_THAT(ConfigText(options), HasSubstr(absl::StrCat("\nlr = ", text, "\n")));
+  }
+}
+
 TEST(ConfigFileTest, WhatIsNotThereStaysAsItIs) {
   TrainOptions options;
   options.steps = 3;

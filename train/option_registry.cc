@@ -16,6 +16,7 @@
 #include "absl/flags/marshalling.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -241,7 +242,18 @@ nlohmann::json OptionValue(const Option& option, const TrainOptions& options) {
 }
 
 std::string OptionText(const Option& option, const TrainOptions& options) {
-  return VisitField(option, options, [](const auto& value) { return absl::UnparseFlag(value); });
+  return VisitField(option, options, [](const auto& value) {
+    std::string text = absl::UnparseFlag(value);
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
+      // Abseil tries 15 digits and then prints 17, although 16 may read back as the same number.
+      const std::string shorter = absl::StrFormat("%.16g", value);
+      double read = 0;
+      if (shorter.size() < text.size() && absl::SimpleAtod(shorter, &read) && read == value) {
+        text = shorter;
+      }
+    }
+    return text;
+  });
 }
 
 std::string Expected(const Option& option) {

@@ -16,6 +16,7 @@
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/loss_scaler.h"
+#include "zeroth/optim/lr_schedule.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
@@ -53,7 +54,7 @@ struct TrainOptions {
   int data_ranks() const { return world_size / tensor_parallel; }
   OffloadOptions offload_options() const;
   // The learning rate at the end of the schedule: min_lr, or a tenth of lr.
-  double final_lr() const { return min_lr < 0 ? lr / 10 : min_lr; }
+  double final_lr() const { return min_lr < 0 ? DecimalTenth(lr) : min_lr; }
 };
 
 // Checks each option and the combination of options. InvalidArgument names the flag, its value, and

@@ -75,10 +75,22 @@ TEST(ResultFlagsTest, ResolvedOptionsSayWhatTheRunDoes) {
   options = *WithSharesOfRanks(options);
   const TrainOptions resolved = Resolved(options);
   EXPECT_GT(resolved.threads_per_rank, 0);
-  EXPECT_EQ(resolved.min_lr, 3e-4 / 10);
+  EXPECT_EQ(resolved.min_lr, 3e-5);
   EXPECT_EQ(resolved.global_batch_size, 24);
   EXPECT_EQ(resolved.batch_size, 4);
   EXPECT_EQ(ResultFlags(*WithSharesOfRanks(resolved)), ResultFlags(options));
+}
+
+// A derived value is printed as a person would write it, and giving it changes nothing.
+TEST(ResultFlagsTest, TheTenthOfTheLearningRateIsADecimal) {
+  TrainOptions options;
+  const nlohmann::json before = ResultFlags(options);
+  options.lr = 3e-3;
+  EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
+              ElementsAre("--lr is 0.003, was 0.001", "--min_lr is 0.0003, was 0.0001"));
+  TrainOptions given = options;
+  given.min_lr = 3e-4;
+  EXPECT_EQ(ResultFlags(given), ResultFlags(options));
 }
 
 TEST(ResultFlagsTest, NamesTheFlagsThatChanged) {
