@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# Trains on CPUs, a process for each rank. Further words are the trainer's.
+# Trains on CPUs, a process for each rank. Further words are the trainer's. Ranks meet by MPI, so they
+# need no job's number or secret.
 #
 #   RANKS=2 ./mpirun.sh --data=book.txt
 #   RANKS=16 HOSTS=hosts.txt ./mpirun.sh --data=/shared/book.txt --out=/shared/run

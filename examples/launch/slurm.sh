@@ -12,12 +12,18 @@
 #
 # A rank for each GPU. Two minutes before its time ends, the run saves a checkpoint and stops; queued
 # again, it goes on from there. For CPUs: leave out --gpus-per-node, and train with --comm=mpi instead.
+# Further words are the trainer's.
 set -euo pipefail
 
+# Change these lines, and those above.
 shared="${SHARED:?a folder that all nodes see, as SHARED=/shared/me}"
+options=(--model=llama_1b --tokenizer="$shared/tokenizer" --seq_len=2048 --batch_size=4 --steps=10000
+  --data="$shared/tokens/*.bin" --out="$shared/run" --resume=auto --checkpoint_every=500)
+
+# Only processes with the secret can join. srun passes it on to them.
+export ZEROTH_JOB_SECRET="${ZEROTH_JOB_SECRET:-$(od -An -N32 -tx1 /dev/urandom | tr -d " \n")}"
 
 srun --kill-on-bad-exit=1 zeroth-train \
   --device=cuda --comm=nccl \
   --strategy=hybrid_shard --shard_size=8 --param_dtype=bf16 --reduce_dtype=bf16 \
-  --model=llama_1b --tokenizer="$shared/tokenizer" --seq_len=2048 --batch_size=4 \
-  --data="$shared/tokens/*.bin" --out="$shared/run" --resume=auto --checkpoint_every=500 --async_checkpoint
+  "${options[@]}" --async_checkpoint "$@"
