@@ -1,14 +1,37 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
+# shellcheck shell=bash
 # What .ci/run and .ci/nightly share; sourced by both from the root of the project.
 
 cache="${ZEROTH_DISK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zeroth/bazel-disk}"
 mkdir -p "$cache"
 events="$(mktemp)"
 registry="$(mktemp -d)"
-trap 'rm -rf "$events" "$registry"' EXIT
+state="$(mktemp -d)"
+touch "$state/ran" "$state/skipped" # the test targets that ran, and those that Bazel left out
+trap 'rm -rf "$events" "$registry" "$state"' EXIT
 passed=0
 failed=0
+skipped=0
+
+# Reasons, as regular expressions, for which a step or a test case may be left out: the machine or the build lacks
+# something. Any other reason fails, so that a test is not lost without a word.
+known_skips=(
+  '^no CUDA toolkit$' 'no NVIDIA driver|no CUDA-capable device|there is no device of type|^no device$'
+  'ranks of NCCL want' '^cuDNN: |UNIMPLEMENTED: cuDNN: ' '^.*: UNIMPLEMENTED: the instructions of compute capability'
+  '^version 14 is not installed$' '^clang is not installed$' '^ZEROTH_BASE names no commit$'
+  '^needs Bazel 7 or 8' '^no AVX-512 here$' '^oneDNN has no bf16 products on this CPU$'
+  'there is no mpirun|no mpirun of' 'lacks the packages that this test compares with' 'lacks torch and transformers'
+  'Python has no package llama_cpp' 'has no python3$' '^there is no Chromium$' '^pip cannot install them$'
+  '^no root folder of Debian' 'has no /dev/full$' 'has no IPv6$' 'tmpfs cannot be mounted here|may not mount a small file'
+  '^a sanitizer is linked in$' 'thread sanitizer (cannot|does not) see' 'show under --config=(tsan|asan) only'
+)
+# Reasons of test cases whose parameters leave nothing to test. These count neither as passed nor as skipped.
+inapplicable_skips=(
+  '^one rank cannot differ$' '^nobody to wait for$' '^only at powers of two$' '^this back end need not be told of memory$'
+  'where streams run behind the host' "MPICH's mpirun ends all ranks" '^no formula for this strategy$'
+  '^the strategy (has no divide factor|brings its own)$' '^one step overflows and no more$' '^this machine has the tool$'
+)
 
 say() { printf '\n=== %s [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
@@ -22,41 +45,43 @@ check() { # check WHAT COMMAND...
   fi
 }
 
-# Prints the tests that took longest, then "PASSED FAILED". The counts come from Bazel's event stream, because a
-# test that could not be built is missing in the printed summary and must count as failed. A test that is
-# skipped in this configuration counts as neither.
-count_tests() {
-  python3 - "$events" <<'END'
-import json, sys
-tests, passed, skipped, seconds = set(), set(), set(), {}
-with open(sys.argv[1], encoding="utf-8") as stream:
-    for line in stream:
-        event = json.loads(line)
-        identity = event["id"]
-        if "targetConfigured" in identity and "testSize" in event.get("configured", {}):
-            tests.add(identity["targetConfigured"]["label"])
-        if "testSummary" in event:
-            label = identity["testSummary"]["label"]
-            seconds[label] = int(event["testSummary"].get("totalRunDurationMillis", 0)) / 1000
-            if event["testSummary"].get("overallStatus") == "PASSED":
-                passed.add(label)
-        if "targetCompleted" in identity and event.get("aborted", {}).get("reason") == "SKIPPED":
-            skipped.add(identity["targetCompleted"]["label"])
-print("all tests: %.0f s; the longest:" % sum(seconds.values()), file=sys.stderr)
-for label in sorted(seconds, key=seconds.get, reverse=True)[:12]:
-    print("  %6.1f s  %s" % (seconds[label], label), file=sys.stderr)
-print(len(passed), len(tests - passed - skipped))
-END
+# Leaves a step out. Fails unless the reason is known.
+skip() { # skip WHAT REASON
+  local reason
+  say "$1 SKIPPED: $2"
+  for reason in "${known_skips[@]}"; do
+    if [[ "$2" =~ $reason ]]; then
+      skipped=$((skipped + 1))
+      return
+    fi
+  done
+  echo "FAILED: $1 was skipped for a reason that known_skips of .ci/common.sh does not have"
+  failed=$((failed + 1))
+}
+
+# Sets the array `lines` to what a command prints. If it fails or prints nothing, the step WHAT fails: what it would have
+# checked would otherwise be left out without a word.
+read_lines() { # read_lines WHAT COMMAND...
+  local what="$1" text
+  shift
+  lines=()
+  if ! text="$("$@")" || [[ -z "$text" ]]; then
+    echo "FAILED: $what: nothing was printed by: $*"
+    failed=$((failed + 1))
+    return 1
+  fi
+  mapfile -t lines <<<"$text"
 }
 
 run_tests() { # run_tests WHAT BAZEL_ARGUMENTS...
-  local what="$1" code=0 counts more_passed more_failed
+  local what="$1" code=0 counts more_passed more_failed more_skipped
   shift
   say "$what"
   : >"$events"
   ./bazelw test --keep_going --disk_cache="$cache" --build_event_json_file="$events" "$@" || code=$?
-  counts="$(count_tests)" || counts="0 1"
-  read -r more_passed more_failed <<<"$counts"
+  counts="$(.ci/count_tests.py "$events" "$state" "$(printf '%s\n' "${known_skips[@]}")" \
+    "$(printf '%s\n' "${inapplicable_skips[@]}")")" || counts="0 1 0"
+  read -r more_passed more_failed more_skipped <<<"$counts"
   # A broken BUILD file or library fails no test of its own.
   if [[ "$code" != 0 && "$more_failed" == 0 ]]; then
     echo "FAILED: $what exited with $code"
@@ -64,14 +89,15 @@ run_tests() { # run_tests WHAT BAZEL_ARGUMENTS...
   fi
   passed=$((passed + more_passed))
   failed=$((failed + more_failed))
+  skipped=$((skipped + more_skipped))
 }
 
-# Prints the labels that a query finds, one a line.
-labels() { ./bazelw query "$1" 2>/dev/null; }
+# Sets `lines` to the labels that a query finds.
+labels() { read_lines "a query" ./bazelw query --noshow_progress "$1"; }
 
 toolkit_tests() { labels 'attr(tags, "\btoolkit\b", tests(//...))'; }
 
-# Prints the tests that exist only with CUDA, without those of the toolkit's libraries. Tests with the tag "nightly"
+# Finds the tests that exist only with CUDA, without those of the toolkit's libraries. Tests with the tag "nightly"
 # take minutes in the emulation, and repeat tests of the CPU on this device.
 emulated_tests() { # emulated_tests [MORE_OF_THE_QUERY]
   labels "attr(target_compatible_with, incompatible, tests(//...)) except
@@ -83,9 +109,8 @@ emulated_tests() { # emulated_tests [MORE_OF_THE_QUERY]
 run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
   local limit="$1"
   shift
-  # shellcheck disable=SC2046 # one argument per label
-  run_tests "numerical tests, instructions: $limit" --test_env=ZEROTH_TEST_ISA="$limit" "$@" \
-    $(labels 'attr(tags, "\bnumerical\b", tests(//...))')
+  labels 'attr(tags, "\bnumerical\b", tests(//...))' || return 0
+  run_tests "numerical tests, instructions: $limit" --test_env=ZEROTH_TEST_ISA="$limit" "$@" "${lines[@]}"
 }
 
 # Bazel 9 has only modules, and cannot make a registry of the system's packages.
@@ -106,7 +131,7 @@ check_example() { # check_example FOLDER TARGETS [BAZEL_ARGUMENTS...]
 check_module_examples() {
   local module
   if ! has_modules; then
-    say "examples/*/MODULE.bazel SKIPPED: they need Bazel 7 or 8, this is $(./bazelw --version)"
+    skip "examples/*/MODULE.bazel" "needs Bazel 7 or 8, this is $(./bazelw --version)"
     return
   fi
   check "registry of the system's packages" third_party/registry/make_registry.py "$registry"
@@ -117,8 +142,9 @@ check_module_examples() {
 
 # A source without tests has at most 400 lines: it has one subject.
 check_length() {
+  read_lines "length of sources" git ls-files '*.cc' '*.h' '*.cu' '*.cuh' || return 0
   long_sources() {
-    git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | grep -vE '_test\.|_suite|/emulation/|^tests/' | xargs wc -l |
+    printf '%s\n' "${lines[@]}" | grep -vE '_test\.|_suite|/emulation/|^tests/' | xargs wc -l |
       awk '$1 > 400 && $2 != "total" { print $2 " has " $1 " lines, more than 400"; found = 1 } END { exit found }'
   }
   check "length of sources" long_sources
@@ -129,10 +155,11 @@ check_format() {
   local clang_format
   clang_format="$(command -v clang-format-14 || command -v clang-format || true)"
   if [[ -z "$clang_format" || "$("$clang_format" --version)" != *"version 14."* ]]; then
-    say "clang-format SKIPPED: version 14 is not installed"
+    skip clang-format "version 14 is not installed"
     return
   fi
-  format_tree() { git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs "$clang_format" --dry-run --Werror; }
+  read_lines "clang-format" git ls-files '*.cc' '*.h' '*.cu' '*.cuh' || return 0
+  format_tree() { printf '%s\n' "${lines[@]}" | xargs "$clang_format" --dry-run --Werror; }
   check "clang-format of all sources" format_tree
 }
 
@@ -143,7 +170,7 @@ check_tidy() { # check_tidy WHAT FILES...
   shift
   clang_tidy="$(command -v clang-tidy-14 || true)"
   if [[ -z "$clang_tidy" ]]; then
-    say "clang-tidy SKIPPED: version 14 is not installed"
+    skip clang-tidy "version 14 is not installed"
     return
   fi
   tidy() {
@@ -159,8 +186,16 @@ print("\n".join(name for name in sys.argv[1:] if name in known))' "$@")" || retu
 
 has_cuda_toolkit() { [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; }
 
+# Counts the test targets that no run of Bazel has run, and says what was counted.
 finish() {
+  local never
+  never="$(comm -23 <(sort -u "$state/skipped") <(sort -u "$state/ran"))"
+  if [[ -n "$never" ]]; then
+    say "tests that no configuration here has run"
+    echo "$never"
+    skipped=$((skipped + $(wc -l <<<"$never")))
+  fi
   say "done"
-  echo "$passed passed, $failed failed"
+  echo "$passed passed, $failed failed, $skipped skipped"
   [[ "$failed" == 0 ]]
 }

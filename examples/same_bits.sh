@@ -57,7 +57,7 @@ transports=(threads)
 if command -v mpirun >/dev/null && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
   transports+=(processes)
 else
-  echo "There is no mpirun of Open MPI: all ranks are threads."
+  echo "SKIPPED: runs with processes: there is no mpirun of Open MPI"
 fi
 last="${transports[-1]}"
 

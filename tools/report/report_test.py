@@ -197,6 +197,7 @@ class ReportTest(unittest.TestCase):
     def test_in_a_browser(self):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
         if browser is None:
+            print("SKIPPED: there is no Chromium")
             self.skipTest("there is no Chromium")
         self.report("slow", "fast", "plan")
         picture = os.path.join(os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", self.folder), "report.png")
