@@ -179,6 +179,24 @@ def figures(tree):
             yield "docs/figures/%s.svg: not what make_figures.py draws; make_figures.py draw writes it again" % name
 
 
+def versions(tree):
+    """The least versions that build.md states are those of the code."""
+    def number(path, name):
+        return int(re.search(name + r" = (\d+);", read(tree.at(path))).group(1))
+    cudnn = number("kernels/attention/cudnn.h", "kLeastVersion")
+    nccl = number("core/comm/nccl/copy_engine.cc", "kFirstVersion")
+    driver = number("core/comm/nccl/copy_engine.cc", "kFirstDriver")
+    frontend = re.search(r"^nvidia-cudnn-frontend==(\S+)", read(tree.at("third_party/cudnn/frontend.txt")), re.M).group(1)
+    page = tree.pages["docs/build.md"]
+    for name, expected in (("driver", "copy engine that of CUDA %d.%d" % (driver // 1000, driver % 1000 // 10)),
+                           ("NCCL", "copy engine %d.%d;" % (nccl // 10000, nccl % 10000 // 100)),
+                           ("cuDNN, optional", "| %d.%d;" % (cudnn // 10000, cudnn % 10000 // 100)),
+                           ("cudnn-frontend, optional", "| %s |" % frontend)):
+        row = re.search(r"^\| %s \|.*$" % name, page, re.M)
+        if row is None or expected not in row.group():
+            yield "docs/build.md: the row of %s among the versions of CUDA does not say: %s" % (name, expected)
+
+
 def main():
     root = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.realpath(sys.argv[1]))
     tree = Tree(root)
@@ -187,6 +205,7 @@ def main():
     found = ["%s:%d: %s" % (page, number, what) for check in (links, labels, flags, paths, messages, reading)
              for page, text in tree.pages.items() for number, what in check(tree, page, text)]
     found += figures(tree)
+    found += versions(tree)
     linked = {os.path.basename(to.split("#")[0]) for to in LINK.findall(tree.pages["README.md"])}
     found += ["README.md: no link to %s" % page for page in tree.pages
               if page.startswith("docs/") and os.path.basename(page) not in linked]
