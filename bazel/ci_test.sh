@@ -164,5 +164,17 @@ fi
 run_script 0 "$runs passed, 0 failed, $lacking skipped" .ci/run
 ZEROTH_BASE=main run_script 0 "$runs passed, 0 failed, $((lacking - 1)) skipped" .ci/run
 # shellcheck disable=SC2016
-fake bin/git 'case "$1" in ls-files) echo some.cc ;; merge-base) exit 128 ;; esac'
+fake bin/git 'case "$1" in ls-files) echo some.cc ;; merge-base) echo 1234 ;; esac'
+ZEROTH_BASE=main run_script 0 "$runs passed, 0 failed, $((lacking - 1)) skipped" .ci/run
+# shellcheck disable=SC2016
+fake bin/git 'case "$1" in ls-files) echo some.cc ;; merge-base) exit 128 ;; diff) [[ "$*" != *"no base"* ]] ;; esac'
 ZEROTH_BASE=main run_script 1 "$runs passed, 1 failed, $((lacking - 1)) skipped" .ci/run
+
+# The same with a toolkit. Queries that find nothing fail: two sets of numerical tests, what to build, two sets of tests.
+new_machine
+ran //a:passes PASSED "$plain" >events
+mkdir -p "$work/toolkit/bin"
+fake "$work/toolkit/bin/nvcc" 'exit 0'
+CUDA_HOME="$work/toolkit" run_script 0 "$((runs + 2)) passed, 0 failed, $((lacking - 1)) skipped" .ci/run
+: >labels
+CUDA_HOME="$work/toolkit" run_script 1 "1 passed, $((runs + 2)) failed, $((lacking - 1)) skipped" .ci/run
