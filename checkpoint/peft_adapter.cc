@@ -42,7 +42,7 @@ std::string Target(absl::string_view layer) {
                                 : absl::StrJoin(number.base(), parts.end(), ".");
 }
 
-absl::Status Unsupported(const HfConfig& config, const char* key) {
+absl::Status Unsupported(const HfConfig& config, const std::string& key) {
   return Unimplemented(
       config.where(), ": \"", key, "\" is ", config.json().at(key).dump(-1, ' ', true),
       ", which Zeroth does not know; it reads plain LoRA adapters of one rank and scale");
@@ -108,15 +108,28 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
   if (type != "LORA") return Unsupported(config, "peft_type");
   ZEROTH_ASSIGN_OR_RETURN(const std::string bias, config.GetStringOr("bias", "none"));
   if (bias != "none") return Unsupported(config, "bias");
-  for (const char* key : {"use_rslora", "use_dora", "lora_bias"}) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool used, config.GetBoolOr(key, false));
-    if (used) return Unsupported(config, key);
-  }
-  for (const char* key :
-       {"rank_pattern", "alpha_pattern", "modules_to_save", "megatron_config", "target_parameters",
-        "trainable_token_indices", "layer_replication", "alora_invocation_tokens"}) {
-    const auto found = config.json().find(key);
-    if (found != config.json().end() && !found->empty()) return Unsupported(config, key);
+  // The tensors' names say which layers have an adapter.
+  static constexpr absl::string_view kHarmless[] = {
+      "auto_mapping",   "corda_config",   "ensure_weight_tying", "eva_config",   "exclude_modules",
+      "inference_mode", "layers_pattern", "layers_to_transform", "loftq_config", "lora_ga_config",
+      "megatron_core",  "peft_version",   "qalora_group_size",   "revision",     "runtime_config",
+      "target_modules", "task_type"};
+  static constexpr absl::string_view kRead[] = {"base_model_name_or_path",
+                                                "bias",
+                                                "fan_in_fan_out",
+                                                "init_lora_weights",
+                                                "lora_alpha",
+                                                "lora_dropout",
+                                                "peft_type",
+                                                "r"};
+  for (const auto& [key, value] : config.json().items()) {
+    const auto is_in = [&key = key](absl::Span<const absl::string_view> keys) {
+      return std::find(keys.begin(), keys.end(), key) != keys.end();
+    };
+    // What is off changes nothing, whatever it is.
+    const bool is_off =
+        value.is_null() || value == false || (value.is_structured() && value.empty());
+    if (!is_off && !is_in(kHarmless) && !is_in(kRead)) return Unsupported(config, key);
   }
   // Other ways to begin, as pissa, change the weights of the base when PEFT loads the adapter.
   const auto begin = config.json().find("init_lora_weights");

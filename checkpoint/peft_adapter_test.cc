@@ -2,9 +2,11 @@
 
 #include "zeroth/checkpoint/peft_adapter.h"
 
+#include <fstream>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -39,6 +41,30 @@ TEST(PeftAdapterTest, TheConfigSaysWhatPeftReads) {
   adapter.base_model.clear();
   EXPECT_EQ(PeftAdapterConfig(adapter)->json()["lora_alpha"], 2.5);
   EXPECT_TRUE(PeftAdapterConfig(adapter)->json()["base_model_name_or_path"].is_null());
+}
+
+// What PEFT 0.21 writes for the defaults: LoraConfig().to_dict(). A key with a value of its own is
+// read, known to change nothing, or refused by its name.
+TEST(PeftAdapterTest, EveryKeyThatPeftWritesIsKnown) {
+  std::ifstream file("tests/testdata/peft_lora_config.json");
+  const nlohmann::json written = nlohmann::json::parse(file);
+  const auto parse = [](const nlohmann::json& json) {
+    return ParsePeftAdapter(*HfConfig::Parse(json.dump(), "adapter_config.json")).status();
+  };
+  EXPECT_EQ(parse(written), absl::OkStatus());
+  int refused = 0;
+  for (const auto& [key, value] : written.items()) {
+    nlohmann::json other = written;
+    other[key] = {{"some", "thing"}};
+    const absl::Status status = parse(other);
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_NE(status.message().find(absl::StrCat("\"", key, "\"")), std::string::npos) << status;
+  }
+  EXPECT_GE(refused, 22);
+  nlohmann::json other = written;
+  other["use_a_later_method"] = true;
+  EXPECT_NE(parse(other).message().find("\"use_a_later_method\""), std::string::npos);
 }
 
 TEST(PeftAdapterTest, NamesOfTensors) {

@@ -2,16 +2,20 @@
 
 #include "zeroth/nn/decoder/decoder_family.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/config_reader.h"
+#include "zeroth/nn/decoder/harmless_keys.h"
 #include "zeroth/nn/decoder/rope_config.h"
 
 namespace zeroth {
 namespace {
+
+constexpr char kLayerTypes[] = "layer_types";
 
 void Read(ConfigReader& reader, const std::string& key, int64_t& to) { to = reader.Size(key); }
 void Read(ConfigReader& reader, const std::string& key, double& to) { to = reader.Number(key); }
@@ -30,7 +34,46 @@ std::string KeyOf(const DecoderFamily& family, Field DecoderConfig::*field) {
   return "a size that the family fixes";
 }
 
+// Refuses keys of config.json that the family does not read and that are not known to be harmless.
+// Such a key may change what the model computes.
+absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) {
+  ZEROTH_RETURN_IF_ERROR(CheckKeysOfOtherModels(json));
+  const auto has = [](const auto& keys, const std::string& name) {
+    return std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
+  };
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_null() || IsHarmlessKey(name) || has(family.keys, name) ||
+        has(family.fixed, name) || (family.base.rotary && IsRopeKey(name)) || name == kLayerTypes) {
+      continue;
+    }
+    // A flag that is off changes nothing, whatever it is.
+    if (value == false) continue;
+    return InvalidArgument(
+        "model configuration: '", name, "' is unknown for model_type \"", family.model_type,
+        "\" and may change what the model computes; if it does not, remove it from config.json");
+  }
+  return absl::OkStatus();
+}
+
+// Reads the kind of attention of each layer. All layers have the same here.
+void ReadLayerTypes(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
+  if (!reader.Has(kLayerTypes)) return;
+  const nlohmann::json& types = json.at(kLayerTypes);
+  const auto all_are = [&](const char* type) {
+    return types.is_array() && static_cast<int64_t>(types.size()) == config.layers &&
+           std::all_of(types.begin(), types.end(), [&](const auto& each) { return each == type; });
+  };
+  if (all_are("full_attention")) {
+    config.window = 0;
+    return;
+  }
+  reader.Require(config.window > 0 && all_are("sliding_attention"), kLayerTypes,
+                 "full_attention for each layer, or sliding_attention for each and a window: "
+                 "windows in some layers only are not supported");
+}
+
 absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nlohmann::json& json) {
+  ZEROTH_RETURN_IF_ERROR(CheckKeys(family, json));
   ConfigReader reader(json);
   DecoderConfig config = family.base;
   for (const ConfigKey& key : family.keys) {
@@ -40,9 +83,11 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
   }
   for (const FixedKey& key : family.fixed) {
-    if (key.use == FixedKey::Use::kWrite || !reader.Has(key.name)) continue;
+    const bool checks = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kRead;
+    if (!checks || !reader.Has(key.name)) continue;
     reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());
   }
+  ReadLayerTypes(json, reader, config);
   ZEROTH_RETURN_IF_ERROR(reader.status());
   if (config.rotary) {
     ZEROTH_ASSIGN_OR_RETURN(config.rope, ReadRope(json, config.rope, config.max_positions));
@@ -76,7 +121,8 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     if (size != nullptr && config.*(*size) == 0) json[key.name] = nullptr;
   }
   for (const FixedKey& key : family.fixed) {
-    if (key.use != FixedKey::Use::kRead) json[key.name] = key.value;
+    const bool writes = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kWrite;
+    if (writes) json[key.name] = key.value;
   }
   if (config.rotary) CopyRope(came, config.rope, json);
   return json;

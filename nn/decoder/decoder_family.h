@@ -35,9 +35,10 @@ struct ConfigKey {
 // A key of config.json that has one value in all models of the family.
 struct FixedKey {
   enum class Use : uint8_t {
-    kBoth,   // written, and other values are refused
-    kRead,   // other values are refused
-    kWrite,  // written; other values make no difference
+    kBoth,    // written, and other values are refused
+    kRead,    // other values are refused
+    kWrite,   // written; other values make no difference
+    kUnused,  // not written; stands in files, and its value makes no difference
   };
   std::string name;
   nlohmann::json value;
@@ -73,8 +74,10 @@ struct DecoderFamily {
 DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture);
 
 // Builds a model from the content of a config.json. InvalidArgument names the key for a size that
-// is missing or does not fit the others, and for a value that the family does not support. Keys of
-// rotary positions are those of rope_config.h.
+// is missing or does not fit the others, for a value that the family does not support, and for a
+// key that is neither in its table nor known to be harmless (harmless_keys.h). Keys of rotary
+// positions are those of rope_config.h. "layer_types" may say that all layers attend to everything,
+// or that all have the window.
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily& family,
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options);

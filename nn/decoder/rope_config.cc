@@ -2,11 +2,14 @@
 
 #include "zeroth/nn/decoder/rope_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/hugging_face.h"
@@ -77,6 +80,23 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
   ConfigReader reader(rope, absl::StrCat(key, "."));
   for (const auto& [name, value] : rope.items()) {
     reader.Require(!value.is_object(), name, "one kind of rotary positions for all layers");
+    constexpr absl::string_view kKnown[] = {kTheta,
+                                            kOriginal,
+                                            "rope_type",
+                                            "type",
+                                            "factor",
+                                            "low_freq_factor",
+                                            "high_freq_factor",
+                                            "beta_fast",
+                                            "beta_slow",
+                                            "truncate",
+                                            "mscale",
+                                            "mscale_all_dim",
+                                            "attention_factor",
+                                            "partial_rotary_factor"};
+    const bool is_known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
+    reader.Require(is_known || value.is_null(), name,
+                   "no such key, since it is unknown here; remove it if it changes nothing");
   }
   reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
                  "1: heads are rotated as a whole");
@@ -102,6 +122,11 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
 }
 
 }  // namespace
+
+bool IsRopeKey(absl::string_view key) {
+  return key == kParameters || key == kScaling || key == kTheta || key == kOriginal ||
+         key == "partial_rotary_factor";
+}
 
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
                                   int64_t max_positions) {

@@ -9,11 +9,15 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
 
 #include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
+
+// Whether ReadRope reads this key of config.json.
+bool IsRopeKey(absl::string_view key);
 
 // Reads rotary positions from a config.json. `base` has the values of absent keys, and
 // `max_positions` is the model's. InvalidArgument names the key that is missing or out of its

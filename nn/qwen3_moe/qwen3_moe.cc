@@ -35,7 +35,9 @@ DecoderFamily Qwen3Moe() {
                       {"router_aux_loss_coef", &DecoderConfig::balance_coefficient},
                       {"decoder_sparse_step", &DecoderConfig::sparse_step},
                       {"mlp_only_layers", &DecoderConfig::dense_layers}});
-  family.fixed.push_back({"use_sliding_window", false});
+  family.fixed.insert(family.fixed.end(), {{"use_sliding_window", false},
+                                           {"sliding_window", nullptr, FixedKey::Use::kUnused},
+                                           {"max_window_layers", nullptr, FixedKey::Use::kUnused}});
   const nlohmann::json more = {{"head_dim", 128}, {"norm_topk_prob", true}};
   family.presets = {{"qwen3_30b_a3b", 151936, 40960, 2048, 48, 32, 4, 6144, 1e6, 1e-6, more}};
   return family;

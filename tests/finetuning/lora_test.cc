@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -27,6 +28,7 @@
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/tests/finetuning/tiny_run.h"
+#include "zeroth/tools/model/open_model.h"
 #include "zeroth/train/export.h"
 
 namespace zeroth::testing {
@@ -529,6 +531,20 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   }
   EXPECT_EQ(adapted, (*adapter)->names().size());
   EXPECT_GT(adapted, 0u);
+  // PEFT decides by the layer's class, whatever this key says. On square layers the values would be
+  // wrong without an error.
+  nlohmann::json flipped = config->json();
+  flipped["fan_in_fan_out"] = !in_out();
+  std::ofstream(dir.File("adapter/adapter_config.json")) << flipped.dump();
+  const auto opened = OpenModel(dir.File("adapter"), "tests/testdata/" + model());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  for (const auto& [name, values] : *base) {
+    const Shape shape = merged->weights().Find(name)->shape;
+    const std::vector<float> by_class = *opened->weights().ReadAll(name, shape);
+    ExpectNear(*merged->weights().ReadAll(name, shape),
+               Grid{1, static_cast<int64_t>(by_class.size()), {by_class.begin(), by_class.end()}},
+               1e-6, name);
+  }
 }
 
 TEST_P(LoraModelTest, WhatIsWrittenInBf16IsRounded) {

@@ -3,11 +3,15 @@
 #include "zeroth/tools/model/open_model.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
@@ -20,14 +24,21 @@ double ScaleOf(const PeftAdapter& adapter) {
   return adapter.alpha / static_cast<double>(adapter.rank);
 }
 
-// The product of a layer's adapter, whose matrices have these names.
-LowRankProduct ProductOf(const PeftAdapter& adapter, std::string weight, std::string a,
-                         std::string b) {
+// Whether the layer is a Conv1D of transformers, whose weight is [in, out]. PEFT decides by this
+// class, whatever the adapter's "fan_in_fan_out" says.
+absl::StatusOr<bool> IsConv1D(const HfConfig& config, absl::string_view layer) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.GetStringOr("model_type", ""));
+  return type == "gpt2" && absl::StrContains(layer, ".c_");
+}
+
+// The product of a layer's adapter, whose matrices have these names. `in_out`: the weight is [in,
+// out].
+LowRankProduct ProductOf(bool in_out, std::string weight, std::string a, std::string b) {
   LowRankProduct product;
   product.weight = std::move(weight);
   product.left = std::move(b);
   product.right = std::move(a);
-  if (adapter.fan_in_fan_out) std::swap(product.left, product.right);
+  if (in_out) std::swap(product.left, product.right);
   return product;
 }
 
@@ -36,7 +47,7 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   if (!checkpoint.adapter.has_value()) return std::move(checkpoint.model);
   std::vector<LowRankProduct> products;
   for (const std::string& layer : checkpoint.adapter->layers) {
-    products.push_back(ProductOf(*checkpoint.adapter, absl::StrCat(layer, ".weight"),
+    products.push_back(ProductOf(checkpoint.adapter->fan_in_fan_out, absl::StrCat(layer, ".weight"),
                                  absl::StrCat(layer, kLoraA), absl::StrCat(layer, kLoraB)));
   }
   const std::shared_ptr<const WeightsSource>& weights = checkpoint.model.shared_weights();
@@ -64,9 +75,10 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   }
   std::vector<LowRankProduct> products;
   for (const std::string& layer : adapter.adapter().layers) {
-    products.push_back(ProductOf(adapter.adapter(), base->weights().StoredName(layer + ".weight"),
+    ZEROTH_ASSIGN_OR_RETURN(const bool in_out, IsConv1D(base->config(), layer));
+    products.push_back(ProductOf(in_out, base->weights().StoredName(layer + ".weight"),
                                  PeftNameOfA(layer), PeftNameOfB(layer)));
-    products.back().transposed = adapter.adapter().fan_in_fan_out;
+    products.back().transposed = in_out;
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,

@@ -1,0 +1,82 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Every key of a config.json is known, known to be harmless, or refused by its name.
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/nn/language_model.h"
+
+namespace zeroth {
+namespace {
+
+// What transformers 5.24 writes for the defaults of each family: Config().to_dict().
+nlohmann::json Configs() {
+  std::ifstream file("tests/testdata/transformers_configs.json");
+  return nlohmann::json::parse(file);
+}
+
+std::string Error(const nlohmann::json& config) {
+  return std::string(ModelRegistry::Create(config).status().message());
+}
+
+TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
+  const nlohmann::json configs = Configs();
+  EXPECT_EQ(configs.size(), 7u);
+  for (const auto& [family, config] : configs.items()) EXPECT_EQ(Error(config), "") << family;
+}
+
+TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
+  for (const auto& [family, config] : Configs().items()) {
+    SCOPED_TRACE(family);
+    nlohmann::json more = config;
+    more["attention_multiplier"] = 0.5;
+    EXPECT_TRUE(absl::StrContains(
+        Error(more), absl::StrCat("'attention_multiplier' is unknown for model_type \"", family,
+                                  "\" and may change what the model computes")))
+        << Error(more);
+    // What is off or absent changes nothing.
+    for (const nlohmann::json& off : {nlohmann::json(nullptr), nlohmann::json(false)}) {
+      more["attention_multiplier"] = off;
+      EXPECT_EQ(Error(more), "");
+    }
+    for (const char* const key : {"quantization_config", "auto_map", "pruned_heads"}) {
+      nlohmann::json other = config;
+      other[key] = {{"0", {1}}};
+      EXPECT_TRUE(absl::StrContains(Error(other), absl::StrCat("'", key, "' is set: ")))
+          << Error(other);
+    }
+  }
+  nlohmann::json rope = Configs()["llama"];
+  rope["rope_parameters"]["interleaved"] = true;
+  EXPECT_TRUE(absl::StrContains(Error(rope), "'rope_parameters.interleaved'")) << Error(rope);
+}
+
+// Ministral has windows in some layers only.
+TEST(ConfigKeysTest, LayersHaveTheWindowTogetherOrNotAtAll) {
+  nlohmann::json config = Configs()["mistral"];
+  config["num_hidden_layers"] = 2;
+  config["sliding_window"] = 16;
+  const auto window_with = [&](const nlohmann::json& types) {
+    config["layer_types"] = types;
+    const auto model = ModelRegistry::Create(config);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? (*model)->HfConfig()["sliding_window"] : nlohmann::json();
+  };
+  EXPECT_EQ(window_with({"sliding_attention", "sliding_attention"}), 16);
+  EXPECT_EQ(window_with({"full_attention", "full_attention"}), nullptr);
+  for (const nlohmann::json& types :
+       {nlohmann::json({"sliding_attention", "full_attention"}), nlohmann::json({"full_attention"}),
+        nlohmann::json("full_attention")}) {
+    config["layer_types"] = types;
+    EXPECT_TRUE(absl::StrContains(Error(config), "'layer_types' is ")) << Error(config);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth
