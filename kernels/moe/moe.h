@@ -25,8 +25,8 @@ namespace zeroth {
 
 // The experts that tokens are routed to. All int32.
 struct Routing {
-  Tensor experts;  // [tokens, top_k]: the most probable first; of two equal ones the lower number
-                   // first
+  Tensor experts;  // [tokens, top_k]: the largest logit first, of equal ones the lower number
+                   // first, and NaNs last
   Tensor rows;     // [tokens, top_k]: the pair's row
   Tensor offsets;  // [experts + 1]: expert e has rows offsets[e] to offsets[e + 1]
 };

@@ -109,27 +109,32 @@ HWY_EXPORT(ScatterRows);
 HWY_EXPORT(CombineRows);
 HWY_EXPORT(DotRows);
 
-// Returns the probabilities of a token's experts.
-std::vector<float> ProbabilitiesOf(const RoutedCall& call, int64_t token) {
-  std::vector<float> values(static_cast<size_t>(call.experts));
-  HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, values.size(), values.data());
+std::vector<float> LogitsOf(const RoutedCall& call, int64_t token) {
+  std::vector<float> logits(static_cast<size_t>(call.experts));
+  HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, logits.size(), logits.data());
+  return logits;
+}
+
+// Replaces a token's logits by the probabilities of its experts.
+void ToProbabilities(std::vector<float>& values) {
   float max = -std::numeric_limits<float>::infinity();
   for (const float value : values) max = std::max(max, value);
   float sum = 0.0f;
   for (float& value : values) sum += value = std::exp(value - max);
   for (float& value : values) value /= sum;
-  return values;
 }
 
-// Writes the indices of the `top_k` largest, the largest first. NaNs come last.
-void Choose(absl::Span<const float> probabilities, int64_t top_k, int32_t* chosen) {
+// Writes the indices of the `top_k` largest logits, the largest first, and of equal ones the lower
+// index first. NaNs come last. Probabilities would not do: those of different logits may be equal,
+// or underflow to 0.
+void Choose(absl::Span<const float> logits, int64_t top_k, int32_t* chosen) {
   const auto above = [&](int32_t a, int32_t b) {
-    const float left = probabilities[static_cast<size_t>(a)];
-    const float right = probabilities[static_cast<size_t>(b)];
+    const float left = logits[static_cast<size_t>(a)];
+    const float right = logits[static_cast<size_t>(b)];
     if (std::isnan(left) != std::isnan(right)) return std::isnan(right);
     return left > right || (!(left < right) && a < b);
   };
-  std::vector<int32_t> order(probabilities.size());
+  std::vector<int32_t> order(logits.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
   std::partial_sort(order.begin(), order.begin() + top_k, order.end(), above);
   std::copy_n(order.begin(), top_k, chosen);
@@ -137,9 +142,10 @@ void Choose(absl::Span<const float> probabilities, int64_t top_k, int32_t* chose
 
 void RouteTokens(const RouteCall& call, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
-    const std::vector<float> row = ProbabilitiesOf(call, token);
+    std::vector<float> row = LogitsOf(call, token);
     int32_t* const chosen = call.chosen + token * call.top_k;
     Choose(row, call.top_k, chosen);
+    ToProbabilities(row);
     float sum = 0.0f;
     for (int64_t k = 0; k < call.top_k; ++k) sum += row[static_cast<size_t>(chosen[k])];
     const float divisor = call.normalize ? sum : 1.0f;
@@ -164,7 +170,8 @@ const OnCpu<Route> route;
 
 void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
-    std::vector<float> row = ProbabilitiesOf(call, token);
+    std::vector<float> row = LogitsOf(call, token);
+    ToProbabilities(row);
     const int32_t* const chosen = call.chosen + token * call.top_k;
     const float* const dweights = call.dweights + token * call.top_k;
     float sum = 0.0f;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
@@ -101,6 +102,43 @@ TEST_P(MoeSuite, EqualLogitsGoToTheLowerNumberAndNanIsNotHidden) {
   const std::vector<float> weights = Download(run.weights);
   EXPECT_EQ(weights[0], 0.5f);
   EXPECT_TRUE(std::isnan(weights[4]) && std::isnan(weights[5]));
+}
+
+// Probabilities that are equal as floats, or underflow even as doubles, do not decide. The weights
+// and gradients that go with them may be zeros, and are right.
+TEST_P(MoeSuite, ExpertsAreChosenByTheirLogits) {
+  const std::vector<float> logits = {
+      1.0f,  100.0f,  1.0000001f, 0.5f,    // equal probabilities of 1 and 1.0000001
+      0.0f,  3.0f,    120.0f,     300.0f,  // 0 and 3 underflow in fp32, as 120 does
+      10.0f, 500.0f,  2000.0f,    900.0f,  // in fp64, too
+      7.0f,  -300.0f, 7.0f,       -200.0f,
+  };
+  const std::vector<int32_t> expected = {1, 2, 0, 3, 2, 1, 2, 3, 1, 0, 2, 3};
+  // Where 1.0000001 is 1.
+  std::vector<int32_t> expected_of_16_bits = expected;
+  std::swap(expected_of_16_bits[1], expected_of_16_bits[2]);
+  for (const bool normalize : {false, true}) {
+    const RouteShape shape{4, 4, 3, normalize};
+    for (const DType dtype : kElementTypes) {
+      const std::vector<float> rounded = RoundTo(dtype, logits);
+      const Run run = RunRoute(shape, rounded, dtype);
+      const reference::Routed reference = reference::Route(shape, ToDouble(rounded));
+      EXPECT_EQ(reference.experts, dtype == DType::kFloat32 ? expected : expected_of_16_bits);
+      EXPECT_EQ(Ints(run.routing.experts), reference.experts) << DTypeName(dtype);
+      ExpectClose(Download(run.weights), reference.weights, 2e-6, 1e-30, "weights");
+      const std::vector<float> dweights = RandomNormal(shape.tokens * shape.top_k);
+      RouteBackwardArgs back;
+      back.logits = run.logits;
+      back.normalize = normalize;
+      back.experts = run.routing.experts;
+      back.dweights = Upload({shape.tokens, shape.top_k}, dweights);
+      back.dlogits = Unwritten({shape.tokens, shape.experts}, dtype);
+      ASSERT_TRUE(kernels::RouteBackward(kernels(), back).ok());
+      ExpectCloseIn(dtype, Download(back.dlogits),
+                    reference::RouteBackward(shape, ToDouble(rounded), ToDouble(dweights)), 2e-6,
+                    1e-6, "dlogits");
+    }
+  }
 }
 
 TEST_P(MoeSuite, CountsTheTokensOfASequence) {

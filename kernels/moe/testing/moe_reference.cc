@@ -26,7 +26,10 @@ Routed Route(const RouteShape& shape, const std::vector<double>& logits) {
     const std::vector<double> p = Softmax(logits.data() + t * shape.experts, shape.experts);
     std::vector<int32_t> order(p.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return p[a] > p[b]; });
+    // By logits: probabilities of different logits may be equal, even in float64.
+    const double* const row = logits.data() + t * shape.experts;
+    std::stable_sort(order.begin(), order.end(),
+                     [row](int32_t a, int32_t b) { return row[a] > row[b]; });
     double sum = 0;
     for (int64_t k = 0; k < shape.top_k; ++k) sum += p[order[k]];
     for (int64_t k = 0; k < shape.top_k; ++k) {
