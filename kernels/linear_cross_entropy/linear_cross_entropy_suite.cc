@@ -214,6 +214,34 @@ TEST_P(LinearCrossEntropySuite, LargeLogitsDoNotOverflow) {
   }
 }
 
+// Logits of 16384 + x, which are exact in fp32 but for 2^-10 of rounding were something added to
+// them. The loss depends on their differences alone, and is as precise as that of small ones.
+TEST_P(LinearCrossEntropySuite, TheLossOfLargeLogitsIsPrecise) {
+  constexpr int64_t kRows = 40;
+  constexpr int64_t kVocab = 30;
+  for (const Types& types : kTypePairs) {
+    LinearCrossEntropyArgs args = Random(kRows, 2, kVocab, types);
+    std::vector<float> hidden;
+    for (int64_t row = 0; row < kRows; ++row) hidden.insert(hidden.end(), {16384.0f, 1.0f});
+    std::vector<float> weight;
+    for (int64_t i = 0; i < kVocab; ++i) {
+      weight.insert(weight.end(), {1.0f, static_cast<float>(RandomSize(-127, 127)) / 64});
+    }
+    args.hidden = Upload({kRows, 2}, hidden, types.dtype);
+    args.weight = Upload({kVocab, 2}, weight, types.dtype);
+    // Another row's loss each: an error of one is not the others' mean.
+    for (int64_t row = 0; row < kRows; row += 7) {
+      std::vector<int32_t> targets(kRows, kIgnored);
+      targets[static_cast<size_t>(row)] = static_cast<int32_t>(RandomSize(0, kVocab - 1));
+      args.targets = UploadTokens({kRows}, targets);
+      args.dhidden = Unwritten({kRows, 2}, types.dtype);
+      args.dweight = Unwritten({kVocab, 2}, types.grad_dtype);
+      Check(args);
+    }
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(LinearCrossEntropySuite, NanIsNotHidden) {
   for (const DType dtype : kElementTypes) {
     LinearCrossEntropyArgs args = Random(8, 4, 50, {dtype, DType::kFloat32});

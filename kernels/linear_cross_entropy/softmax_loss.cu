@@ -70,6 +70,12 @@ struct Softmax {
   __device__ __forceinline__ float Exponential(float logit) const {
     return FastExp2((logit - largest) * kLog2E);
   }
+  // Returns the loss of a row whose target has this logit. The difference of the two logits comes
+  // first: it is exact where they are close, and maximum + log(sum) would be rounded to the
+  // maximum's precision.
+  __device__ __forceinline__ float Loss(float at_target) const {
+    return logf(sum) - (at_target - largest);
+  }
   __device__ __forceinline__ void Add(const float (&logits)[kWidth]) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum += Exponential(logits[i]);
@@ -178,7 +184,7 @@ __global__ void __launch_bounds__(kBlock)
   add_part(3);
   softmax = OverBlock<kBlock>(softmax, scratch);
   if (threadIdx.x == 0) {
-    losses[row] = counts ? softmax.largest + logf(softmax.sum) - at_target : 0.0f;
+    losses[row] = counts ? softmax.Loss(at_target) : 0.0f;
   }
   if (!gradients) return;
 
@@ -217,7 +223,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   softmax = OverBlock<kThreads>(softmax, scratch);
   if (threadIdx.x == 0) {
-    losses[row] = counts ? softmax.largest + logf(softmax.sum) - at_target : 0.0f;
+    losses[row] = counts ? softmax.Loss(at_target) : 0.0f;
   }
   if (!gradients) return;
 

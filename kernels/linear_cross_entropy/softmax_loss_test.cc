@@ -69,11 +69,12 @@ class SoftmaxLossTest : public testing::Test {
   }
 
   // Runs the kernel on rows of random logits, between which there is nothing to be read.
-  void Check(int64_t vocab, DType dtype, size_t shared_bytes, bool special = false) {
+  void Check(int64_t vocab, DType dtype, size_t shared_bytes, bool special = false,
+             float mean = 1.0f) {
     SCOPED_TRACE(absl::StrCat("vocab ", vocab, ", ", DTypeName(dtype), ", shared ", shared_bytes));
     const int64_t stride = (vocab + 7) / 8 * 8;
     std::vector<float> logits(static_cast<size_t>(kRows * stride), std::nanf(""));
-    std::normal_distribution<float> normal(1.0f, 3.0f);
+    std::normal_distribution<float> normal(mean, 3.0f);
     for (int64_t row = 0; row < kRows; ++row) {
       for (int64_t i = 0; i < vocab; ++i) {
         logits[static_cast<size_t>(row * stride + i)] = normal(random_);
@@ -110,13 +111,14 @@ class SoftmaxLossTest : public testing::Test {
   static void CheckRow(const float* logits, int64_t vocab, int32_t target, DType dtype, float loss,
                        const float* gradients) {
     const bool counts = target >= 0 && target < vocab;
+    const auto largest = static_cast<double>(*std::max_element(logits, logits + vocab));
+    const auto below = [&](int64_t i) { return static_cast<double>(logits[i]) - largest; };
     double sum = 0;
-    for (int64_t i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(logits[i]));
-    ASSERT_NEAR(static_cast<double>(loss),
-                counts ? std::log(sum) - static_cast<double>(logits[target]) : 0.0, 2e-5);
+    for (int64_t i = 0; i < vocab; ++i) sum += std::exp(below(i));
+    ASSERT_NEAR(static_cast<double>(loss), counts ? std::log(sum) - below(target) : 0.0, 2e-5);
     const double rounding = dtype == DType::kFloat32 ? 0.0 : std::ldexp(1.0, -8);
     for (int64_t i = 0; i < vocab; ++i) {
-      const double probability = std::exp(static_cast<double>(logits[i])) / sum;
+      const double probability = std::exp(below(i)) / sum;
       const double expected = counts ? (probability - (i == target ? 1.0 : 0.0)) *
                                            static_cast<double>(kScale) / kCounted
                                      : 0.0;
@@ -145,6 +147,17 @@ TEST_F(SoftmaxLossTest, RowsThatDoNotFit) {
   for (const int64_t vocab : {1, 3, 2048, 2049, 10007}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       Check(vocab, dtype, /*shared_bytes=*/0);
+    }
+  }
+}
+
+// The loss depends on differences of logits, which are as precise however large these are.
+TEST_F(SoftmaxLossTest, LargeLogits) {
+  for (const float mean : {-16384.0f, 16384.0f}) {
+    for (const int64_t vocab : {1, 3, 1000, 10007}) {
+      for (const size_t shared : {size_t{0}, properties().shared_bytes_per_block}) {
+        Check(vocab, DType::kFloat32, shared, /*special=*/false, mean);
+      }
     }
   }
 }
