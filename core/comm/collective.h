@@ -65,7 +65,8 @@ BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int
 
 // The division of a buffer into one piece for each rank. The last pieces may be shorter, or empty.
 struct Pieces {
-  // Pieces of whole cache lines, so that two ranks never write to the same line.
+  // Pieces of whole cache lines, so that two ranks never write to the same line, and so that every
+  // piece of an aligned buffer is aligned, too.
   static Pieces OfLines(const BufferView& buffer, int size);
 
   int64_t Begin(int rank) const { return std::min(rank * piece, count); }

@@ -105,7 +105,7 @@ absl::Status NcclCommunicator::AllReduceInTree(const Collective& collective,
   const BufferView& recv = collective.recv;
   if (ByteSize(recv) * size() <= kSmallAllReduceBytes) return SmallAllReduce(collective, stream);
   // A reduce-scatter, whose last pieces may be shorter, and an all-gather of the results.
-  const Pieces pieces = {(recv.count + size() - 1) / size(), recv.count};
+  const Pieces pieces = Pieces::OfLines(recv, size());
   const BufferView own = pieces.Of(recv, rank());
   ZEROTH_RETURN_IF_ERROR(ReducePieces({{collective, pieces, own}}, stream));
   std::vector<Messages> results;
@@ -135,9 +135,14 @@ absl::StatusOr<std::vector<char*>> NcclCommunicator::ScratchPieces(absl::Span<co
 
 absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> reductions,
                                             cuda::CudaStream& stream) {
-  std::vector<int64_t> staging;  // bytes of what the other ranks send
-  for (const auto& [collective, pieces, to] : reductions) {
-    staging.push_back(ByteSize(pieces.Of(collective.send, rank())) * (size() - 1));
+  // Other ranks' pieces lie a whole piece apart, also where this rank's is a shorter rest: kernels
+  // load vectors only if every piece is aligned.
+  const auto bytes_per_rank = [](const PieceReduction& reduction) {
+    return reduction.pieces.piece * static_cast<int64_t>(SizeOf(reduction.collective.send.dtype));
+  };
+  std::vector<int64_t> staging;  // bytes for what the other ranks send
+  for (const PieceReduction& reduction : reductions) {
+    staging.push_back(bytes_per_rank(reduction) * (size() - 1));
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<char*> scratch, ScratchPieces(staging, stream));
   std::vector<cuda::StridedReduction> launches;
@@ -147,7 +152,7 @@ absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> red
     const BufferView own = pieces.Of(collective.send, rank());
     cuda::StridedReduction reduction = ReductionOf(collective);
     reduction.others = scratch[i];
-    reduction.bytes_per_rank = ByteSize(own);
+    reduction.bytes_per_rank = bytes_per_rank(reductions[i]);
     reduction.ranks = size();
     reduction.own = rank();
     reduction.own_elements = own.data;

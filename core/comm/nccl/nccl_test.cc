@@ -73,6 +73,27 @@ TEST(NcclTest, LargeAllReducesHaveTheBitsOfTheTree) {
   }
 }
 
+// Neither the number of elements nor that of lines is a multiple of the ranks', and the last piece
+// ends within a line. Pieces that do not begin at whole vectors take a kernel of single elements.
+TEST(NcclTest, PiecesOfAllReducesAreWholeLines) {
+  constexpr int kSize = 3;
+  constexpr int64_t kCount = 131101;
+  const auto values = TestValuesOfAll<BFloat16>(7, kSize, kCount);
+  const std::vector<BFloat16> expected = ReferenceReduceAll<BFloat16>(values, ReduceOp::kMean);
+  const int64_t before = nccl::emulation::UnalignedTransfers();
+  const absl::Status status = RunRanks(kSize, [&](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                            ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "bf16"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> result,
+                            Fetch<BFloat16>(buffer, rank.stream));
+    ExpectSameBits(result, expected);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(nccl::emulation::UnalignedTransfers(), before);
+}
+
 // The library adds in an order of its own, and rounds to the dtype as it goes; the mean is exact.
 TEST(NcclTest, TheLibraryMayReduce) {
   LaunchOptions options;

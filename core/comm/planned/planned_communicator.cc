@@ -170,7 +170,7 @@ size_t PlannedCommunicator::ScratchOf(const Collective& collective) const {
       return 0;
     case Options::Reduction::kTree: {
       const int64_t piece =
-          scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
+          scatters ? collective.recv.count : Pieces::OfLines(collective.recv, size()).piece;
       return static_cast<size_t>(piece * (size() - 1)) * element;
     }
     case Options::Reduction::kLibrary:

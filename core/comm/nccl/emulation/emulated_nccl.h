@@ -21,6 +21,9 @@ void FailNextRegistration(ncclResult_t result);
 int64_t CopyEngineGathers();
 // The number of groups of this process that have held a call.
 int64_t Groups();
+// The number of sends and receives of this process whose memory does not begin at a multiple of 16
+// bytes, which kernels cannot load as vectors.
+int64_t UnalignedTransfers();
 // From now on gathers by copy engines in this process do not end when their communicator is
 // aborted.
 void LeaveCopyEnginesWaiting();

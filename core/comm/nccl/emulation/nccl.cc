@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -73,6 +74,7 @@ std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
 std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
 std::atomic<int64_t> copy_engine_gathers{0};
 std::atomic<int64_t> groups{0};
+std::atomic<int64_t> unaligned_transfers{0};
 std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
 
@@ -307,6 +309,7 @@ ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclData
                           int peer, ncclComm_t communicator, cudaStream_t stream) {
   if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
   if (peer < 0 || peer >= communicator->shared->ranks) return ncclInvalidArgument;
+  if (reinterpret_cast<uintptr_t>(data) % 16 != 0) ++unaligned_transfers;
   Operation operation;
   operation.shared = communicator->shared;
   operation.stream = stream;
@@ -395,6 +398,7 @@ void FailNextRegistration(ncclResult_t result) { fail_next_registration = result
 void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
 int64_t CopyEngineGathers() { return copy_engine_gathers; }
 int64_t Groups() { return groups; }
+int64_t UnalignedTransfers() { return unaligned_transfers; }
 void StallTransfers(bool on) { stall_transfers = on; }
 
 }  // namespace zeroth::nccl::emulation
