@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -48,9 +49,15 @@ absl::StatusOr<std::unique_ptr<Rank>> Rank::Open(Communicator& world, Device& de
 }
 
 absl::Status RunRanks(const RunOptions& options, const std::function<absl::Status(Rank&)>& train) {
+  RankOptions rank_options = options.rank;
+  if (rank_options.ranks_on_machine == 0) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<StartedRanks> started,
+                            LauncherRegistry::Started(options.comm));
+    if (started.has_value()) rank_options.ranks_on_machine = started->local_world_size;
+  }
   return LauncherRegistry::Launch(
       options.comm, options.launch, [&](Communicator& world) -> absl::Status {
-        ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, options.rank));
+        ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank, Rank::Open(world, rank_options));
         return train(*rank);
       });
 }

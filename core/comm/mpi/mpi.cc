@@ -220,28 +220,31 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   return Read(letter);
 }
 
+// Takes the ranks from MPI, for a process that no known launcher has started.
+void TakeRanks(const mpi::Engine& engine, ProcessEnvironment& environment) {
+  environment.rank = engine.rank();
+  environment.world_size = engine.size();
+  environment.local_world_size = engine.size() == 1 ? 1 : 0;
+  environment.launcher = "MPI";
+}
+
 // Reads the ranks from the environment, or from MPI if no known launcher has started this process.
 absl::StatusOr<ProcessEnvironment> ReadEnvironment(const mpi::Engine& engine) {
   ZEROTH_ASSIGN_OR_RETURN(ProcessEnvironment environment, ProcessEnvironment::ReadRanks());
-  if (!environment.HasLauncher()) {
-    environment.rank = engine.rank();
-    environment.world_size = engine.size();
-    environment.local_world_size = engine.size() == 1 ? 1 : 0;
-    environment.launcher = "MPI";
-  }
+  if (!environment.HasLauncher()) TakeRanks(engine, environment);
   ZEROTH_RETURN_IF_ERROR(CheckRanks(engine, environment));
   environment.address_by_launcher = engine.size() > 1;
   return environment;
 }
 
-// Returns the world size from the environment, or from MPI if no known launcher has set it.
+// Returns the numbers of ranks from the environment, or from MPI if no known launcher has set them.
 absl::StatusOr<StartedRanks> ReadStarted() {
-  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::ReadRanks());
-  StartedRanks started{environment.world_size, environment.local_world_size};
-  if (environment.HasLauncher()) return started;
-  ZEROTH_ASSIGN_OR_RETURN(const mpi::Engine* const engine, mpi::Engine::Get());
-  started.world_size = engine->size();
-  return started;
+  ZEROTH_ASSIGN_OR_RETURN(ProcessEnvironment environment, ProcessEnvironment::ReadRanks());
+  if (!environment.HasLauncher()) {
+    ZEROTH_ASSIGN_OR_RETURN(const mpi::Engine* const engine, mpi::Engine::Get());
+    TakeRanks(*engine, environment);
+  }
+  return StartedRanks{environment.world_size, environment.local_world_size};
 }
 
 // The caller keeps `communicator` until all ranks have returned. The other ranks' error then says

@@ -48,6 +48,10 @@ TEST_P(MpiTest, LargeReductionsHaveTheBitsOfTheTree) {
 
 TEST_P(MpiTest, AnotherWorldSizeIsRefused) { Expect(Ranks(2), "AnotherWorldSizeIsRefused"); }
 
+TEST_P(MpiTest, AnUnknownLauncherDoesNotSayWhoIsOnThisMachine) {
+  Expect(Ranks(2), "AnUnknownLauncherDoesNotSayWhoIsOnThisMachine");
+}
+
 TEST_P(MpiTest, ADroppedCallEndsTheOthersWait) {
   Expect(Ranks(2), "ADroppedCallEndsTheOthersWait");
 }

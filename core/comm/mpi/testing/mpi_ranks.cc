@@ -28,6 +28,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/mpi/mpi.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
 #include "zeroth/core/comm/process/process_environment.h"
@@ -96,6 +97,22 @@ TEST(MpiRanks, LargeReductionsHaveTheBitsOfTheTree) {
 TEST(MpiRanks, AllReduceOnce) {
   const absl::Status status = RunOnCpu(AllReduceOnce);
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// MPI says how many ranks there are, and not how many of them are on this machine.
+TEST(MpiRanks, AnUnknownLauncherDoesNotSayWhoIsOnThisMachine) {
+  const absl::StatusOr<std::optional<StartedRanks>> known = LauncherRegistry::Started("mpi");
+  ASSERT_TRUE(known.ok()) << known.status();
+  const absl::StatusOr<mpi::Engine*> engine = mpi::Engine::Get();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",
+                           "PMI_SIZE", "SLURM_PROCID"}) {
+    unsetenv(name);
+  }
+  const absl::StatusOr<std::optional<StartedRanks>> unknown = LauncherRegistry::Started("mpi");
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  EXPECT_EQ((*unknown)->world_size, (*engine)->size());
+  EXPECT_EQ((*unknown)->local_world_size, 0);
 }
 
 TEST(MpiRanks, AnotherWorldSizeIsRefused) {
