@@ -21,6 +21,7 @@
 
 #include "zeroth/api/zeroth.h"
 #include "zeroth/core/base/philox.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/ops/loss.h"
@@ -300,6 +301,111 @@ TEST(ApiTest, AStepGoesOnAfterAnErrorInAPassIfNothingIsLost) {
     ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer, {.clip_grad_norm = 0.5}));
     ZEROTH_RETURN_IF_ERROR(training.Step(1));
     return training.Step(2);
+  });
+  EXPECT_EQ(found, Train(2, {}, ThreeSteps));
+}
+
+TEST(ApiTest, TheTimelineHasTheNormAndTheUpdate) {
+  Train(1, {}, [](Training& training) -> absl::Status {
+    Timeline timeline;
+    ShardingOptions options;
+    options.scheduler.timeline = &timeline;
+    Training timed{training.rank, {}, nullptr, nullptr};
+    ZEROTH_RETURN_IF_ERROR(timed.Open(options, {}));
+    timeline.set_recording(true);
+    ZEROTH_RETURN_IF_ERROR(timed.Step(0));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Timeline::Span> spans, timeline.Take());
+    std::vector<std::string> last;
+    for (const Timeline::Span& span : spans) {
+      if (span.label == "gradient norm" || span.label == "optimizer step") {
+        EXPECT_EQ(span.stream, "compute");
+        last.push_back(span.label);
+      }
+    }
+    EXPECT_EQ(last, (std::vector<std::string>{"gradient norm", "optimizer step"}));
+    return absl::OkStatus();
+  });
+}
+
+void ExpectRefused(TrainingStep& step, Optimizer& optimizer, const char* words) {
+  for (const absl::Status& status :
+       {step.Backward(Value()), step.FinishBackward(), step.Forward("root").status(),
+        step.Backward("root").status(), step.GradNormAndScale(1).status(), step.Update(optimizer),
+        step.EndStep()}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), words)) << status;
+  }
+}
+
+// Two live steps would share gradients, the scale of the loss, and what the scheduler takes for the
+// last micro-batch. Before, after and between the first one's micro-batches.
+TEST(ApiTest, ASecondStepBesideALiveOneIsRefusedAndChangesNothing) {
+  const TrainingStepOptions two = {.micro_batches = 2};
+  const Weights found = Train(2, {}, [&](Training& training) -> absl::Status {
+    const auto refused_one = [&] {
+      TrainingStep second(*training.sharded, {.micro_batches = 3, .loss_scale = 8});
+      ExpectRefused(second, *training.optimizer, "another TrainingStep of this ShardedModule");
+      second.Release();
+    };
+    TrainingStep step(*training.sharded, two);
+    for (int64_t i = 0; i < two.micro_batches; ++i) {
+      refused_one();
+      const int64_t at = (i * 2 + training.rank.index()) * kBatch;
+      ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), at, kBatch));
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      refused_one();
+      {
+        const NoGradient none(step.context().tape());
+        ZEROTH_RETURN_IF_ERROR(training.model.Loss(step.context(), batch).status());
+      }
+      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    }
+    refused_one();
+    ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer, {.clip_grad_norm = 0.5}));
+    EXPECT_TRUE(absl::IsFailedPrecondition(step.EndStep()));
+    return training.Step(1, two);  // beside one that has ended
+  });
+  const Weights expected = Train(2, {}, [&](Training& training) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(training.Step(0, two));
+    return training.Step(1, two);
+  });
+  EXPECT_EQ(found, expected);
+}
+
+TEST(ApiTest, AStepThatWasDroppedOrReleasedMakesRoomForTheNext) {
+  const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), 0, kBatch));
+    const auto backward = [&](TrainingStep& step) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      return step.Backward(loss);
+    };
+    auto first = std::make_unique<TrainingStep>(*training.sharded, TrainingStepOptions{2});
+    ZEROTH_RETURN_IF_ERROR(backward(*first));
+    {
+      // What is computed in its context is the first one's, and is dropped with it.
+      TrainingStep second(*training.sharded);
+      EXPECT_TRUE(absl::IsFailedPrecondition(backward(second)));
+      first.reset();
+      ExpectRefused(second, *training.optimizer, "another TrainingStep");
+    }
+    // Of a released step, whole or not, the gradients stay.
+    for (const int64_t micro_batches : {1, 2}) {
+      TrainingStep released(*training.sharded, {.micro_batches = micro_batches});
+      ZEROTH_RETURN_IF_ERROR(backward(released));
+      released.Release();
+      TrainingStep next(*training.sharded);
+      ExpectRefused(next, *training.optimizer, "gradients of a step that was released");
+      ZEROTH_RETURN_IF_ERROR(training.sharded->sharding().scheduler().Abandon());
+    }
+    // A step that has ended leaves the next one's draws alone.
+    auto ended = std::make_unique<TrainingStep>(*training.sharded);
+    ZEROTH_RETURN_IF_ERROR(ended->EndStep());
+    TrainingStep live(*training.sharded);
+    live.context().set_draws(StepDraws());
+    ended.reset();
+    EXPECT_TRUE(live.context().draws().has_value());
+    ZEROTH_RETURN_IF_ERROR(live.EndStep());
+    return ThreeSteps(training);
   });
   EXPECT_EQ(found, Train(2, {}, ThreeSteps));
 }

@@ -22,6 +22,8 @@
 
 namespace zeroth {
 
+class TrainingStep;
+
 // The result of FullyShard: the sharded parameters of one rank, the hooks that gather and reduce
 // them around a model's forward and backward, and the context of operations. Collective: every rank
 // makes the same calls in the same order. Used by one rank's thread only.
@@ -72,6 +74,7 @@ class ShardedModule {
   std::unique_ptr<TensorRanks> tensor_ranks_;  // nullptr unless parameters are divided
   Tape tape_;
   std::unique_ptr<Context> context_;
+  TrainingStep* live_step_ = nullptr;  // has begun and not ended
   int64_t steps_ = 0;
   absl::Status status_;
 };

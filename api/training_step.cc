@@ -10,13 +10,17 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/optim/clip_grad_norm.h"
 #include "zeroth/strategies/scheduler.h"
 
 namespace zeroth {
 
 TrainingStep::TrainingStep(ShardedModule& model, const TrainingStepOptions& options)
-    : model_(model), options_(options) {
+    : model_(model), options_(options), refused_(CanBegin(model)) {
+  // A step that is refused changes nothing of the one that is live.
+  if (!refused_.ok()) return;
+  model_.live_step_ = this;
   context().set_loss_scale(loss_factor());
   context().set_draws(std::nullopt);
   Scheduler& scheduler = model_.sharding().scheduler();
@@ -25,10 +29,39 @@ TrainingStep::TrainingStep(ShardedModule& model, const TrainingStepOptions& opti
 }
 
 TrainingStep::~TrainingStep() {
-  context().set_draws(std::nullopt);
-  if (ended_) return;
-  model_.tape().Clear();
-  model_.sharding().scheduler().Abandon().IgnoreError();
+  if (!refused_.ok()) return;
+  if (!ended_) {
+    End();
+    model_.tape().Clear();
+    model_.sharding().scheduler().Abandon().IgnoreError();
+  }
+  // They may be those of the next step already.
+  if (model_.live_step_ == nullptr) context().set_draws(std::nullopt);
+}
+
+absl::Status TrainingStep::CanBegin(ShardedModule& model) {
+  if (model.live_step_ != nullptr) {
+    return absl::FailedPreconditionError(
+        "training step: another TrainingStep of this ShardedModule has not ended, and the two "
+        "would share gradients; call its Update or EndStep, or destroy it, before you begin this "
+        "one");
+  }
+  for (const Unit* unit : model.sharding().units()) {
+    if (unit->gradient_state() == GradientState::kNone && !unit->has_accumulated()) continue;
+    return FailedPrecondition("training step: unit '", unit->name(),
+                              "' still has the gradients of a step that was released; call "
+                              "Scheduler::EndStep or Abandon before you begin another");
+  }
+  return absl::OkStatus();
+}
+
+void TrainingStep::End() {
+  ended_ = true;
+  model_.live_step_ = nullptr;
+}
+
+void TrainingStep::Release() {
+  if (refused_.ok() && !ended_) End();
 }
 
 float TrainingStep::loss_factor() const {
@@ -38,11 +71,13 @@ float TrainingStep::loss_factor() const {
 }
 
 absl::Status TrainingStep::ExpectUsable() const {
+  ZEROTH_RETURN_IF_ERROR(refused_);
   ZEROTH_RETURN_IF_ERROR(model_.status_);
   if (finished_ > 0 && model_.sharding().scheduler().abandons() != abandons_before_) {
     return absl::FailedPreconditionError(
         "training step: an error in a forward or backward, be it of an evaluation, has dropped the "
-        "gradients of the step's earlier micro-batches; begin another TrainingStep");
+        "gradients of the step's earlier micro-batches; destroy this TrainingStep and begin "
+        "another");
   }
   if (options_.micro_batches >= 1 && options_.loss_divisor >= 0 && options_.loss_scale > 0) {
     return absl::OkStatus();
@@ -121,16 +156,24 @@ absl::StatusOr<Unit*> TrainingStep::FindUnit(absl::string_view name) const {
 
 absl::StatusOr<Tensor> TrainingStep::GradNormAndScale(double max_norm) {
   ZEROTH_RETURN_IF_ERROR(ExpectComplete());
-  return zeroth::GradNormAndScale(model_.sharding(), model_.kernels(), max_norm,
-                                  1 / options_.loss_scale);
+  Sharding& sharding = model_.sharding();
+  return Timed(sharding.scheduler().timeline(), sharding.device().compute_stream(), "gradient",
+               "norm", [&] {
+                 return zeroth::GradNormAndScale(sharding, model_.kernels(), max_norm,
+                                                 1 / options_.loss_scale);
+               });
 }
 
 absl::Status TrainingStep::Update(Optimizer& optimizer, const UpdateOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale, GradNormAndScale(options.clip_grad_norm));
   const int64_t before = optimizer.step();
+  Sharding& sharding = model_.sharding();
   absl::Status updated =
-      optimizer.Step(options.lr.value_or(optimizer.lr()), 1 / options_.loss_scale,
-                     norm_and_scale.View(1, Shape({1})));
+      Timed(sharding.scheduler().timeline(), sharding.device().compute_stream(), "optimizer",
+            "step", [&] {
+              return optimizer.Step(options.lr.value_or(optimizer.lr()), 1 / options_.loss_scale,
+                                    norm_and_scale.View(1, Shape({1})));
+            });
   if (updated.ok()) updated = EndStep();
   // Waits for the device, so that an error of the update shows here.
   absl::StatusOr<std::vector<float>> norm = std::vector<float>();
@@ -149,8 +192,12 @@ absl::Status TrainingStep::Update(Optimizer& optimizer, const UpdateOptions& opt
 }
 
 absl::Status TrainingStep::EndStep() {
+  ZEROTH_RETURN_IF_ERROR(refused_);
+  if (ended_) {
+    return absl::FailedPreconditionError("training step: EndStep after its end; expected one end");
+  }
   ZEROTH_RETURN_IF_ERROR(model_.sharding().scheduler().EndStep());
-  ended_ = true;
+  End();
   return absl::OkStatus();
 }
 

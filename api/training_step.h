@@ -47,7 +47,12 @@ class UnitPass;
 // another forward if that was in its first micro-batch, and not at all later. No step can
 // follow an error in a stream or in communication (Scheduler::Abandon), nor an error after an
 // update has begun (ShardedModule::status). Each step also ends the context's draws of dropout: set
-// them again. With autograd:
+// them again.
+//
+// A model has one live step, from its construction to Update, EndStep, Release or the destructor. A
+// step that is constructed meanwhile, or before the gradients of a released one are freed, is
+// refused: all its calls return FailedPrecondition, and the live step goes on as if it were not
+// there. Evaluations within a step need no step of their own. With autograd:
 //
 //   TrainingStep step(*sharded);
 //   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(step.context(), batch));
@@ -89,7 +94,7 @@ class TrainingStep {
   // Ends the step without an update, or after the caller's own update.
   absl::Status EndStep();
   // Leaves the step to the caller, who reads gradients, and calls Scheduler::EndStep or Abandon.
-  void Release() { ended_ = true; }
+  void Release();
 
   // After Update: the step's global norm before clipping, and whether the step was skipped.
   double grad_norm() const { return grad_norm_; }
@@ -97,6 +102,9 @@ class TrainingStep {
 
  private:
   friend class UnitPass;
+  // FailedPrecondition if a step of `model` is live, or has left gradients.
+  static absl::Status CanBegin(ShardedModule& model);
+  void End();
   absl::StatusOr<Unit*> FindUnit(absl::string_view name) const;
   absl::Status ExpectUsable() const;
   absl::Status ExpectMicroBatch() const;
@@ -104,6 +112,7 @@ class TrainingStep {
 
   ShardedModule& model_;
   const TrainingStepOptions options_;
+  const absl::Status refused_;   // OK, or why this step did not begin
   int64_t finished_ = 0;         // micro-batches
   int64_t abandons_before_ = 0;  // Scheduler::abandons when the first of them was
   int open_passes_ = 0;          // that have begun and not ended

@@ -48,7 +48,8 @@ struct SchedulerOptions {
   // gradients that are reduced. At least 1, with which a unit's backward waits for the reduction of
   // the unit before it. Small units have as many buffers of their own.
   int gradient_buffers = 2;
-  // Marks each unit's forward, backward, gather and reduction; outlives the scheduler.
+  // Marks each unit's forward, backward, gather and reduction, and what a TrainingStep enqueues
+  // after them; outlives the scheduler.
   Timeline* timeline = nullptr;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
 };
@@ -186,6 +187,8 @@ class Scheduler {
   // Gathers the unit's masters, in master_dtype, by segment (see flat_collectives.h). They are
   // usable on the compute stream. The unit's state does not matter, and does not change.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
+  // SchedulerOptions::timeline.
+  Timeline* timeline() const { return options_.timeline; }
   // True while a gather of the unit is enqueued, and nothing has waited for it.
   bool IsPrefetched(const Unit& unit) const { return unit.state() == UnitState::kGathering; }
 
