@@ -243,6 +243,8 @@ class Trainer {
   // Without `lr`, the caller must call Optimizer::BeginStep. Losses go into inputs.shared. Returns
   // the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const StepInputs& inputs, std::optional<double> lr);
+  // Enqueues the optimizer's part of that.
+  absl::Status EnqueueUpdate(const Tensor& norm_and_scale, std::optional<double> lr);
   // Waits for the device and returns the loss and the norm of a step.
   absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
                                         const Tensor& norm_and_scale) const;

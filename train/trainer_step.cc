@@ -46,7 +46,10 @@ absl::StatusOr<StepResult> Trainer::TakeStep(absl::Span<const Batch> micro_batch
     result->overflowed = result->skipped && explained;
   }
   // Whether the step counts is known only here, after the host has waited for the step.
-  if (ema_ != nullptr && !result->skipped) ZEROTH_RETURN_IF_ERROR(ema_->Update());
+  if (ema_ != nullptr && !result->skipped) {
+    ZEROTH_RETURN_IF_ERROR(Timed(timeline, device().compute_stream(), "average", "weights",
+                                 [&] { return ema_->Update(); }));
+  }
   return result;
 }
 
@@ -66,21 +69,22 @@ absl::StatusOr<StepResult> Trainer::PlainStep(absl::Span<const Batch> micro_batc
 absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optional<double> lr) {
   TrainingStep step(*sharded_, StepOptions(inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
-  Timeline* const timeline = options_.sharding.scheduler.timeline;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
-                          Timed(timeline, device().compute_stream(), "gradient", "norm",
-                                [&] { return step.GradNormAndScale(options_.clip_grad_norm); }));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale, step.GradNormAndScale(options_.clip_grad_norm));
+  ZEROTH_RETURN_IF_ERROR(EnqueueUpdate(norm_and_scale, lr));
+  ZEROTH_RETURN_IF_ERROR(step.EndStep());
+  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
+  return norm_and_scale;
+}
+
+absl::Status Trainer::EnqueueUpdate(const Tensor& norm_and_scale, std::optional<double> lr) {
   const AllocationPlace place(device().allocator(), "optimizer", options_.optimizer);
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
   }
-  ZEROTH_RETURN_IF_ERROR(
-      Timed(timeline, device().compute_stream(), "optimizer", options_.optimizer,
-            [&] { return optimizer_->Update(norm_and_scale.View(1, Shape({1}))); }));
-  ZEROTH_RETURN_IF_ERROR(step.EndStep());
-  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
-  return norm_and_scale;
+  return Timed(options_.sharding.scheduler.timeline, device().compute_stream(), "optimizer",
+               options_.optimizer,
+               [&] { return optimizer_->Update(norm_and_scale.View(1, Shape({1}))); });
 }
 
 absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
@@ -119,10 +123,7 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
         exceeds(result.loss_zscore, options_.skip_loss_zscore) ||
         exceeds(result.grad_norm_zscore, options_.skip_grad_norm_zscore);
   }
-  if (!result.skipped) {
-    const Tensor scale = norm_and_scale.View(1, Shape({1}));
-    ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, 1 / loss_scale(), scale));
-  }
+  if (!result.skipped) ZEROTH_RETURN_IF_ERROR(EnqueueUpdate(norm_and_scale, lr));
   ZEROTH_RETURN_IF_ERROR(step.EndStep());
   return result;
 }

@@ -219,6 +219,33 @@ TEST(TrainTraceTest, TensorRanksTalkBesideGradientsOfWeights) {
   }
 }
 
+// Steps that wait for the verdict on their loss and norm have the slices of other steps.
+TEST(TrainTraceTest, HoldsTheNormAndTheUpdateOfEveryKindOfStep) {
+  for (const bool judges : {false, true}) {
+    const fs::path out = Scratch() / (judges ? "judged" : "plain");
+    std::vector<std::string> flags = {"--world_size=2", "--batch_size=4", "--steps=6",
+                                      "--trace=3:4", "--ema_decay=0.9"};
+    if (judges) flags.push_back("--skip_grad_norm_zscore=6");
+    const Outcome run = RunTrainer(With(Reference(out), flags));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const TraceFile trace = ReadTrace(out / "trace.json");
+    ExpectNested(trace);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::vector<Slice> norms = Named(trace, rank, "gradient norm");
+      const std::vector<Slice> updates = Named(trace, rank, "optimizer adamw");
+      const std::vector<Slice> averages = Named(trace, rank, "average weights");
+      ASSERT_EQ(norms.size(), static_cast<size_t>(kTraced)) << judges;
+      ASSERT_EQ(updates.size(), norms.size()) << judges;
+      ASSERT_EQ(averages.size(), norms.size()) << judges;
+      for (size_t i = 0; i < norms.size(); ++i) {
+        EXPECT_EQ(norms[i].stream, "compute");
+        EXPECT_LE(norms[i].end, updates[i].begin);
+        EXPECT_LE(updates[i].end, averages[i].begin);
+      }
+    }
+  }
+}
+
 TEST(TrainTraceTest, AFileNameAsInEarlierVersionsIsRefused) {
   const Outcome run = RunTrainer(With(Reference(Scratch() / "out"), {"--trace=trace.json"}));
   EXPECT_EQ(run.exit_code, 1);
