@@ -3,12 +3,16 @@
 #include "zeroth/core/base/file/json.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -16,6 +20,42 @@ namespace zeroth {
 namespace {
 
 using nlohmann::json;
+
+// Iterates over text, and keeps how far any copy of it has come: the parser copies its iterators,
+// and names a place only in some of its errors.
+class Cursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Cursor(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
+  reference operator*() const { return *at_; }
+  Cursor& operator++() {
+    *furthest_ = ++at_;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at_ == other.at_; }
+  bool operator!=(const Cursor& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  const char** furthest_;
+};
+
+// Hands the events of the value at the front of `text` to `sax`; false if it returned false.
+// `consumed` becomes the bytes that were read: up to the value's end, and of a number or a bad
+// value one more. `strict`: nothing but white space may follow the value.
+bool Parse(absl::string_view text, nlohmann::json_sax<json>* sax, bool strict, size_t* consumed) {
+  const char* furthest = text.data();
+  const bool done =
+      json::sax_parse(Cursor(text.data(), &furthest), Cursor(text.data() + text.size(), &furthest),
+                      sax, json::input_format_t::json, strict);
+  *consumed = static_cast<size_t>(furthest - text.data());
+  return done;
+}
 
 // Builds the value from parser events, so that a limit stops the parser at once.
 class Builder final : public nlohmann::json_sax<json> {
@@ -36,27 +76,31 @@ class Builder final : public nlohmann::json_sax<json> {
 
   bool key(string_t& name) override {
     auto [member, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
-    if (!inserted) return Fail(absl::StrCat("the key \"", name, "\" appears twice in one object"));
+    if (!inserted)
+      return Fail(absl::StrCat("the key ", Excerpt(name), " appears twice in one object"));
     member_ = &member->second;
     return true;
   }
 
   bool parse_error(size_t position, const std::string& last_token,
                    const nlohmann::detail::exception& error) override {
+    (void)position;
     (void)last_token;
-    error_position_ = position;
-    // The library's text begins with its own bracketed error number and ends with the reason.
+    // The library's text begins with its own bracketed error number, and ends with the reason and
+    // what was read of a bad value, which may be megabytes.
     absl::string_view reason = error.what();
     if (const size_t dash = reason.find(" - "); dash != absl::string_view::npos)
       reason.remove_prefix(dash + 3);
+    reason = reason.substr(0, std::min(reason.find("; last read: "), kMostReason));
     return Fail(std::string(reason));
   }
 
   json& root() { return root_; }
   const std::string& error() const { return error_; }
-  size_t error_position() const { return error_position_; }
 
  private:
+  static constexpr size_t kMostReason = 200;
+
   bool Fail(std::string error) {
     error_ = std::move(error);
     return false;
@@ -99,12 +143,43 @@ class Builder final : public nlohmann::json_sax<json> {
   std::vector<json*> open_;
   json* member_ = nullptr;
   std::string error_;
+};
+
+// Accepts any value.
+class Skipper final : public nlohmann::json_sax<json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    error_position_ = position;
+    return false;
+  }
+
+  // The number of the bad character, from 1 on: the text's end is the one after the last.
+  size_t error_position() const { return error_position_; }
+
+ private:
   size_t error_position_ = 0;
 };
 
-std::string LineOf(absl::string_view text, size_t position) {
-  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(position, text.size()));
-  return absl::StrCat("line ", 1 + std::count(text.begin(), end, '\n'));
+// Where in `text` byte `position` is. Text of one line needs no number of the line.
+std::string PlaceOf(absl::string_view text, size_t position) {
+  const absl::string_view before = text.substr(0, position);
+  const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+  if (!absl::StrContains(text, '\n')) return absl::StrCat("column ", column);
+  return absl::StrCat("line ", 1 + std::count(before.begin(), before.end(), '\n'), ", column ",
+                      column);
 }
 
 }  // namespace
@@ -116,14 +191,21 @@ absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
                            limits.max_bytes);
   }
   Builder builder(limits.max_depth);
-  if (!json::sax_parse(text.begin(), text.end(), &builder)) {
-    const std::string line =
-        builder.error_position() > 0
-            ? absl::StrCat(" (", LineOf(text, builder.error_position() - 1), ")")
-            : "";
-    return InvalidArgument(where, ": bad JSON", line, ": ", builder.error());
+  size_t consumed = 0;
+  if (!Parse(text, &builder, /*strict=*/true, &consumed)) {
+    const size_t last = consumed - (consumed > 0 ? 1 : 0);
+    return InvalidArgument(where, ": bad JSON (", PlaceOf(text, last), "): ", builder.error(),
+                           ", near ", ExcerptAround(text, last));
   }
   return std::move(builder.root());
+}
+
+JsonStart StartOfJson(absl::string_view text) {
+  Skipper skipper;
+  JsonStart start;
+  start.is_whole = Parse(text, &skipper, /*strict=*/false, &start.bytes);
+  start.is_json = start.is_whole || skipper.error_position() > text.size();
+  return start;
 }
 
 absl::StatusOr<json> ReadJsonFile(const std::string& path, const JsonLimits& limits) {

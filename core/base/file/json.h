@@ -21,9 +21,19 @@ struct JsonLimits {
 // Parses one JSON value. Unlike the library's own parser it never throws, limits the depth of
 // nesting, and refuses an object with the same key twice (readers disagree about which value
 // counts). InvalidArgument begins with `where` (normally the path) and says what is wrong at which
-// line.
+// line and column, with a short excerpt.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view where,
                                          const JsonLimits& limits = {});
+
+// What the beginning of a text is.
+struct JsonStart {
+  bool is_json = false;   // a JSON value, or the beginning of one that the text's end cuts
+  bool is_whole = false;  // that value ends in the text
+  size_t bytes = 0;       // up to the value's end, if it is whole
+};
+
+// Says whether `text` begins with a JSON value, whatever follows it. A byte order mark may precede.
+JsonStart StartOfJson(absl::string_view text);
 
 // ParseJson of the file at `path`.
 absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path, const JsonLimits& limits = {});

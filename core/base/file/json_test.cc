@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -35,6 +37,49 @@ TEST(ParseJsonTest, SyntaxErrorsNamePlaceAndLine) {
   }
   EXPECT_THAT(std::string(ParseJson("{\n\"a\": 1,\n\"b\": }", "x").status().message()),
               HasSubstr("line 3"));
+}
+
+TEST(ParseJsonTest, ErrorsQuoteLittleOfTheInput) {
+  const auto error = [](const std::string& text) {
+    return std::string(ParseJson(text, "x").status().message());
+  };
+  EXPECT_EQ(error("{\n\"a\": 1,\n\"b\": }"),
+            "x: bad JSON (line 3, column 6): unexpected '}'; expected '[', '{', or a literal, near "
+            "\"\\\"b\\\": }\"");
+  const std::string body(300'000, 'a');
+  // Without an end; with a lone surrogate; a number; a literal; a key twice; too deep.
+  for (const std::string& text :
+       {"{\"text\": \"" + body, "{\"text\": \"" + body + "\\ud800 x\"}",
+        "[1" + std::string(300'000, '0') + "e999999999]", "[\"" + body + "\", nul" + body + "]",
+        "{\"" + body + "\": 1, \"" + body + "\": 2}",
+        "[\"" + body + "\", " + std::string(100, '[')}) {
+    const std::string message = error(text);
+    EXPECT_THAT(message, StartsWith("x: bad JSON (column "));
+    EXPECT_LT(message.size(), 500u) << message.substr(0, 1000);
+  }
+  EXPECT_THAT(error("{\"" + body + "\": 1, \"" + body + "\": 2}"), HasSubstr("column 600010)"));
+}
+
+TEST(StartOfJsonTest, TellsJsonFromText) {
+  for (const char* text :
+       {"{\"a\": [1, {\"b\": \"x\"}]}", "[]", "\xef\xbb\xbf{}", " \n{\"a\":1}"}) {
+    const absl::string_view whole = text;
+    const JsonStart start = StartOfJson(absl::StrCat(whole, "\nprose"));
+    EXPECT_TRUE(start.is_json && start.is_whole) << text;
+    EXPECT_EQ(start.bytes, whole.size()) << text;
+    // Every cut of it begins a value.
+    for (size_t size = whole.find_first_of("{[") + 1; size < whole.size(); ++size) {
+      const JsonStart cut = StartOfJson(whole.substr(0, size));
+      EXPECT_TRUE(cut.is_json && !cut.is_whole) << whole.substr(0, size);
+    }
+  }
+  EXPECT_FALSE(StartOfJson("{\"text\": \"caf\xc3").is_whole);
+  EXPECT_TRUE(StartOfJson("{\"text\": \"caf\xc3").is_json);
+  for (const char* text :
+       {"[link](there)", "{\\bf TeX}", "{\n  int x;\n}", "{% if a %}", "{{ a }}", "{a: 1}",
+        "[[Category]]", "{\"a\" b}", "{'a': 1}", "word", "[section]\nkey=1"}) {
+    EXPECT_FALSE(StartOfJson(text).is_json) << text;
+  }
 }
 
 TEST(ParseJsonTest, RefusesRepeatedKeys) {
