@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -23,49 +22,24 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/token_file.h"
+#include "zeroth/data/file_kind.h"
 
 namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes that are read of each file: enough to find a NUL in any binary format, and few enough for a
-// large directory.
-constexpr size_t kTextProbe = 8192;
-
-// Returns a file's kind; empty if the file is empty or binary.
-absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
+absl::StatusOr<FileKind> ProbeFile(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kTextProbe));
-  const absl::string_view probe(reinterpret_cast<const char*>(head.data()), head.size());
-  if (absl::StartsWith(probe, kNpyMagic)) return DataFileKind::kNpy;
-  if (HasLlmcMagic(head)) return DataFileKind::kLlmcBin;
-  if (absl::StartsWith(probe, "PAR1")) {
-    return InvalidArgument(path,
-                           ": is a parquet file; make token files of it first: "
-                           "./bazelw run //tools/tokenize -- --tokenizer=DIRECTORY --in=",
-                           path, " --out=NAME.bin");
-  }
-  if (absl::EndsWith(path, ".npy")) {
-    return InvalidArgument(path, ": is named .npy, but does not begin as a NumPy file does");
-  }
-  if (absl::EndsWith(path, ".bin")) {
-    return InvalidArgument(
-        path, ": is named .bin, but does not begin with the magic number of an llm.c token shard");
-  }
-  if (probe.empty() || absl::StrContains(probe, absl::string_view("\0", 1))) return std::nullopt;
-  const bool is_lines = absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".ndjson");
-  return is_lines ? DataFileKind::kJsonLines : DataFileKind::kText;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kFileHeadBytes));
+  return FileKindOf(path,
+                    absl::string_view(reinterpret_cast<const char*>(head.data()), head.size()));
 }
 
 absl::Status AddNamedFile(const std::string& path, std::vector<DataFile>* files) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::optional<DataFileKind> kind, ProbeFile(path));
-  if (!kind) {
-    return InvalidArgument(
-        path, ": is empty or binary, expected text, a NumPy .npy file or an llm.c .bin shard");
-  }
-  files->push_back({path, *kind});
+  ZEROTH_ASSIGN_OR_RETURN(const FileKind found, ProbeFile(path));
+  if (!found.kind) return absl::InvalidArgumentError(found.refusal);
+  files->push_back({path, *found.kind});
   return absl::OkStatus();
 }
 
@@ -96,18 +70,24 @@ absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* f
                           std::vector<std::string>& left_out) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, ListFiles(directory, left_out));
   const size_t before = files->size();
+  std::string first_refusal;
   for (const std::string& path : paths) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::optional<DataFileKind> kind, ProbeFile(path));
-    if (kind) {
-      files->push_back({path, *kind});
+    ZEROTH_ASSIGN_OR_RETURN(const FileKind found, ProbeFile(path));
+    if (found.kind) {
+      files->push_back({path, *found.kind});
+    } else if (found.holds_data) {
+      return absl::InvalidArgumentError(found.refusal);
     } else {
       left_out.push_back(path);
+      if (first_refusal.empty()) first_refusal = absl::StrCat("; ", found.refusal);
     }
   }
   if (files->size() > before) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat(directory, ": ", paths.size(),
-                   " files, none of which is text, a NumPy .npy file or an llm.c .bin shard"));
+                   " files, none of which is text, JSON lines, a NumPy .npy file or an llm.c .bin "
+                   "shard",
+                   first_refusal));
 }
 
 absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern) {
@@ -151,7 +131,8 @@ std::string DescribeLeftOut(const std::vector<std::string>& left_out) {
   constexpr size_t kShown = 3;
   const size_t shown = std::min(kShown, left_out.size());
   return absl::StrCat(
-      "empty or binary files and links to directories are left out: ",
+      "empty and binary files, JSON objects of several lines and links to directories are left "
+      "out: ",
       absl::StrJoin(left_out.begin(), left_out.begin() + static_cast<ptrdiff_t>(shown), ", "),
       shown < left_out.size() ? absl::StrCat(" and ", left_out.size() - shown, " more") : "");
 }

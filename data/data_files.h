@@ -7,14 +7,9 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/data/file_kind.h"
+
 namespace zeroth {
-
-enum class DataFileKind { kText, kJsonLines, kNpy, kLlmcBin };
-
-// True if a file of this kind needs a tokenizer.
-inline bool IsText(DataFileKind kind) {
-  return kind == DataFileKind::kText || kind == DataFileKind::kJsonLines;
-}
 
 struct DataFile {
   std::string path;
@@ -24,11 +19,12 @@ struct DataFile {
 // "a.txt", or "a.txt and 2 more"; for a list that is not empty.
 std::string DescribeFiles(const std::vector<DataFile>& files);
 
-// Expands a --data value as open_data.h says. A file's first bytes decide its kind; text whose name
-// ends in .jsonl or .ndjson is JSON lines. The list is not empty, and has either text or token
-// files. A file named .npy or .bin without matching content is always an error: skipping a damaged
-// shard would silently train on less data. `left_out`, if given, becomes the paths in named
-// directories that hold neither text nor tokens, and links to directories, which are not entered.
+// Expands a --data value as open_data.h says. A file's first bytes decide its kind (file_kind.h).
+// The list is not empty, and has either text or token files. InvalidArgument for a named file that
+// is not read, and wherever it lies for one that holds data in a form that is not read, or is named
+// .npy or .bin without matching content: skipping it would silently train on less data. `left_out`,
+// if given, becomes the paths in named directories that are not read otherwise, and links to
+// directories, which are not entered.
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
                                                     std::vector<std::string>* left_out = nullptr);
 

@@ -92,6 +92,27 @@ TEST_F(DataFilesTest, KindsComeFromTheContent) {
   EXPECT_EQ((*files)[1].kind, DataFileKind::kNpy);
 }
 
+TEST_F(DataFilesTest, DataThatIsNotReadIsAnErrorInADirectoryToo) {
+  dir_.Write("a.txt", "text");
+  dir_.Write("package.json", "{\n \"name\": \"a\"\n}\n");
+  dir_.Write("lines.json", "{\"text\": \"a\"}\n");
+  const auto files = FindDataFiles(dir_.path());
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_EQ(files->size(), 2u);
+  EXPECT_EQ((*files)[1].kind, DataFileKind::kJsonLines);
+  for (const char* const name : {"b.json", "b.txt"}) {
+    const std::string array = dir_.Write(name, "[{\"text\": \"a\"}]");
+    EXPECT_THAT(ErrorOf(dir_.path(), absl::StatusCode::kInvalidArgument),
+                HasSubstr(array + ": is a JSON array"));
+    EXPECT_THAT(ErrorOf(dir_.File("b*"), absl::StatusCode::kInvalidArgument),
+                HasSubstr(array + ": is a JSON array"));
+    std::filesystem::remove(array);
+  }
+  dir_.Write("gz/a.tar.gz", "\x1f\x8b\x08");
+  EXPECT_THAT(ErrorOf(dir_.File("gz"), absl::StatusCode::kNotFound),
+              HasSubstr("a.tar.gz: is compressed by gzip"));
+}
+
 TEST_F(DataFilesTest, PatternsAndLists) {
   for (const char* name :
        {"t_2.txt", "t_10.txt", "u.txt", "sub/t_1.txt", "t_dir.txt/x", "a,b.txt", "[x].txt"}) {
@@ -119,10 +140,10 @@ TEST_F(DataFilesTest, ErrorsSayWhatIsWrong) {
   EXPECT_THAT(ErrorOf(text + ",", absl::StatusCode::kInvalidArgument),
               HasSubstr("found an empty one"));
   EXPECT_THAT(ErrorOf(dir_.Write("empty.txt", ""), absl::StatusCode::kInvalidArgument),
-              HasSubstr("is empty or binary"));
+              HasSubstr("is empty, expected text"));
   EXPECT_THAT(
       ErrorOf(dir_.Write("x.txt", std::string("a\0b", 3)), absl::StatusCode::kInvalidArgument),
-      HasSubstr("is empty or binary"));
+      HasSubstr("is binary"));
   const std::string npy = dir_.Write("t.npy", npy_);
   EXPECT_THAT(ErrorOf(npy + "," + text, absl::StatusCode::kInvalidArgument),
               HasSubstr(text + " is text, " + npy + " holds tokens"));

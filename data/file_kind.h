@@ -1,0 +1,39 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+enum class DataFileKind { kText, kJsonLines, kNpy, kLlmcBin };
+
+// True if a file of this kind needs a tokenizer.
+inline bool IsText(DataFileKind kind) {
+  return kind == DataFileKind::kText || kind == DataFileKind::kJsonLines;
+}
+
+// Bytes of a file that FileKindOf wants: enough to find a NUL in any binary format and to tell JSON
+// from text, and few enough for a large directory.
+inline constexpr size_t kFileHeadBytes = 8192;
+
+struct FileKind {
+  std::optional<DataFileKind> kind;  // none: the file is not read
+  // Without a kind: what the file is, with its first bytes, what is expected, and what to do.
+  std::string refusal;
+  // Without a kind: it holds records or tokens in a form that is not read. In a directory such a
+  // file is an error, since skipping it would silently train on less data.
+  bool holds_data = false;
+};
+
+// Says what a file is by its first kFileHeadBytes bytes, or all of fewer. Of the name only what the
+// content cannot decide is taken: .jsonl and .ndjson make lines of JSON of text, and .csv and .tsv
+// a table; what is named .npy or .bin and has other content is damaged.
+FileKind FileKindOf(const std::string& path, absl::string_view head);
+
+}  // namespace zeroth

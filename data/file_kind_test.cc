@@ -1,0 +1,138 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/file_kind.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kRecord[] = R"({"text": "one", "id": 7})";
+
+FileKind KindOfHead(const std::string& path, const std::string& content) {
+  return FileKindOf(path, content.substr(0, kFileHeadBytes));
+}
+
+TEST(FileKindTest, LinesOfJsonAreKnownUnderAnyName) {
+  const std::string talk =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
+  for (const std::string& content :
+       {absl::StrCat(kRecord, "\n", kRecord, "\n"), std::string(kRecord), talk,
+        absl::StrCat("\xef\xbb\xbf", kRecord, "\r\n", kRecord), absl::StrCat("\n\n", talk, "\n"),
+        // The first line is longer than what is looked at.
+        absl::StrCat("{\"text\": \"", std::string(20'000, 'x'), "\"}\n", kRecord),
+        // Reading fails behind the first record, and says where.
+        absl::StrCat(kRecord, "\n{broken\n"), absl::StrCat(kRecord, kRecord, "\n"),
+        absl::StrCat(kRecord, ", ", kRecord, "\n")}) {
+    for (const char* const name : {"a.jsonl", "a.JSONL", "a.json", "a.txt", "a", "a.csv"}) {
+      EXPECT_EQ(KindOfHead(name, content).kind, DataFileKind::kJsonLines)
+          << name << ": " << content.substr(0, 60);
+    }
+  }
+  // The name decides of what does not look like JSON.
+  for (const char* const name : {"a.jsonl", "a.JSONL", "a.ndjson", "a.NdJson"}) {
+    EXPECT_EQ(KindOfHead(name, "no JSON").kind, DataFileKind::kJsonLines) << name;
+  }
+}
+
+TEST(FileKindTest, ProseAndCodeStayText) {
+  for (const std::string content : {"[link](there)\n",
+                                    "[1] Smith, J.\n",
+                                    "[1, 2]\nare numbers\n",
+                                    "[ ] buy milk\n",
+                                    "{\\bf TeX} and more\n",
+                                    "{\n  int x = 0;\n  return x;\n}\n",
+                                    "{}\nis an object\n",
+                                    "{\n}\nis C\n",
+                                    "{\"a\": 1} is an object\n",
+                                    "{{ jinja }}\n",
+                                    "{% if a %}\n",
+                                    "{\"a\", \"b\"};\n",
+                                    "[section]\nkey = 1\n",
+                                    "[[Category:Towns]]\n",
+                                    "\"quoted\" prose\n",
+                                    "Well, it rained.\nSo, we left.\nThen, it ended.\n",
+                                    "id\tword\n1\thouse\n",
+                                    "a,b\n1,2\n",
+                                    "The text, and the rest\nwere read, and closed\n",
+                                    "ORCHARDS are green\n",
+                                    "PAR1S\n",
+                                    "caf\xe9 latin-1\n",
+                                    "   \n"}) {
+    EXPECT_EQ(KindOfHead("a.txt", content).kind, DataFileKind::kText) << content;
+  }
+  std::string code = "{\n  /* a comment */\n";
+  while (code.size() < 3 * kFileHeadBytes) code += "  call(1);\n";
+  EXPECT_EQ(KindOfHead("a", code).kind, DataFileKind::kText);
+}
+
+TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
+  std::string large = "[";
+  while (large.size() < 3 * kFileHeadBytes) absl::StrAppend(&large, kRecord, ",\n");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {absl::StrCat("[", kRecord, "]"),
+       R"(is a JSON array (it begins with "[{\"text\": \"one\", \"id\": 7..."), expected JSON lines)"},
+      {absl::StrCat("[\n ", kRecord, "\n]\n"), "is a JSON array (it begins with \"[\\n "},
+      {large, "is a JSON array"},
+      {"[]", "is a JSON array"},
+      {"{\n \"data\": []\n}\n", "is a JSON object of several lines (it begins with \"{\\n"},
+      {"{\"a\":\n1}\n{\"a\":\n1}\n", "is a JSON object of several lines"},
+      {"prompt,completion\n\"a, b\nc\",d\n", "a table of comma-separated values"},
+      {",Text,Id\n0,a,1\n", "a table of comma-separated values"},
+      {"id\ttext\n1\thouse\n", "a table of tab-separated values (it begins with \"id\\ttext"},
+      {std::string("PAR1\x15\0", 6), "is a parquet file (it begins with \"PAR1"},
+      {std::string("ARROW1\0\0", 8), "is an Arrow file"},
+      {std::string("\xff\xff\xff\xff\x10\0\0\0", 8), "is an Arrow stream"},
+      {"\x1f\x8b\x08", "is compressed by gzip (it begins with \"\\x1f\\x8b\\x08\"), expected text"},
+      {"\x28\xb5\x2f\xfd", "is compressed by zstd"},
+      {std::string("\xfd\x37zXZ\0", 6), "is compressed by xz"},
+      {"PK\x03\x04", "is a zip archive"},
+      {"%PDF-1.7", "is a PDF document"},
+      {std::string("\xff\xfe\x61\0", 4), "is text in UTF-16"},
+      {std::string("a\0z", 3), "is binary (it begins with \"a\\x00z\"), expected text"},
+      {"", "is empty, expected text"}};
+  for (const auto& [content, expected] : cases) {
+    const FileKind found = KindOfHead("dir/a.txt", content);
+    EXPECT_FALSE(found.kind.has_value()) << expected;
+    EXPECT_THAT(found.refusal, StartsWith("dir/a.txt: ")) << expected;
+    EXPECT_THAT(found.refusal, HasSubstr(expected));
+    EXPECT_LT(found.refusal.size(), 500u);
+  }
+  EXPECT_THAT(KindOfHead("my data.json", "[1]").refusal,
+              HasSubstr("convert it: python3 -c 'import json, sys; f = open(sys.argv[1], "
+                        "newline=\"\"); [print(json.dumps(r)) for r in json.load(f)]' "
+                        "'my data.json' > 'my data.jsonl'"));
+  // A command must not write to the file that it reads.
+  EXPECT_THAT(KindOfHead("a.jsonl", "[1]").refusal, HasSubstr(" a.jsonl > a.jsonl.jsonl"));
+  EXPECT_THAT(KindOfHead("a.gz", "\x1f\x8b\x08").refusal,
+              HasSubstr("unpack it first: gunzip -k a.gz"));
+  for (const char* const name : {"a.csv", "a.TSV"}) {
+    EXPECT_THAT(KindOfHead(name, "prose").refusal, HasSubstr("if it is prose, name it .txt"))
+        << name;
+  }
+}
+
+TEST(FileKindTest, DataThatIsNotReadIsNoFileToLeaveOut) {
+  EXPECT_TRUE(KindOfHead("a", "[{}]").holds_data);
+  EXPECT_TRUE(KindOfHead("a.csv", "a,b\n").holds_data);
+  EXPECT_TRUE(KindOfHead("a.npy", "x").holds_data);
+  EXPECT_TRUE(KindOfHead("a.bin", "").holds_data);
+  EXPECT_TRUE(KindOfHead("a.jsonl.gz", "\x1f\x8b\x08").holds_data);
+  EXPECT_TRUE(KindOfHead("a", std::string("PAR1\0", 5)).holds_data);
+  EXPECT_FALSE(KindOfHead("a.tar.gz", "\x1f\x8b\x08").holds_data);
+  EXPECT_FALSE(KindOfHead("package.json", "{\n \"name\": \"a\"\n}\n").holds_data);
+  EXPECT_FALSE(KindOfHead("a.png", std::string("\x89PNG\0", 5)).holds_data);
+  EXPECT_FALSE(KindOfHead("a", "").holds_data);
+}
+
+}  // namespace
+}  // namespace zeroth
