@@ -11,11 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
@@ -38,6 +40,23 @@ size_t LastCut(absl::string_view text, size_t least) {
     }
   }
   return 0;
+}
+
+// Refuses a record of text with a key that would change what is learned of it.
+absl::Status CheckTextKeys(const nlohmann::json& json) {
+  for (const char* const key : {"weight", "loss", "trainable"}) {
+    const auto found = json.find(key);
+    const bool is_plain = found == json.end() || found->is_null() || *found == true ||
+                          (found->is_number() && *found == 1);
+    if (is_plain) continue;
+    return InvalidArgument("has \"", key, "\": ", Shorten(found->dump(-1, ' ', true)),
+                           ", but all text is learned alike; leave the record or the key out");
+  }
+  if (json.contains("messages")) {
+    return absl::InvalidArgumentError(
+        "has \"text\" and \"messages\", but the file's first record is text; keep one of them");
+  }
+  return absl::OkStatus();
 }
 
 template <typename T>
@@ -65,6 +84,42 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<Da
 }
 
 }  // namespace
+
+std::string DescribeRecord(const nlohmann::json& json) {
+  constexpr char kMessages[] =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", "
+      "\"content\": \"...\"}]}";
+  struct Format {
+    const char* name;
+    std::vector<const char*> keys;
+  };
+  static const std::vector<Format>& formats = *new std::vector<Format>({
+      {"is a conversation (\"messages\"), which the trainer reads if a file's first record is one",
+       {"messages"}},
+      {"is of the ShareGPT format (\"conversations\" of \"from\" and \"value\")",
+       {"conversations"}},
+      {"is of the Alpaca format (\"instruction\", \"input\", \"output\")",
+       {"instruction", "output"}},
+      {"is of the Alpaca format (\"instruction\")", {"instruction"}},
+      {"has pairs of answers for preference learning (\"chosen\", \"rejected\")",
+       {"chosen", "rejected"}},
+      {"is of the format \"prompt\", \"completion\"", {"prompt", "completion"}},
+      {"is of the format \"prompt\", \"response\"", {"prompt", "response"}},
+      {"is of the format \"question\", \"answer\"", {"question", "answer"}},
+  });
+  if (!json.is_object()) return absl::StrCat("found ", json.type_name());
+  for (const Format& format : formats) {
+    const bool is_it = std::all_of(format.keys.begin(), format.keys.end(),
+                                   [&json](const char* key) { return json.contains(key); });
+    if (is_it) return absl::StrCat("and this ", format.name, "; expected ", kMessages);
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) {
+    if (keys.size() < 8) keys.push_back(Excerpt(key, 20));
+  }
+  return absl::StrCat("found the keys ", keys.empty() ? "(none)" : absl::StrJoin(keys, ", "),
+                      keys.size() < json.size() ? ", ..." : "");
+}
 
 absl::StatusOr<DocumentReader> DocumentReader::Open(const DataFile& file, bool cuts_at_spaces,
                                                     size_t part_bytes) {
@@ -150,8 +205,10 @@ absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
   const nlohmann::json& json = record.json;
   const auto text = json.is_object() ? json.find("text") : json.end();
   if (text == json.end() || !text->is_string()) {
-    return InvalidArgument(record.where, ": expected an object with \"text\", a string");
+    return InvalidArgument(record.where, ": expected an object with \"text\", a string, ",
+                           DescribeRecord(json));
   }
+  ZEROTH_RETURN_IF_ERROR_WITH(CheckTextKeys(json), record.where);
   *part = {text->get<std::string>(), true, true};
   return true;
 }

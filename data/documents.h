@@ -32,9 +32,13 @@ struct JsonRecord {
   std::string where;  // file and line, for messages
 };
 
+// Says what a record without the expected key is, by the format or the keys that it has: "and this
+// is of the Alpaca format (...)". For the end of a message.
+std::string DescribeRecord(const nlohmann::json& json);
+
 // Reads a file's documents one after the other, holding little of the file in memory. A text file
-// is one document. Each line of a file of JSON lines is one, {"text": "..."}; other keys are
-// ignored. Not thread-safe.
+// is one document. Each line of a file of JSON lines is one, {"text": "..."}; other keys describe
+// it, and do not change what is learned. Not thread-safe.
 class DocumentReader {
  public:
   // Bytes of text that are held at a time, if the text may be cut.

@@ -69,8 +69,7 @@ constexpr Format kFormats[] = {
 // Formats whose first bytes are letters, with which a text may begin: such a file is text unless it
 // has a NUL, too.
 bool NeedsNul(const Format& format) {
-  return format.magic == "ORC" || format.magic == "BZh" || format.magic == "PAR1" ||
-         format.magic == "FEA1";
+  return format.magic == "ORC" || format.magic == "BZh" || format.magic == "FEA1";
 }
 
 constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";

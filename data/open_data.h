@@ -55,13 +55,12 @@ struct DataOptions {
 // Files of directories and patterns are in byte order of their paths, so that every machine sees
 // the same sequence.
 //
-// A file's content decides what it holds. NumPy .npy and llm.c .bin files are token files. A file
-// without a NUL in its first 8 KiB is text; if its name ends in .jsonl or .ndjson, its lines are
-// JSON
-// ({"text": "..."} each), or conversations if the first line is {"messages": [...]}. A text file,
-// and each line of JSON, ends with one end-of-text token. Other and empty files are skipped in
-// directories, and refused where they are named or matched. Text, conversations and token files
-// cannot be mixed.
+// A file's content decides what it holds (see file_kind.h). NumPy .npy and llm.c .bin files are
+// token files. Lines of JSON are {"text": "..."} each, or conversations if the first line is
+// {"messages": [...]}. A text file, and each line of JSON, ends with one end-of-text token. Other
+// and empty files are refused where they are named or matched, and skipped in directories, but for
+// those that hold data in a form that is not read. Text, conversations and token files cannot be
+// mixed.
 //
 // With the byte tokenizer large texts stay on disk. Other tokenizers encode here, or once per
 // machine (see token_cache.h). Open once per process and share the result among its ranks.

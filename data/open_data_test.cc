@@ -97,9 +97,24 @@ TEST(OpenDataTest, JsonLinesAreDocuments) {
     EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
     return std::string(bad.status().message());
   };
-  EXPECT_THAT(error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
-              HasSubstr("b.jsonl line 2: expected an object with \"text\""));
-  EXPECT_THAT(error("[\"text\"]"), HasSubstr("line 1: expected an object"));
+  EXPECT_THAT(
+      error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
+      HasSubstr("b.jsonl line 2: expected an object with \"text\", a string, found the keys"));
+  EXPECT_THAT(error("[\"text\"]"), HasSubstr("b.jsonl: is a JSON array"));
+  EXPECT_THAT(error("{\"text\": \"a\", \"weight\": 0}"),
+              HasSubstr("line 1: has \"weight\": 0, but"));
+  EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}"),
+              HasSubstr("line 2: has \"text\" and \"messages\""));
+  EXPECT_THAT(
+      error("{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}"),
+      HasSubstr("line 1: expected an object with \"text\", a string, and this is of the Alpaca "
+                "format (\"instruction\", \"input\", \"output\"); expected {\"messages\": ["));
+  EXPECT_THAT(error("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}"),
+              HasSubstr("and this is of the ShareGPT format"));
+  EXPECT_THAT(
+      error("{\"prompt\": \"a\", \"completion\": \"b\"}"),
+      HasSubstr("and this is of the format \"prompt\", \"completion\"; expected {\"messages\""));
+  EXPECT_LT(error("{\"text\": \"" + std::string(300'000, 'a')).size(), 500u);
   EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: expected an object"));
   EXPECT_THAT(error("\n\n{\"text\": \"h"), HasSubstr("b.jsonl line 3"));
   EXPECT_THAT(error("{\"text\": \"\xff\"}"), HasSubstr("b.jsonl line 1"));

@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 using SourcePtr = std::shared_ptr<const TokenSource>;
 
 // The version of entries and of what encoders make. Entries of other versions are not found.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr char kManifest[] = "manifest.json";
 constexpr char kTokens[] = "tokens";
 constexpr char kMarks[] = "marks";

@@ -18,6 +18,7 @@
 #include "toml.hpp"
 
 #include "zeroth/core/base/did_you_mean.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/train/machine_measure.h"
@@ -173,7 +174,8 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
                                          [&](const Field& known) { return key == known.name; });
   if (field == std::end(kFields)) {
-    return InvalidArgument("there is no field ", key, "; there are like, name, ", kLinkRates, ", ",
+    return InvalidArgument("there is no field ", Shorten(key), "; there are like, name, ",
+                           kLinkRates, ", ",
                            absl::StrJoin(kFields, ", ", [](std::string* out, const Field& known) {
                              absl::StrAppend(out, known.name);
                            }));
@@ -203,7 +205,8 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
   if (!parsed) {
-    return InvalidArgument(path, ":", parsed.error().source().begin.line, ": ",
+    const toml::source_position place = parsed.error().source().begin;
+    return InvalidArgument(path, ":", place.line, ":", place.column, ": ",
                            std::string(parsed.error().description()),
                            "; expected lines as link_bandwidth = 3.6e11");
   }

@@ -25,6 +25,7 @@
 
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/did_you_mean.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
@@ -208,11 +209,11 @@ std::optional<std::string> FlagText(const Option& option, const toml::node& node
 absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOptions& options) {
   const Option* const option = FindOption(key);
   if (option == nullptr) {
-    return InvalidArgument("there is no option ", key, DidYouMean(key),
+    return InvalidArgument("there is no option ", Shorten(key), DidYouMean(key),
                            node.is_table() ? "; keys are names of flags, without sections" : "");
   }
   if (const std::optional<std::string> text = FlagText(*option, node)) {
-    return Annotate(SetOption(*option, *text, options), absl::StrCat(key, " = ", *text));
+    return Annotate(SetOption(*option, *text, options), absl::StrCat(key, " = ", Shorten(*text)));
   }
   std::ostringstream type;
   type << node.type();
@@ -285,7 +286,8 @@ absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
   if (!parsed) {
-    return InvalidArgument(path, ":", parsed.error().source().begin.line, ": ",
+    const toml::source_position place = parsed.error().source().begin;
+    return InvalidArgument(path, ":", place.line, ":", place.column, ": ",
                            std::string(parsed.error().description()),
                            "; expected lines of TOML as steps = 500, each key once");
   }

@@ -34,6 +34,11 @@ std::string Excerpt(absl::string_view text, size_t most) {
   return absl::StrCat("\"", Escape(WithoutDividedChar(text.substr(0, most))), "...\"");
 }
 
+std::string Shorten(absl::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  return absl::StrCat(WithoutDividedChar(text.substr(0, most)), "...");
+}
+
 std::string ExcerptAround(absl::string_view text, size_t position) {
   constexpr size_t kBefore = kExcerptBytes * 2 / 3;
   position = std::min(position, text.size());

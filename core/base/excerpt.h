@@ -19,6 +19,9 @@ inline constexpr size_t kExcerptBytes = 60;
 // characters.
 std::string Excerpt(absl::string_view text, size_t most = kExcerptBytes);
 
+// Returns `text` as it is, or of more than `most` bytes the first ones and "...".
+std::string Shorten(absl::string_view text, size_t most = kExcerptBytes);
+
 // Returns an Excerpt of the line of `text` that has byte `position` (or ends there), from shortly
 // before that byte to shortly behind it, with "..." where the line is cut.
 std::string ExcerptAround(absl::string_view text, size_t position);

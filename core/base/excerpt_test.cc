@@ -20,6 +20,11 @@ TEST(ExcerptTest, ShortTextStaysAndLongTextIsCutBetweenCharacters) {
   EXPECT_LE(Excerpt(std::string(1000, '\xff')).size(), 4 * kExcerptBytes + 5);
 }
 
+TEST(ExcerptTest, ShortenLeavesTextAsItIs) {
+  EXPECT_EQ(Shorten("a\"\n"), "a\"\n");
+  EXPECT_EQ(Shorten("abc\xc3\xa9", 4), "abc...");
+}
+
 TEST(ExcerptTest, AroundAPlaceOnlyItsLineIsQuoted) {
   EXPECT_EQ(ExcerptAround("one\ntwo\nthree", 5), "\"two\"");
   EXPECT_EQ(ExcerptAround("one\ntwo\nthree", 7), "\"two\"");  // the line's end

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -50,12 +51,12 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
     const absl::string_view expected = is_user ? "user" : "assistant";
     if (messages[i].role == expected) continue;
     return InvalidArgument(
-        "message ", i + 1, " is of \"", messages[i].role, "\", expected ", expected,
+        "message ", i + 1, " is of ", Excerpt(messages[i].role), ", expected ", expected,
         ": after a message of the system, or none, user and assistant take turns");
   }
   if (messages.back().role == last) return absl::OkStatus();
-  return InvalidArgument("the last message is of \"", messages.back().role,
-                         "\", expected one of \"", last, "\"");
+  return InvalidArgument("the last message is of ", Excerpt(messages.back().role),
+                         ", expected one of \"", last, "\"");
 }
 
 }  // namespace zeroth

@@ -17,6 +17,8 @@ struct ChatMessage {
   // What the assistant thought before it said `content`. Without a value, a template with thoughts
   // looks for them in `content`.
   std::optional<std::string> thought{};
+  // Whether the loss covers the message; without a value, --loss_on decides.
+  std::optional<bool> is_learned{};
 };
 
 // OK if the messages are an optional one of the system, then the user's and the assistant's in

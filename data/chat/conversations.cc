@@ -8,11 +8,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -88,10 +91,129 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   return marks;
 }
 
-// True if the object has a value at `key` that is not empty.
-bool Says(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && !found->empty();
+// True for a value that says nothing: null, "", [] and {}.
+bool IsNothing(const nlohmann::json& value) {
+  return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
+// Keys beside the messages that would change what is learned. Ignoring tools, for example, would
+// leave their calls out silently. All other keys describe the record.
+constexpr absl::string_view kRefusedOfRecord[] = {"tools",         "functions",
+                                                  "function_call", "tool_choice",
+                                                  "system",        "documents",
+                                                  "images",        "image",
+                                                  "videos",        "video",
+                                                  "audios",        "audio",
+                                                  "chat_template", "chat_template_kwargs",
+                                                  "weight",        "loss",
+                                                  "trainable",     "loss_mask",
+                                                  "masks"};
+
+// Keys of a message that describe it. No template here writes them, and neither does transformers
+// by such a template.
+constexpr absl::string_view kDescribesMessage[] = {
+    "id",   "message_id", "parent_id", "name",  "user_id",    "model",      "source",
+    "lang", "language",   "metadata",  "date",  "timestamp",  "created_at", "index",
+    "turn", "tokens",     "rating",    "score", "annotations"};
+
+// Keys that say whether a message is learned.
+constexpr absl::string_view kLearned[] = {"weight", "loss", "trainable"};
+
+bool IsOneOf(absl::string_view key, absl::Span<const absl::string_view> keys) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// What a key of kLearned says. Weights between are refused: the loss has none.
+absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number() && (value == 0 || value == 1)) return value == 1;
+  return InvalidArgument("has \"", key, "\": ", Shorten(value.dump(-1, ' ', true)),
+                         ", expected 0 or false (not learned), or 1 or true");
+}
+
+absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry) {
+  if (!entry.is_object()) return absl::InvalidArgumentError("is no object");
+  if (entry.contains("from") && entry.contains("value")) {
+    return absl::InvalidArgumentError(
+        "has the ShareGPT format's \"from\" and \"value\", expected \"role\" (system, user or "
+        "assistant) and \"content\"");
+  }
+  ChatMessage message;
+  for (const auto& [key, value] : entry.items()) {
+    if (key == "role" || key == "content" || IsNothing(value)) continue;
+    if (key == "reasoning_content") {
+      if (!value.is_string()) {
+        return absl::InvalidArgumentError("expected \"reasoning_content\", a string");
+      }
+    } else if (IsOneOf(key, kLearned)) {
+      ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLearned(key, value));
+      if (message.is_learned.value_or(learned) != learned) {
+        return InvalidArgument("has \"", key, "\": ", learned ? "true" : "false",
+                               ", but another key says the opposite");
+      }
+      message.is_learned = learned;
+    } else if (!IsOneOf(key, kDescribesMessage)) {
+      return InvalidArgument("has ", Excerpt(key),
+                             ", which is not read; leave the key out if it says nothing about what "
+                             "is to be learned");
+    }
+  }
+  for (const auto& [key, value] : {std::pair<const char*, std::string*>{"role", &message.role},
+                                   {"content", &message.content}}) {
+    const auto found = entry.find(key);
+    if (found == entry.end() || !found->is_string()) {
+      return InvalidArgument("expected \"", key, "\", a string");
+    }
+    *value = found->get<std::string>();
+  }
+  if (const auto thought = entry.find("reasoning_content");
+      thought != entry.end() && thought->is_string()) {
+    message.thought = thought->get<std::string>();
+  }
+  if (message.role != "system" && message.role != "user" && message.role != "assistant") {
+    return InvalidArgument("has the role ", Excerpt(message.role),
+                           ", expected system, user or assistant");
+  }
+  return message;
+}
+
+bool HasText(const ChatMessage& message) {
+  return !absl::StripAsciiWhitespace(message.content).empty() ||
+         !absl::StripAsciiWhitespace(message.thought.value_or("")).empty();
+}
+
+// Takes the targets away that messages say are not learned. Invalid if only --loss_on can say that.
+absl::Status LeaveOutUnlearned(absl::Span<const ChatMessage> messages, bool loss_on_all,
+                               const ChatTemplate::Conversation& written,
+                               std::vector<uint8_t>& marks) {
+  std::vector<bool> learned;  // of each of the assistant's messages
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    if (message.role == "assistant") {
+      learned.push_back(message.is_learned.value_or(true));
+    } else if (message.is_learned.value_or(loss_on_all) != loss_on_all) {
+      return InvalidArgument("message ", i + 1, " of the ", message.role, " says that it is ",
+                             loss_on_all ? "not " : "",
+                             "learned, but --loss_on=", loss_on_all ? "all" : "assistant",
+                             " decides that for messages that are not the assistant's");
+    }
+  }
+  if (!loss_on_all && std::find(learned.begin(), learned.end(), true) == learned.end()) {
+    return absl::InvalidArgumentError(
+        "no message of the assistant is learned, by \"weight\", \"loss\" or \"trainable\"; leave "
+        "the "
+        "conversation out");
+  }
+  // Turns alternate, so each run of the assistant's tokens is one of its messages.
+  size_t runs = 0;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    if (!written.by_assistant[i]) continue;
+    if (i == 0 || !written.by_assistant[i - 1]) ++runs;
+    ZEROTH_CHECK(runs <= learned.size());
+    if (!learned[runs - 1]) marks[i] |= kNoTarget;
+  }
+  ZEROTH_CHECK(runs == learned.size());
+  return absl::OkStatus();
 }
 
 absl::Status AddFile(const DataFile& file, const ChatTemplate& chat,
@@ -106,6 +228,8 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate& chat,
     const absl::StatusOr<ChatTemplate::Conversation> written = chat.Render(messages);
     ZEROTH_RETURN_IF_ERROR_WITH(written.status(), record.where);
     std::vector<uint8_t> marks = MarksOf(*written, options.loss_on_all);
+    ZEROTH_RETURN_IF_ERROR_WITH(LeaveOutUnlearned(messages, options.loss_on_all, *written, marks),
+                                record.where);
     ++cuts.conversations;
     if (marks.size() > length) {
       if (cuts.cut + cuts.left_out == 0) cuts.first = record.where;
@@ -137,46 +261,35 @@ absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& rec
   };
   const nlohmann::json& json = record.json;
   const auto list = json.is_object() ? json.find("messages") : json.end();
-  if (list == json.end() || !list->is_array()) {
+  if (list == json.end()) {
     return wrong(
-        "expected an object with \"messages\", a list, as in the file's first conversation");
+        "expected an object with \"messages\", a list, as in the file's first conversation, ",
+        DescribeRecord(json));
   }
-  // Ignoring tools would silently leave their calls out of what the model learns.
-  if (Says(json, "tools")) return wrong("has \"tools\", which no template here writes");
+  if (!list->is_array()) return wrong("\"messages\" is ", list->type_name(), ", expected a list");
+  for (const absl::string_view key : kRefusedOfRecord) {
+    const auto found = json.find(std::string(key));
+    if (found == json.end() || IsNothing(*found)) continue;
+    if (IsOneOf(key, kLearned) && ReadLearned(key, *found).value_or(false)) continue;
+    return wrong("has \"", key,
+                 "\" beside the messages, which is not read; leave the key out if it says nothing "
+                 "about what is to be learned");
+  }
   std::vector<ChatMessage> messages;
-  bool replies = false;
   for (const nlohmann::json& entry : *list) {
-    const size_t number = messages.size() + 1;
-    if (!entry.is_object()) return wrong("message ", number, " is no object");
-    if (Says(entry, "tool_calls")) {
-      return wrong("message ", number, " has \"tool_calls\", which no template here writes");
+    absl::StatusOr<ChatMessage> message = ParseMessage(entry);
+    if (!message.ok()) {
+      return wrong("message ", messages.size() + 1, " ", message.status().message());
     }
-    ChatMessage message;
-    for (const auto& [key, value] : {std::pair<const char*, std::string*>{"role", &message.role},
-                                     {"content", &message.content}}) {
-      const auto found = entry.find(key);
-      if (found == entry.end() || !found->is_string()) {
-        return wrong("message ", number, ": expected \"", key, "\", a string");
-      }
-      *value = found->get<std::string>();
-    }
-    if (const auto thought = entry.find("reasoning_content");
-        thought != entry.end() && !thought->is_null()) {
-      if (!thought->is_string()) {
-        return wrong("message ", number, ": expected \"reasoning_content\", a string");
-      }
-      message.thought = thought->get<std::string>();
-    }
-    if (message.role != "system" && message.role != "user" && message.role != "assistant") {
-      return wrong("message ", number, " has the role \"", message.role,
-                   "\", expected system, user or assistant");
-    }
-    replies = replies || message.role == "assistant";
-    messages.push_back(std::move(message));
+    messages.push_back(*std::move(message));
   }
-  if (!replies) {
+  const auto replies = [](const ChatMessage& message) {
+    return message.role == "assistant" && HasText(message);
+  };
+  if (std::none_of(messages.begin(), messages.end(), replies)) {
     return wrong(
-        "a conversation without a message of the assistant, from which nothing is learned");
+        "a conversation without text of the assistant, from which nothing is learned; leave it "
+        "out");
   }
   return messages;
 }

@@ -19,8 +19,10 @@ namespace zeroth {
 // True if the first line of a file of JSON lines is a conversation: an object with "messages".
 absl::StatusOr<bool> HoldsConversations(const DataFile& file);
 
-// Returns the messages of {"messages": [{"role": …, "content": …}, …]}. Other keys are ignored,
-// except tools and tool calls, which are refused. InvalidArgument names the line and what is wrong.
+// Returns the messages of {"messages": [{"role": …, "content": …}, …]}. Of a message every key is
+// read, known to describe it only, or refused; beside the messages, the keys are refused that would
+// change what is learned, and others ignored. InvalidArgument names the line and what is wrong, and
+// is returned for a conversation in which the assistant has no text.
 absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& record);
 
 struct ConversationOptions {

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
@@ -29,6 +31,12 @@ using testing::HasSubstr;
 std::string Line(absl::string_view user, absl::string_view assistant) {
   return absl::StrCat(R"({"messages": [{"role": "user", "content": ")", user,
                       R"("}, {"role": "assistant", "content": ")", assistant, "\"}]}\n");
+}
+
+// A conversation whose reply has these members.
+std::string Talk(absl::string_view reply) {
+  return absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", )",
+                      reply, "}]}");
 }
 
 class ConversationsTest : public testing::Test {
@@ -166,8 +174,37 @@ TEST_F(ConversationsTest, LongConversationsAreCutAndSaid) {
 
 TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"({"messages": [{"role": "user", "content": "a"}]})", "without a message of the assistant"},
-      {R"({"messages": []})", "without a message of the assistant"},
+      {R"({"messages": [{"role": "user", "content": "a"}]})", "without text of the assistant"},
+      {R"({"messages": []})", "without text of the assistant"},
+      {Talk("\"content\": \"\""), "without text of the assistant"},
+      {Talk("\"content\": \" \\n\", \"reasoning_content\": \"\""), "without text of the assistant"},
+      {Talk("\"content\": \"b\", \"weight\": 0.5"),
+       "message 2 has \"weight\": 0.5, expected 0 or false"},
+      {Talk("\"content\": \"b\", \"loss\": \"no\""), "has \"loss\": \"no\", expected 0 or false"},
+      {Talk("\"content\": \"b\", \"loss\": false, \"trainable\": 1"),
+       "message 2 has \"trainable\": true, but another key says the opposite"},
+      {Talk("\"content\": \"b\", \"weight\": 0"), "no message of the assistant is learned"},
+      {Talk("\"content\": \"b\", \"prefix\": true"), "message 2 has \"prefix\", which is not read"},
+      {R"({"messages": [{"role": "user", "content": "a", "weight": 1},
+           {"role": "assistant", "content": "b"}]})",
+       "message 1 of the user says that it is learned, but --loss_on=assistant decides"},
+      {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+           "system": "Be kind."})",
+       "has \"system\" beside the messages, which is not read"},
+      {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+           "weight": 0})",
+       "has \"weight\" beside the messages"},
+      {R"({"messages": [{"from": "human", "value": "a"}]})",
+       "message 1 has the ShareGPT format's \"from\" and \"value\""},
+      {absl::StrCat(R"({"messages": [{"role": ")", std::string(100'000, 'r'),
+                    R"(", "content": "a"}]})"),
+       "has the role \"rrrr"},
+      {absl::StrCat(R"({"messages": [{"role": "user", "content": "a", ")",
+                    std::string(100'000, 'k'), R"(": 1}]})"),
+       "message 1 has \"kkkk"},
+      {R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})",
+       "and this is of the ShareGPT format (\"conversations\" of \"from\" and \"value\"); expected "
+       "{\"messages\": [{\"role\": \"user\""},
       {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]})",
        "has \"tools\""},
       {R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]})",
@@ -180,8 +217,9 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
       {R"({"messages": [{"role": "user", "content": [1]}]})", "\"content\", a string"},
       {R"({"messages": [{"content": "a"}]})", "\"role\", a string"},
       {R"({"messages": ["a"]})", "message 1 is no object"},
-      {R"({"text": "a"})", "with \"messages\", a list"},
-      {R"({"messages": "a"})", "with \"messages\", a list"}};
+      {R"({"text": "a"})",
+       "with \"messages\", a list, as in the file's first conversation, found the keys \"text\""},
+      {R"({"messages": "a"})", "\"messages\" is string, expected a list"}};
   for (const auto& [text, expected] : cases) {
     std::string line = text;
     line.erase(std::remove(line.begin(), line.end(), '\n'), line.end());
@@ -189,6 +227,48 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
     EXPECT_EQ(source.status().code(), absl::StatusCode::kInvalidArgument) << line;
     EXPECT_THAT(source.status().message(), HasSubstr("c.jsonl line 3: ")) << line;
     EXPECT_THAT(source.status().message(), HasSubstr(expected));
+    EXPECT_LT(source.status().message().size(), 1000u);
+  }
+}
+
+// A reply that is not to be learned is read, but no target.
+TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
+  constexpr int64_t kSeq = 63;
+  const std::string text =
+      R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "bad", $},)"
+      R"( {"role": "user", "content": "y"}, {"role": "assistant", "content": "good", "weight": 1}]})";
+  const std::vector<ChatMessage> messages = {
+      {"user", "x"}, {"assistant", "bad"}, {"user", "y"}, {"assistant", "good"}};
+  const std::vector<std::pair<std::string, std::string>> formats = {
+      {"chatml", "qwen2"}, {"llama3", "llama3"}, {"mistral", "llama2"}};
+  for (const auto& [format, files] : formats) {
+    const auto tokenizer = OpenTokenizer("tests/testdata/tokenizers/" + files);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const auto chat = ChatTemplate::Named(format, **tokenizer);
+    if (!chat.ok()) continue;  // a tokenizer without the format's tokens
+    const auto written = chat->Render(messages);
+    ASSERT_TRUE(written.ok()) << written.status();
+    const auto end = std::find(written->by_assistant.begin(), written->by_assistant.end(), true);
+    const auto end_of_bad = static_cast<size_t>(std::find(end, written->by_assistant.end(), false) -
+                                                written->by_assistant.begin());
+    for (const std::string key :
+         {"\"weight\": 0", "\"weight\": 0.0", "\"loss\": false", "\"trainable\": 0",
+          "\"loss\": null, \"weight\": 1", "\"id\": \"7\""}) {
+      const bool learned = absl::StrContains(key, "null") || absl::StrContains(key, "id");
+      for (const bool all : {false, true}) {
+        const std::string path =
+            dir_.Write("w.jsonl", absl::StrReplaceAll(text, {{"$", key}}) + "\n");
+        const auto source = EncodeConversations({{path, DataFileKind::kJsonLines}}, *chat,
+                                                **tokenizer, {kSeq, all});
+        ASSERT_TRUE(source.ok()) << source.status();
+        std::vector<uint8_t> marks(kSeq + 1);
+        ASSERT_TRUE((*source)->ReadMarks(0, absl::MakeSpan(marks)).ok());
+        for (size_t i = 1; i < written->ids.size(); ++i) {
+          const bool target = written->by_assistant[i] ? learned || i >= end_of_bad : all;
+          EXPECT_EQ((marks[i] & kNoTarget) == 0, target) << format << " " << key << " token " << i;
+        }
+      }
+    }
   }
 }
 

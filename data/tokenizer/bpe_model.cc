@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
 
@@ -50,7 +51,7 @@ absl::Status BpeModel::AddVocab(const BpeParts& parts) {
   std::vector<bool> taken;
   for (const auto& [token, id] : parts.vocab) {
     const auto wrong = [&token = token, id = id](absl::string_view what) {
-      return InvalidArgument("token \"", token, "\" has id ", id, what);
+      return InvalidArgument("token ", Excerpt(token), " has id ", id, what);
     };
     if (id < 0 || id >= limit) {
       return wrong(
@@ -86,7 +87,8 @@ absl::Status BpeModel::AddVocab(const BpeParts& parts) {
   if (parts.unk_token) {
     const std::optional<int32_t> unk = Find(*parts.unk_token);
     if (!unk) {
-      return InvalidArgument("the unk_token \"", *parts.unk_token, "\" is not in the vocabulary");
+      return InvalidArgument("the unk_token ", Excerpt(*parts.unk_token),
+                             " is not in the vocabulary");
     }
     unk_ = *unk;
   }
@@ -103,8 +105,8 @@ absl::Status BpeModel::AddMerges(const BpeParts& parts) {
     for (size_t k = 0; k < 3; ++k) {
       const std::optional<int32_t> id = Find(*tokens[k]);
       if (!id || tokens[k]->empty()) {
-        return InvalidArgument("merge ", i + 1, " (\"", left, "\", \"", right, "\"): \"",
-                               *tokens[k], "\" is not in the vocabulary");
+        return InvalidArgument("merge ", i + 1, " (", Excerpt(left), ", ", Excerpt(right),
+                               "): ", Excerpt(*tokens[k]), " is not in the vocabulary");
       }
       ids[k] = *id;
     }
@@ -127,8 +129,8 @@ absl::Status BpeModel::AddMerges(const BpeParts& parts) {
     // Tokens of bytes that merge could join any two characters; no known vocabulary has such.
     for (const int32_t id : {ids[0], ids[1]}) {
       if (!parts.byte_level && std::count(id_of_byte_.begin(), id_of_byte_.end(), id) > 0) {
-        return Unimplemented("merge ", i + 1, " is of a token that stands for a byte, \"", left,
-                             "\" or \"", right, "\", which Zeroth does not know");
+        return Unimplemented("merge ", i + 1, " is of a token that stands for a byte, ",
+                             Excerpt(left), " or ", Excerpt(right), ", which Zeroth does not know");
       }
     }
   }

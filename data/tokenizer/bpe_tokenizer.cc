@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
 
@@ -115,7 +116,7 @@ absl::Status BpeTokenizer::AddTokens() {
   Regex::Scratch scratch;
   for (const AddedToken& token : parts_.added_tokens) {
     const auto wrong = [&token](absl::string_view what) {
-      return InvalidArgument("the added token \"", token.content, "\" has id ", token.id, ", ",
+      return InvalidArgument("the added token ", Excerpt(token.content), " has id ", token.id, ", ",
                              what);
     };
     const auto id = static_cast<size_t>(token.id);
@@ -125,7 +126,7 @@ absl::Status BpeTokenizer::AddTokens() {
       return wrong(absl::StrCat("far above the vocabulary of ", spelling_of_.size()));
     if (id >= spelling_of_.size()) spelling_of_.resize(id + 1);
     if (!spelling_of_[id].empty() && spelling_of_[id] != token.content)
-      return wrong(absl::StrCat("which \"", spelling_of_[id], "\" has"));
+      return wrong(absl::StrCat("which ", Excerpt(spelling_of_[id]), " has"));
     spelling_of_[id] = token.content;
     if (!token.normalized) {
       raw_.Add(token, token.content, parts_.parse_special);

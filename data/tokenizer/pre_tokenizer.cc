@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
@@ -75,8 +76,8 @@ absl::StatusOr<PreTokenizer> PreTokenizer::FromJson(const nlohmann::json& json) 
 
 absl::Status PreTokenizer::Add(const std::string& type, const nlohmann::json& json) {
   if (byte_level_) {
-    return Unimplemented("\"", type,
-                         "\" after ByteLevel, which Zeroth knows only as the last part");
+    return Unimplemented(Excerpt(type),
+                         " after ByteLevel, which Zeroth knows only as the last part");
   }
   if (type == "ByteLevel") {
     ZEROTH_ASSIGN_OR_RETURN(const bool prefix, BoolField(json, "add_prefix_space", true));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
@@ -164,7 +165,7 @@ Regex::Scratch::Scratch()
 }
 
 absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
-  const std::string where = absl::StrCat("the regular expression \"", pattern, "\"");
+  const std::string where = absl::StrCat("the regular expression ", Excerpt(pattern));
   const absl::StatusOr<std::string> run = Translator(pattern).Run();
   if (!run.ok()) return Annotate(run.status(), where);
   const std::string& translated = *run;
@@ -196,8 +197,8 @@ absl::StatusOr<Regex::Match> Regex::Find(absl::string_view text, size_t from,
             static_cast<pcre2_match_context*>(scratch.context_.get()));
   if (result == PCRE2_ERROR_NOMATCH) return Match();
   if (result < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("the regular expression \"", pattern_,
-                                                     "\" gave up at byte ", from, " of a text of ",
+    return absl::ResourceExhaustedError(absl::StrCat("the regular expression ", Excerpt(pattern_),
+                                                     " gave up at byte ", from, " of a text of ",
                                                      text.size(), ": ", MessageOf(result)));
   }
   const size_t* const ends = pcre2_get_ovector_pointer(found);

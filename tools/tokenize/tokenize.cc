@@ -29,6 +29,7 @@
 #include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/data_files.h"
@@ -41,6 +42,9 @@ namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Bytes of a tokenizer's file, as OpenTokenizer has them.
+constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
 // Exit codes of the script.
 constexpr int kNoPackage = 3;
@@ -111,7 +115,15 @@ absl::Status MakeText(const std::string& parquet, const std::string& text) {
   return InvalidArgument(parquet, ": ", python, " could not read it; its error message is above");
 }
 
-// Converts the .parquet files of `in`, a comma-separated list of paths, to JSON lines, and returns
+// By content; a file that is missing is one by its name, so that the message can say so.
+bool IsParquet(const std::string& path) {
+  const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
+  if (!file.ok()) return absl::EndsWith(path, ".parquet");
+  const absl::StatusOr<std::vector<uint8_t>> head = file->ReadHead(4);
+  return head.ok() && *head == std::vector<uint8_t>{'P', 'A', 'R', '1'};
+}
+
+// Converts the parquet files of `in`, a comma-separated list of paths, to JSON lines, and returns
 // the list with their paths instead. The column "text" is written to OUT.parquet-0.jsonl and so on,
 // unless an earlier call has done so. Python's package pyarrow does the conversion, since Debian
 // has no Arrow for C++; the Python is $ZEROTH_PYTHON or python3. FailedPrecondition says what is
@@ -121,7 +133,7 @@ absl::StatusOr<std::string> WithoutParquet(const std::string& in, const std::str
   size_t number = 0;
   for (const absl::string_view item : absl::StrSplit(in, ',')) {
     items.emplace_back(item);
-    if (!absl::EndsWith(item, ".parquet")) continue;
+    if (!IsParquet(items.back())) continue;
     ZEROTH_ASSIGN_OR_RETURN(std::string text, TextOf(items.back(), out, number++));
     std::error_code ignored;
     if (!fs::exists(text, ignored)) ZEROTH_RETURN_IF_ERROR(MakeText(items.back(), text));
@@ -172,7 +184,7 @@ class Job {
                               OpenTokenizer(options_.tokenizer, {options_.parse_special}));
       ZEROTH_ASSIGN_OR_RETURN(const auto paths, FindTokenizerFiles(options_.tokenizer));
       for (const std::string& path : paths) {
-        ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+        ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMostTokenizerBytes));
         checksum.Add(
             absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
       }

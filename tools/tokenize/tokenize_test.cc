@@ -212,6 +212,36 @@ TEST(TokenizeTest, BadRequestsAreRefused) {
   EXPECT_TRUE(TokenizeFiles(good, GoOn).ok());
 }
 
+TEST(TokenizeTest, FilesAreKnownByTheirContent) {
+  const TemporaryDirectory dir;
+  TokenizeOptions options;
+  options.tokenizer = "byte";
+  options.out = dir.File("out.npy");
+  const auto error = [&](const std::string& name, const std::string& content) {
+    options.in = dir.Write(name, content);
+    const auto counts = TokenizeFiles(options, GoOn);
+    EXPECT_EQ(counts.status().code(), absl::StatusCode::kInvalidArgument) << counts.status();
+    return std::string(counts.status().message());
+  };
+  EXPECT_THAT(error("a.json", "[{\"text\": \"a\"}]"), HasSubstr("a.json: is a JSON array"));
+  EXPECT_THAT(error("a.csv", "text,id\na,1\n"), HasSubstr("a.csv: is a table of comma-separated"));
+  EXPECT_THAT(
+      error("talk.txt", "{\"messages\": []}\n"),
+      HasSubstr("talk.txt line 1: expected an object with \"text\", a string, and this is a "
+                "conversation"));
+  const std::string line = error("long.JSONL", "{\"text\": \"" + std::string(300'000, 'a'));
+  EXPECT_THAT(line, HasSubstr("long.JSONL line 1: bad JSON (column 300010)"));
+  EXPECT_LT(line.size(), 500u);
+  for (const char* const name : {"a.JSONL", "b.json", "c.txt"}) {
+    options.in = dir.Write(name, "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n");
+    options.out = dir.File(absl::StrCat(name, ".npy"));
+    const auto counts = TokenizeFiles(options, GoOn);
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    EXPECT_EQ(counts->documents, 2) << name;
+    EXPECT_EQ(counts->tokens, 5) << name;
+  }
+}
+
 TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
   const TemporaryDirectory dir;
   TokenizeOptions options;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/json_fields.h"
@@ -33,7 +34,7 @@ absl::StatusOr<AddedToken> ReadAddedToken(const Json& json, int64_t id) {
   AddedToken token;
   ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
   if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("\"", token.content, "\" has id ", id,
+    return InvalidArgument(Excerpt(token.content), " has id ", id,
                            ", expected 0 or more, of 31 bits");
   }
   token.id = static_cast<int32_t>(id);
@@ -52,7 +53,7 @@ absl::Status ReadVocab(const Json& vocab, BpeParts* parts) {
   for (const auto& [token, id] : vocab.items()) {
     constexpr auto kMost = std::numeric_limits<int32_t>::max();
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMost) {
-      return InvalidArgument("token \"", token, "\" has id ", id.dump(-1, ' ', true),
+      return InvalidArgument("token ", Excerpt(token), " has id ", Excerpt(id.dump(-1, ' ', true)),
                              ", expected a whole number of 31 bits");
     }
     parts->vocab.emplace_back(token, id.get<int32_t>());
@@ -122,8 +123,8 @@ absl::Status AppendTemplateIds(const Json& special, const std::string& name,
   ZEROTH_ASSIGN_OR_RETURN(const Json* list, ArrayField(token, "ids"));
   for (const Json& id : *list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= (uint64_t{1} << 31)) {
-      return InvalidArgument("the special token \"", name,
-                             "\" has an id that is no number of 31 bits");
+      return InvalidArgument("the special token ", Excerpt(name),
+                             " has an id that is no number of 31 bits");
     }
     ids->push_back(id.get<int32_t>());
   }
@@ -166,8 +167,8 @@ absl::Status ReadMergeLines(absl::string_view merges, BpeParts* parts) {
     if (line.empty() || (line_number == 1 && absl::StartsWith(line, "#version"))) continue;
     auto pair = SplitMerge(line);
     if (!pair) {
-      return InvalidArgument("merges.txt line ", line_number, ": \"", line,
-                             "\": expected two tokens separated by one space");
+      return InvalidArgument("merges.txt line ", line_number, ": ", Excerpt(line),
+                             ": expected two tokens separated by one space");
     }
     parts->merges.push_back(*std::move(pair));
   }
@@ -181,7 +182,8 @@ absl::Status ReadGpt2Config(bool has_added_tokens_file, HfTokenizer* result) {
   const Json& of_class = FieldOf(result->config, "tokenizer_class");
   if (!of_class.is_null() && of_class != "GPT2Tokenizer" && of_class != "GPT2TokenizerFast") {
     return Unimplemented("tokenizer_config.json has the tokenizer_class ",
-                         of_class.dump(-1, ' ', true), ", expected GPT2Tokenizer", kMendIt);
+                         Excerpt(of_class.dump(-1, ' ', true)), ", expected GPT2Tokenizer",
+                         kMendIt);
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool blank, BoolField(result->config, "add_prefix_space", false));
   result->pre_tokenizer = {{"type", "ByteLevel"}, {"add_prefix_space", blank}};
@@ -190,7 +192,8 @@ absl::Status ReadGpt2Config(bool has_added_tokens_file, HfTokenizer* result) {
   for (const auto& [id, json] : added.items()) {
     int32_t number = -1;
     if (!absl::SimpleAtoi(id, &number)) {
-      return InvalidArgument("\"added_tokens_decoder\" has the key \"", id, "\", expected an id");
+      return InvalidArgument("\"added_tokens_decoder\" has the key ", Excerpt(id),
+                             ", expected an id");
     }
     ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(json, number));
     result->added_tokens.push_back(std::move(token));
@@ -237,8 +240,8 @@ absl::StatusOr<std::optional<int32_t>> HfTokenizer::Named(const char* key) const
   if (!token.is_string()) return std::nullopt;
   const auto& spelling = token.get_ref<const std::string&>();
   if (const auto id = Find(spelling)) return id;
-  return InvalidArgument("tokenizer_config.json has ", key, " \"", spelling,
-                         "\", which is not in the vocabulary");
+  return InvalidArgument("tokenizer_config.json has ", key, " ", Excerpt(spelling),
+                         ", which is not in the vocabulary");
 }
 
 absl::StatusOr<int32_t> HfTokenizer::EndOfText() const {

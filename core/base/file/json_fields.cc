@@ -2,6 +2,7 @@
 
 #include "zeroth/core/base/file/json_fields.h"
 
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -68,7 +69,8 @@ absl::StatusOr<const nlohmann::json*> ArrayField(const nlohmann::json& json, con
 absl::StatusOr<std::string> TypeOf(const nlohmann::json& json) { return StringField(json, "type"); }
 
 absl::Status UnknownKind(absl::string_view what, absl::string_view type, absl::string_view known) {
-  return Unimplemented("the ", what, " \"", type, "\" is not known to Zeroth, which knows ", known);
+  return Unimplemented("the ", what, " ", Excerpt(type), " is not known to Zeroth, which knows ",
+                       known);
 }
 
 absl::Status ForEachPart(const nlohmann::json& json, const char* what, const char* list,

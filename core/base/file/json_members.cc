@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -16,8 +17,7 @@ namespace zeroth {
 using Json = nlohmann::json;
 
 std::string BriefJson(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() <= 40 ? text : text.substr(0, 40) + "...";
+  return Shorten(json.dump(-1, ' ', false, Json::error_handler_t::replace), 40);
 }
 
 JsonMembers::JsonMembers(const Json& object, std::string place, absl::Status& status)
