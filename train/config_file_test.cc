@@ -172,11 +172,11 @@ TEST(ConfigFileTest, WhatIsWrongIsNamedWithItsLine) {
       {"seed = -1\n", ":1: seed = -1: expected a whole number of at least 0"},
       {"fp8 = \"int8\"\n", ":1: fp8 = int8: expected none or tensorwise"},
       {"optimizer_state_dtype = \"int8\"\n", "int8 is called float8_block now"},
-      {"lr = 1\n\nlr = 2\n", ":3:1: "},
+      {"lr = 1\n\nlr = 2\n", ":3:6: "},
       {"steps = 1\nsteps = 2\n", "'steps'; expected lines of TOML as steps = 500, each key once"},
       {"steps\n", ":1:6: "},
       {"steps = \n", ":1:9: "},
-      {"data = \"\xff\"\n", ":1:9: "},
+      {"data = \"\xff\"\n", ":1:8: "},
       {"data = README.md\n", ":1:8: "},
   };
   for (const auto& [text, message] : kCases) {

@@ -209,7 +209,7 @@ std::optional<std::string> FlagText(const Option& option, const toml::node& node
 absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOptions& options) {
   const Option* const option = FindOption(key);
   if (option == nullptr) {
-    return InvalidArgument("there is no option ", Shorten(key), DidYouMean(key),
+    return InvalidArgument("there is no option ", Shorten(key), DidYouMean(Shorten(key)),
                            node.is_table() ? "; keys are names of flags, without sections" : "");
   }
   if (const std::optional<std::string> text = FlagText(*option, node)) {

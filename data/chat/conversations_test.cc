@@ -245,7 +245,7 @@ TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
     const auto tokenizer = OpenTokenizer("tests/testdata/tokenizers/" + files);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     const auto chat = ChatTemplate::Named(format, **tokenizer);
-    if (!chat.ok()) continue;  // a tokenizer without the format's tokens
+    ASSERT_TRUE(chat.ok()) << chat.status();
     const auto written = chat->Render(messages);
     ASSERT_TRUE(written.ok()) << written.status();
     const auto end = std::find(written->by_assistant.begin(), written->by_assistant.end(), true);

@@ -53,7 +53,7 @@ absl::Status ReadVocab(const Json& vocab, BpeParts* parts) {
   for (const auto& [token, id] : vocab.items()) {
     constexpr auto kMost = std::numeric_limits<int32_t>::max();
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMost) {
-      return InvalidArgument("token ", Excerpt(token), " has id ", Excerpt(id.dump(-1, ' ', true)),
+      return InvalidArgument("token ", Excerpt(token), " has id ", Shorten(id.dump(-1, ' ', true)),
                              ", expected a whole number of 31 bits");
     }
     parts->vocab.emplace_back(token, id.get<int32_t>());
@@ -182,7 +182,7 @@ absl::Status ReadGpt2Config(bool has_added_tokens_file, HfTokenizer* result) {
   const Json& of_class = FieldOf(result->config, "tokenizer_class");
   if (!of_class.is_null() && of_class != "GPT2Tokenizer" && of_class != "GPT2TokenizerFast") {
     return Unimplemented("tokenizer_config.json has the tokenizer_class ",
-                         Excerpt(of_class.dump(-1, ' ', true)), ", expected GPT2Tokenizer",
+                         Shorten(of_class.dump(-1, ' ', true)), ", expected GPT2Tokenizer",
                          kMendIt);
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool blank, BoolField(result->config, "add_prefix_space", false));
