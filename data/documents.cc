@@ -94,8 +94,6 @@ std::string DescribeRecord(const nlohmann::json& json) {
     std::vector<const char*> keys;
   };
   static const std::vector<Format>& formats = *new std::vector<Format>({
-      {"is a conversation (\"messages\"), which the trainer reads if a file's first record is one",
-       {"messages"}},
       {"is of the ShareGPT format (\"conversations\" of \"from\" and \"value\")",
        {"conversations"}},
       {"is of the Alpaca format (\"instruction\", \"input\", \"output\")",
@@ -108,6 +106,10 @@ std::string DescribeRecord(const nlohmann::json& json) {
       {"is of the format \"question\", \"answer\"", {"question", "answer"}},
   });
   if (!json.is_object()) return absl::StrCat("found ", json.type_name());
+  if (json.contains("messages")) {
+    return "and this is a conversation (\"messages\"): the trainer's --data reads a file of these, "
+           "without text between them";
+  }
   for (const Format& format : formats) {
     const bool is_it = std::all_of(format.keys.begin(), format.keys.end(),
                                    [&json](const char* key) { return json.contains(key); });
