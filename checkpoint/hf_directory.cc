@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -22,6 +23,9 @@ namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Longest file beside the weights, as ReadJsonFile and the tokenizers' readers take.
+constexpr size_t kMostBytes = size_t{64} << 20;
 
 constexpr char kExpected[] =
     "expected a Hugging Face model directory: config.json with model.safetensors or "
@@ -43,8 +47,8 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": ", error ? error.message() : "no such directory", "; ", kExpected));
+    return absl::NotFoundError(absl::StrCat(
+        path, ": ", error ? error.message() : "no such directory", "; ", kExpected, HubHint(path)));
   }
   if (!fs::is_directory(status)) {
     return InvalidArgument(path, ": not a directory; ", kExpected);
@@ -82,7 +86,8 @@ std::vector<std::string> HfDirectory::TokenizerFiles() const {
 absl::StatusOr<std::map<std::string, std::string>> HfDirectory::ReadTokenizerFiles() const {
   std::map<std::string, std::string> contents;
   for (const std::string& path : TokenizerFiles()) {
-    ZEROTH_ASSIGN_OR_RETURN(contents[fs::path(path).filename().string()], ReadFile(path));
+    ZEROTH_ASSIGN_OR_RETURN(contents[fs::path(path).filename().string()],
+                            ReadFile(path, kMostBytes));
   }
   return contents;
 }
@@ -90,7 +95,7 @@ absl::StatusOr<std::map<std::string, std::string>> HfDirectory::ReadTokenizerFil
 absl::StatusOr<std::optional<std::string>> HfDirectory::ReadGenerationConfig() const {
   const std::string file = (fs::path(path_) / kGenerationConfig).string();
   if (!IsFile(file)) return std::nullopt;
-  return ReadFile(file);
+  return ReadFile(file, kMostBytes);
 }
 
 namespace {

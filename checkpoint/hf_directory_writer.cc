@@ -14,10 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
@@ -45,6 +47,9 @@ bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
          name == "model.safetensors.index.json" ||
          (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors"));
 }
+
+// How MoveIntoPlace renames a model that it replaces, before the random digits.
+constexpr char kPrevious[] = ".previous-";
 
 // OK if `path` may be replaced: it does not exist, or is a directory of nothing but a model's
 // files.
@@ -90,6 +95,43 @@ absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const st
   if (RenamePath(previous, path).ok()) return renamed;
   return absl::Status(renamed.code(),
                       absl::StrCat(renamed.message(), " (the earlier model is in ", previous, ")"));
+}
+
+// "<path>.previous-<16 digits>", to which MoveIntoPlace renames a model.
+bool IsPreviousName(absl::string_view name, absl::string_view base) {
+  return absl::ConsumePrefix(&name, base) && absl::ConsumePrefix(&name, kPrevious) &&
+         name.size() == 16 && std::all_of(name.begin(), name.end(), absl::ascii_isxdigit);
+}
+
+// Undoes or completes the renames of a process that was killed in MoveIntoPlace: if `path` is
+// missing, the earlier model gets its name back, and otherwise the earlier model is removed. A
+// process that is alive between its two renames then finds its name taken, and keeps both models.
+void RecoverPrevious(const std::string& path, HfDirectoryKind kind) {
+  const fs::path target(path);
+  const std::string base = target.filename().string();
+  std::vector<std::pair<fs::file_time_type, std::string>> found;
+  std::error_code error;
+  for (fs::directory_iterator it(target.parent_path(), error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().string();
+    std::error_code ignored;
+    if (!IsPreviousName(it->path().filename().string(), base)) continue;
+    if (!fs::is_directory(it->symlink_status(ignored)) || !CheckReplaceable(name, kind).ok()) {
+      continue;
+    }
+    found.emplace_back(fs::last_write_time(name, ignored), name);
+  }
+  std::sort(found.rbegin(), found.rend());  // the newest first
+  const char* const config =
+      kind == HfDirectoryKind::kModel ? "config.json" : "adapter_config.json";
+  for (const auto& [time, name] : found) {
+    const absl::StatusOr<bool> exists = PathExists(path);
+    if (exists.ok() && !*exists) {
+      static_cast<void>(RenamePath(name, path));
+    } else if (IsFile((target / config).string())) {
+      static_cast<void>(RemoveAll(name));
+    }
+  }
 }
 
 absl::StatusOr<int64_t> BytesOf(const TensorDeclaration& tensor) {
@@ -172,6 +214,7 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
   if (error)
     return ErrnoStatus(error.value(), absl::StrCat("create directory ",
                                                    fs::path(resolved).parent_path().string()));
+  RecoverPrevious(resolved, options.kind);
   RemoveDeadTemporaries(resolved);
   ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryDirectory(resolved));
   std::unique_ptr<HfDirectoryWriter> writer(

@@ -44,7 +44,9 @@ struct HfDirectoryOptions {
 // model.safetensors (or several files with an index) and tokenizer files. Everything goes to a
 // temporary sibling directory, which Finish renames: the directory appears whole or not at all, and
 // an earlier model of that name stays intact until then. A writer that is destroyed before Finish
-// leaves nothing behind. If the process is killed, the next writer for the same name cleans up.
+// leaves nothing behind. If the process is killed, the next writer for the same name cleans up,
+// also where a file system that cannot exchange two names left the earlier model as
+// PATH.previous-DIGITS: that gets its name back if it is free, and is removed if a model has it.
 //
 // Several threads may call Write at once. The other calls come from one thread, before or after all
 // of these.

@@ -14,6 +14,7 @@
 #include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 #include "zeroth/data/mixture.h"
 
 namespace zeroth {
@@ -191,7 +192,15 @@ int64_t DataLoader::UsedRows(int64_t first) const {
 }
 
 BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end)
-    : loader_(std::move(loader)), count_(count), thread_([this, first, end] { Run(first, end); }) {}
+    : loader_(std::move(loader)), count_(count) {
+  absl::StatusOr<std::thread> thread =
+      StartThread("loading batches ahead", [this, first, end] { Run(first, end); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    ready_.emplace_back(thread.status());
+  }
+}
 
 BatchesAhead::~BatchesAhead() {
   {
@@ -199,7 +208,7 @@ BatchesAhead::~BatchesAhead() {
     stop_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void BatchesAhead::Run(int64_t first, int64_t end) {

@@ -120,7 +120,7 @@ class BatchesAhead {
   static constexpr size_t kSteps = 2;
 
   // A step takes the micro-batches [step * count, (step + 1) * count) of `loader`. The thread loads
-  // the steps [first, end).
+  // the steps [first, end). If the system refuses the thread, Take returns ResourceExhausted.
   BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end);
   // Waits for the batch that is being loaded.
   ~BatchesAhead();

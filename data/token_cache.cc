@@ -3,7 +3,6 @@
 #include "zeroth/data/token_cache.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
@@ -203,6 +204,26 @@ class Cache {
   const std::string description_;
 };
 
+// Waits until this process has the lock, or the file system turns out to have none. A holder that
+// ends in any way loses the lock, so only one that works, or is stopped, is waited for.
+absl::Status AwaitLock(int fd, const std::string& path, const TokenCacheOptions& options) {
+  const absl::Time end = absl::Now() + options.lock_timeout;
+  absl::Duration pause = absl::Milliseconds(1);
+  while (TryLock(fd) == LockResult::kHeld) {
+    if (absl::Now() > end) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          path, ": another process has held this lock for ",
+          absl::FormatDuration(options.lock_timeout),
+          ", in which it should have encoded the same data; see whether it is stopped and end it "
+          "(fuser ",
+          path, " names it), or encode apart from it with --cache_dir=none"));
+    }
+    absl::SleepFor(pause);
+    pause = std::min(pause * 2, absl::Milliseconds(200));
+  }
+  return absl::OkStatus();
+}
+
 std::string DirectoryOf(const std::vector<DataFile>& files, const std::string& choice) {
   if (choice != "auto") return choice;
   const fs::path beside = fs::path(files[0].path).parent_path();
@@ -229,7 +250,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
   // Waits until no other process or thread makes this entry, except on a file system without locks.
   const FileDescriptor lock(TEMP_FAILURE_RETRY(
       open((cache.entry() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
-  if (lock.is_open()) (void)TEMP_FAILURE_RETRY(flock(lock.descriptor(), LOCK_EX));
+  if (lock.is_open()) {
+    ZEROTH_RETURN_IF_ERROR(AwaitLock(lock.descriptor(), cache.entry() + ".lock", options));
+  }
   // Another process may have made the entry while this one waited.
   opened = cache.Open({found});
   if (opened.ok()) return opened;

@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/token_source.h"
@@ -23,6 +24,9 @@ struct TokenCacheOptions {
   std::string recipe;
   // Every id is below this.
   int32_t vocab_size = 0;
+  // How long to wait for another process that makes the same entry. Encoding text that fits into
+  // memory takes far less.
+  absl::Duration lock_timeout = absl::Hours(2);
 };
 
 // Returns the tokens that `encode` makes of the files. `encode` runs once per machine; later calls
@@ -32,9 +36,10 @@ struct TokenCacheOptions {
 // entry holds the tokens, and the marks if there are any, as TokenShardWriter writes them, and a
 // manifest.json with their number and hashes. It appears under its name complete or not at all. The
 // process that makes an entry holds a lock, so that other processes and threads wait and then read
-// it. On a file system without locks each of them encodes, and the first entry counts. An entry
-// that is incomplete, damaged or of another key is made anew. Where nothing can be written, the
-// result of `encode` is used from memory. notes() says which of these happened.
+// it, at most for options.lock_timeout; DeadlineExceeded, which names the lock's file, after that.
+// On a file system without locks each of them encodes, and the first entry counts. An entry that is
+// incomplete, damaged or of another key is made anew. Where nothing can be written, the result of
+// `encode` is used from memory. notes() says which of these happened.
 //
 // Errors of `encode`, and of files that cannot be looked at.
 absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(

@@ -18,6 +18,7 @@
 
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/language_model.h"
@@ -51,7 +52,8 @@ absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
   if (!std::filesystem::is_directory(base, error)) {
     return absl::NotFoundError(absl::StrCat(adapter, " was made for ", base,
                                             ", which is no directory here; give "
-                                            "--init_from=DIRECTORY"));
+                                            "--init_from=DIRECTORY",
+                                            HubHint(base)));
   }
   options.init_from = base;
   return absl::OkStatus();

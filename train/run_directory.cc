@@ -127,11 +127,15 @@ bool GoesOnHere(const TrainOptions& options) {
   return resumed == out || resumed.parent_path() == out;
 }
 
+// The most runs of a directory. Names of higher numbers are not of runs, so that counting on from
+// the highest cannot overflow.
+constexpr int64_t kMostRuns = 1'000'000'000;
+
 // Returns 7 for "run-7", and nullopt for names of another form.
 std::optional<int64_t> RunNumber(absl::string_view name) {
   int64_t number = 0;
   if (!absl::ConsumePrefix(&name, kRunPrefix) || !absl::SimpleAtoi(name, &number)) return {};
-  return number > 0 ? std::optional(number) : std::nullopt;
+  return number > 0 && number <= kMostRuns ? std::optional(number) : std::nullopt;
 }
 
 absl::Status WithAdvice(int error, const std::string& action) {
@@ -174,13 +178,17 @@ absl::StatusOr<std::string> NewRunDirectory() {
     last = std::max(last, RunNumber(it->path().filename().string()).value_or(0));
   }
   if (error) return WithAdvice(error.value(), absl::StrCat("list directory ", kRunsDirectory));
-  while (true) {
-    const std::string name = absl::StrCat(kRunPrefix, ++last);
+  while (++last <= kMostRuns) {
+    const std::string name = absl::StrCat(kRunPrefix, last);
     const std::string path = absl::StrCat(kRunsDirectory, "/", name);
     if (mkdir(path.c_str(), 0777) == 0) return path;
     // Another run has just taken this name.
     if (errno != EEXIST) return WithAdvice(errno, absl::StrCat("create directory ", path));
   }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(kRunsDirectory, " holds ", kRunPrefix, kMostRuns,
+                   ", the last number of a run; remove or rename it, or name a directory by "
+                   "--out=DIRECTORY"));
 }
 
 absl::Status PointLatestTo(const std::string& out) {

@@ -24,7 +24,6 @@ using Json = nlohmann::json;
 
 constexpr char kFormat[] = "zeroth sharded checkpoint";
 // Largest index.json. A checksum takes 16 bytes per block of 2^20, so no model needs this much.
-constexpr size_t kMaxIndexBytes = size_t{1} << 31;
 constexpr size_t kChecksumDigits = 16;
 
 std::string Dump(const Json& json, int indent) {

@@ -34,6 +34,8 @@ inline constexpr char kCheckpointIndexName[] = "index.json";
 // The state that holds a parameter's values.
 inline constexpr char kParameterState[] = "param";
 inline constexpr int kCheckpointVersion = 1;
+// Longest index, or manifest of a shard, that is read.
+inline constexpr size_t kMaxIndexBytes = size_t{1} << 31;
 // Bytes of a piece that share a checksum: what has to be read to check one element.
 inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;
 

@@ -50,7 +50,7 @@ absl::Status MissingIsDamage(const absl::Status& status) {
 bool IsCarried(const CheckpointFile& file) { return file.header_bytes == file.bytes; }
 
 absl::StatusOr<std::string> ReadIndex(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path);
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxIndexBytes);
   // A directory of this name is damage, not an error of the file system.
   if (absl::IsInvalidArgument(text.status())) return absl::DataLossError(text.status().message());
   if (!text.ok()) return MissingIsDamage(text.status());
@@ -174,9 +174,18 @@ absl::StatusOr<int> CheckpointReader::OpenFile(int file) {
     open_.clear();
     advised_.clear();
   }
-  FileDescriptor opened(TEMP_FAILURE_RETRY(open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC)));
+  // O_NONBLOCK, or opening a named pipe would wait for a writer instead of being refused.
+  FileDescriptor opened(
+      TEMP_FAILURE_RETRY(open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
   const int fd = opened.descriptor();
   if (fd < 0) return MissingIsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
+  struct stat facts = {};
+  if (fstat(fd, &facts) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("look at ", PathOf(file)));
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return Damaged(PathOf(file), "expected a file, found something that is not a file");
+  }
   ZEROTH_RETURN_IF_ERROR(CheckHeader(fd, file));
   open_.emplace(file, std::move(opened));
   return fd;

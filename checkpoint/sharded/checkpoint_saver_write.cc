@@ -81,7 +81,7 @@ absl::StatusOr<std::string> CheckpointSaver::AwaitManifest(const Job& job, int r
   const auto begin = std::chrono::steady_clock::now();
   std::chrono::milliseconds pause = kFirstPause;
   while (true) {
-    absl::StatusOr<std::string> text = ReadFile(path);
+    absl::StatusOr<std::string> text = ReadFile(path, kMaxIndexBytes);
     if (!absl::IsNotFound(text.status())) return text;
     std::unique_lock<std::mutex> lock(mutex_);
     if (!job.abandoned.ok()) return job.abandoned;

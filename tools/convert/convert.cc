@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -23,6 +24,8 @@
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/model/open_model.h"
@@ -130,12 +133,40 @@ std::string LastPart(const std::string& path) {
   return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
 }
 
+bool IsGguf(const std::string& path) {
+  const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
+  if (!file.ok()) return false;
+  const absl::StatusOr<std::vector<uint8_t>> head = file->ReadHead(4);
+  return head.ok() && HasGgufMagic(*head);
+}
+
+// Refuses a directory that is there already, unless it is empty or options.overwrite is set, and a
+// name that seems to be a file's. HfDirectoryWriter refuses what is no model.
+absl::Status CheckDirectory(const ConvertOptions& options) {
+  std::error_code ignored;
+  if (fs::is_directory(options.out, ignored)) {
+    if (fs::is_empty(options.out, ignored)) return absl::OkStatus();
+    return CheckOutput("--out", options.out, options.overwrite, "a model",
+                       [](const std::string&) { return true; });
+  }
+  // "Llama-3.2-1B" has no ending of a file.
+  const std::string ending = fs::path(LastPart(options.out)).extension().string();
+  const bool is_ending =
+      ending.size() > 1 && std::all_of(ending.begin() + 1, ending.end(), absl::ascii_isalpha);
+  if (!is_ending) return absl::OkStatus();
+  return InvalidArgument("--out=", options.out, ": convert writes no ", ending,
+                         " files; expected a name that ends in .gguf, for a GGUF file of a "
+                         "directory, or a name without an ending, for a Hugging Face directory");
+}
+
 absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType> dtype) {
   if (options.max_shard_size != ConvertOptions().max_shard_size) {
     return InvalidArgument("--max_shard_size=", options.max_shard_size,
                            " is for Hugging Face directories, and --out=", options.out,
                            " is a GGUF file, which is never split");
   }
+  ZEROTH_RETURN_IF_ERROR(
+      CheckOutput("--out", options.out, options.overwrite, "a GGUF file", IsGguf));
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   GgufExportOptions gguf;
   gguf.dtype = dtype;
@@ -179,6 +210,7 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
     return InvalidArgument("--out=", options.out,
                            " is the directory of --in; name another directory");
   }
+  ZEROTH_RETURN_IF_ERROR(CheckDirectory(options));
   if (options.lora_export == "adapter") {
     // PEFT reads a single file.
     if (convert.directory.max_shard_bytes > 0) {
@@ -203,6 +235,7 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
         options.in,
         ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c");
   }
+  ZEROTH_RETURN_IF_ERROR(CheckDirectory(options));
   Notes notes = DirectoryNotes(options);
   if (is_llmc) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LlmcModelFile> model,
@@ -231,7 +264,8 @@ absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) 
   const fs::file_status status = fs::status(options.in, error);
   if (!fs::exists(status)) {
     return absl::NotFoundError(absl::StrCat("--in=", options.in, ": ",
-                                            error ? error.message() : "no such file or directory"));
+                                            error ? error.message() : "no such file or directory",
+                                            HubHint(options.in)));
   }
   ZEROTH_RETURN_IF_ERROR(CheckAdapterOptions(options, fs::is_directory(status)));
   if (!fs::is_directory(status)) return FileToDirectory(options, dtype);

@@ -16,6 +16,8 @@ struct ConvertOptions {
   // A GGUF file if `in` is a directory and the name ends in .gguf; otherwise a Hugging Face
   // directory. Appears complete or not at all.
   std::string out;
+  // Replaces what is at `out`, if Convert could have written it.
+  bool overwrite = false;
   // The base model that an adapter is merged into; empty: the one that the adapter names.
   std::string base;
   // For a checkpoint with adapters: "merged" (a plain model) or "adapter" (the adapters alone).
@@ -33,7 +35,8 @@ struct ConvertOptions {
 };
 
 // Converts `in` to `out`. Returns sentences for the user, the first of which says what was written.
-// InvalidArgument for options that are wrong or do not apply to `in`.
+// InvalidArgument for options that are wrong or do not apply to `in`; AlreadyExists if `out` may
+// not be replaced.
 absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options);
 
 }  // namespace zeroth

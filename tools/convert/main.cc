@@ -19,6 +19,9 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, out, "",
           "What to write: a GGUF file (.gguf) or a Hugging Face directory. Required.");
 ABSL_FLAG(
+    bool, overwrite, false,
+    "Replace the model or GGUF file at --out; false: refuse. Anything else is never replaced.");
+ABSL_FLAG(
     std::string, base, "",
     "Hugging Face directory of the base model that an adapter is merged into. Empty: the one that "
     "the adapter names.");
@@ -53,6 +56,7 @@ absl::Status ConvertAsTold(int argc, char** argv) {
   ConvertOptions options;
   options.in = absl::GetFlag(FLAGS_in);
   options.out = absl::GetFlag(FLAGS_out);
+  options.overwrite = absl::GetFlag(FLAGS_overwrite);
   options.base = absl::GetFlag(FLAGS_base);
   options.lora_export = absl::GetFlag(FLAGS_lora_export);
   options.dtype = absl::GetFlag(FLAGS_dtype);

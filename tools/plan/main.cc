@@ -22,6 +22,7 @@
 #include "zeroth/api/rank.h"
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
@@ -64,6 +65,8 @@ std::string Help() {
       "      Also write plan.json, config.toml and trace.json there: tools/report draws memory "
       "over\n"
       "      the step and what traffic hides behind what, and Perfetto opens the trace.\n"
+      "  --overwrite\n"
+      "      Replace the earlier plan that --save finds, or the file of --measure.\n"
       "  --json\n"
       "      For programs.\n"
       "  --measure=FILE.toml\n"
@@ -130,16 +133,28 @@ absl::Status SayLargest(const std::string& what, const TrainOptions& options,
   return Print(LargestText(largest) + PlanText(largest.plan, largest.options, machine));
 }
 
-// What tools/report makes a page of. InvalidArgument for the folder of a run, whose files have the
-// same names.
+bool IsPlan(const std::string& path) {
+  const absl::StatusOr<nlohmann::json> json = ReadJsonFile(path);
+  return json.ok() && json->is_object() && json->contains("machine") && json->contains("text");
+}
+
+// Refuses the folder of a run, whose files have the names of a plan's, and without --overwrite that
+// of an earlier plan.
+absl::Status CheckSave(const std::string& folder, bool overwrite) {
+  const std::string plan_file = absl::StrCat(folder, "/plan.json");
+  for (const char* const name : {kConfigName, kTraceFile}) {
+    if (!IsFile(absl::StrCat(folder, "/", name)) || IsFile(plan_file)) continue;
+    return InvalidArgument(
+        "--save: ", folder, ": it has the ", name,
+        " of a run, which the plan's would replace; expected a folder of the plan's own");
+  }
+  return CheckOutput("--save", plan_file, overwrite, "a plan", IsPlan);
+}
+
+// What tools/report makes a page of.
 absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTimeline& timeline,
                       const TrainOptions& options, const Machine& machine) {
   const std::string plan_file = absl::StrCat(folder, "/plan.json");
-  if (IsFile(absl::StrCat(folder, "/", kConfigName)) && !IsFile(plan_file)) {
-    return InvalidArgument(
-        folder, ": it has the ", kConfigName,
-        " of a run, which the plan's would replace; expected a folder of the plan's own");
-  }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -189,6 +204,9 @@ absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   if (!absl::EndsWith(path, ".toml")) {
     return InvalidArgument("--measure=", path, ": expected a name that ends in .toml");
   }
+  ZEROTH_RETURN_IF_ERROR(
+      CheckOutput("--measure", path, options.overwrite, "a machine's file",
+                  [](const std::string& file) { return OpenMachine(file).ok(); }));
   ZEROTH_ASSIGN_OR_RETURN(Machine machine, Unmeasured(options));
   TrainOptions started = options;
   ZEROTH_ASSIGN_OR_RETURN(started.comm, ChooseBackEnd(options));
@@ -249,6 +267,7 @@ absl::Status Main(int argc, char** argv) {
         "give one of them");
   }
   if (measure.has_value()) return MeasureInto(*measure, given);
+  if (save.has_value()) ZEROTH_RETURN_IF_ERROR(CheckSave(*save, given.overwrite));
   // A plan is of all ranks, so one of those that a launcher has started makes it.
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
   if (ranks.rank > 0) return absl::OkStatus();

@@ -12,11 +12,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/token_file.h"
 
@@ -156,7 +158,38 @@ class JsonLines final : public DocumentOutput {
   int64_t written_ = 0;
 };
 
+constexpr char kLineBegin[] = "{\"ids\":[";
+
+// Whether tokenize writes such a file. True for an empty file, of which nothing can be lost.
+bool IsOutput(const std::string& path) {
+  const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
+  if (!file.ok()) return false;
+  const absl::StatusOr<std::vector<uint8_t>> head = file->ReadHead(kLlmcHeaderBytes);
+  if (!head.ok() || head->empty()) return head.ok();
+  if (absl::EndsWith(path, ".bin")) return HasLlmcMagic(*head);
+  const absl::string_view text(reinterpret_cast<const char*>(head->data()), head->size());
+  return absl::StartsWith(text, absl::EndsWith(path, ".npy") ? kNpyMagic : kLineBegin);
+}
+
 }  // namespace
+
+absl::Status CheckDocumentOutput(const TokenizeOptions& options) {
+  const auto check = [&options](const std::string& path) {
+    return CheckOutput("--out", path, options.overwrite,
+                       "of the kind that tokenize writes under this name", IsOutput);
+  };
+  ZEROTH_RETURN_IF_ERROR(check(options.out));
+  // TokenShardWriter removes all of these that it does not write.
+  const bool has_shards =
+      absl::EndsWith(options.out, ".bin") || absl::EndsWith(options.out, ".npy");
+  for (int64_t shard = 0; has_shards; ++shard) {
+    const std::string path = TokenShardPath(options.out, shard);
+    ZEROTH_ASSIGN_OR_RETURN(const bool exists, PathExists(path));
+    if (!exists) break;
+    ZEROTH_RETURN_IF_ERROR(check(path));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<DocumentOutput>> DocumentOutput::Create(
     const Tokenizer& tokenizer, const TokenizeOptions& options) {

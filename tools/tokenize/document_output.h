@@ -18,6 +18,11 @@
 namespace zeroth {
 
 // Writes encoded documents as token shards or JSON lines.
+// OK if DocumentOutput::Create may write to options.out: neither that nor a shard of that name is
+// there, or options.overwrite is set and these are of the kind that it writes. Otherwise
+// AlreadyExists.
+absl::Status CheckDocumentOutput(const TokenizeOptions& options);
+
 class DocumentOutput {
  public:
   // Encoded documents, before they are written.

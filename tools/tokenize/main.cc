@@ -28,6 +28,10 @@ ABSL_FLAG(
     std::string, out, "",
     "What to write: token shards, .bin (llm.c) or .npy, which --data of the trainer takes; "
     "or JSON lines (.jsonl), {\"ids\": [...], \"text\": decoded} for each document. Required.");
+ABSL_FLAG(
+    bool, overwrite, false,
+    "Replace what an earlier run wrote to --out, its shards included; false: refuse. Files of "
+    "another kind are never replaced.");
 ABSL_FLAG(bool, parse_special, false,
           "If true, text that spells a special token becomes that token, as with Hugging Face; if "
           "false, it is ordinary text.");
@@ -85,6 +89,7 @@ absl::Status TokenizeAsTold(int argc, char** argv) {
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
   options.in = absl::GetFlag(FLAGS_in);
   options.out = absl::GetFlag(FLAGS_out);
+  options.overwrite = absl::GetFlag(FLAGS_overwrite);
   options.parse_special = absl::GetFlag(FLAGS_parse_special);
   options.shard_tokens = absl::GetFlag(FLAGS_shard_tokens);
   options.threads = absl::GetFlag(FLAGS_threads);

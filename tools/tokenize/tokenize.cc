@@ -32,6 +32,7 @@
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
 #include "zeroth/data/tokenizer.h"
@@ -167,7 +168,8 @@ struct Item {
 
 class Job {
  public:
-  explicit Job(const TokenizeOptions& options) : options_(options) {}
+  explicit Job(const TokenizeOptions& options)
+      : options_(options), progress_path_(options.out + ".progress") {}
   ~Job() {
     if (lock_.is_open()) unlink(lock_path_.c_str());
   }
@@ -176,6 +178,7 @@ class Job {
     if (options_.tokenizer.empty() || options_.in.empty() || options_.out.empty())
       return absl::InvalidArgumentError("--tokenizer, --in and --out are all needed; see --help");
     ZEROTH_RETURN_IF_ERROR(Lock());
+    ZEROTH_RETURN_IF_ERROR(CheckOut());
     ChecksumStream checksum;
     if (options_.tokenizer == "byte") {
       tokenizer_ = std::make_unique<ByteTokenizer>();
@@ -192,19 +195,10 @@ class Job {
     tokenizer_checksum_ = ChecksumText(checksum.Value());
     ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
     ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in, &counts_.left_out));
-    const auto canonical = [](absl::string_view path) {
-      std::error_code ignored;
-      return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
-    };
-    const std::string out = canonical(options_.out);
-    for (const absl::string_view item : absl::StrSplit(options_.in, ',')) {
-      if (canonical(item) != out) continue;
-      return InvalidArgument("--in: ", item,
-                             " is also --out, and would be replaced; name another --out");
-    }
+    const std::string out = Canonical(options_.out);
     // Output of this or an interrupted run in the input's directory is not input.
     std::erase_if(files_, [&](const DataFile& file) {
-      const std::string path = canonical(file.path);
+      const std::string path = Canonical(file.path);
       return path == out ||
              (absl::StartsWith(path, out + ".") && !absl::StrContains(path, ".parquet-"));
     });
@@ -217,7 +211,6 @@ class Job {
       counts_.all_bytes += sizes_.back();
     }
     ZEROTH_ASSIGN_OR_RETURN(output_, DocumentOutput::Create(*tokenizer_, options_));
-    progress_path_ = options_.out + ".progress";
     return Resume();
   }
 
@@ -255,6 +248,20 @@ class Job {
     return FailedPrecondition("--out=", options_.out,
                               ": another tools/tokenize that is alive writes there; wait for its "
                               "end, or name another file");
+  }
+  static std::string Canonical(absl::string_view path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
+  }
+  // Refuses to replace the input, and files that are there already unless told to.
+  absl::Status CheckOut() const {
+    for (const absl::string_view item : absl::StrSplit(options_.in, ',')) {
+      if (Canonical(item) != Canonical(options_.out)) continue;
+      return InvalidArgument("--in: ", item,
+                             " is also --out, and would be replaced; name another --out");
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const bool continues, PathExists(progress_path_));
+    return continues ? absl::OkStatus() : CheckDocumentOutput(options_);
   }
   absl::Status OpenFile() {
     const bool may_cut = tokenizer_->CutsAtSpaces() && !output_->needs_whole_documents();
@@ -365,14 +372,21 @@ class Job {
     };
     std::vector<std::thread> helpers;
     const size_t wanted = std::min<size_t>(static_cast<size_t>(threads()), items.size());
-    for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
-    work();
+    absl::Status started;
+    while (started.ok() && helpers.size() + 1 < wanted) {
+      absl::StatusOr<std::thread> helper = StartThread("encoding (--threads gives fewer)", work);
+      started = helper.status();
+      if (helper.ok()) helpers.push_back(*std::move(helper));
+    }
+    if (started.ok()) work();
     for (std::thread& helper : helpers) helper.join();
+    ZEROTH_RETURN_IF_ERROR(started);
     for (const Item& item : items) ZEROTH_RETURN_IF_ERROR(item.status);
     return absl::OkStatus();
   }
 
   const TokenizeOptions options_;
+  const std::string progress_path_;
   std::string lock_path_;
   FileDescriptor lock_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -380,7 +394,6 @@ class Job {
   std::vector<DataFile> files_;
   std::vector<int64_t> sizes_;
   std::unique_ptr<DocumentOutput> output_;
-  std::string progress_path_;
   size_t file_ = 0;
   std::optional<DocumentReader> reader_;
   int64_t bytes_before_ = 0;  // of files that are done

@@ -25,6 +25,8 @@ struct TokenizeOptions {
   bool parse_special = false;
   // Puts the template's tokens around each document; by default only in token shards.
   std::optional<bool> add_special_tokens;
+  // Replaces what an earlier call with this `out` wrote.
+  bool overwrite = false;
   int threads = 0;  // 0: one for each core
   int64_t shard_tokens = int64_t{1} << 30;
   // Text that is in memory and encoded at a time, per thread.
@@ -45,7 +47,9 @@ struct TokenizeCounts {
 // longest document if the tokenizer cannot divide text at spaces, or if JSON lines are written.
 // After every batch the position is written to OUT.progress, from which a call with the same
 // options continues after an interruption; the file is removed at the end. `report` is called after
-// each batch. An error that it returns ends the call, which can be resumed.
+// each batch. An error that it returns ends the call, which can be resumed. AlreadyExists if there
+// is something at `out`, or a shard of that name, unless the call continues or options.overwrite is
+// set; what this function does not write is never replaced.
 absl::StatusOr<TokenizeCounts> TokenizeFiles(
     const TokenizeOptions& options, absl::FunctionRef<absl::Status(const TokenizeCounts&)> report);
 

@@ -76,6 +76,18 @@ absl::StatusOr<bool> PathExists(const std::string& path) {
   return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
 }
 
+absl::Status CheckOutput(absl::string_view flag, const std::string& path, bool overwrite,
+                         absl::string_view kind,
+                         absl::FunctionRef<bool(const std::string& path)> is_kind) {
+  ZEROTH_ASSIGN_OR_RETURN(const bool exists, PathExists(path));
+  if (!exists || (overwrite && is_kind(path))) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      overwrite ? absl::StrCat(flag, "=", path, " exists and is not ", kind,
+                               ", so --overwrite does not replace it; name another path")
+                : absl::StrCat(flag, "=", path,
+                               " exists; name another path, or say --overwrite to replace it"));
+}
+
 absl::Status RenamePath(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -39,6 +40,14 @@ bool IsFile(const std::string& path);
 bool IsPlainFileName(absl::string_view name);
 // True if there is something at `path`. An error of the file system (EIO, ESTALE) is not "no".
 absl::StatusOr<bool> PathExists(const std::string& path);
+
+// OK if a program may write to `path`, the value of `flag` ("--out"): there is nothing, or
+// `overwrite` is set and `is_kind`, which is asked only then, says that the program could have
+// written what is there. Otherwise AlreadyExists, which names --overwrite or that `kind` ("a GGUF
+// file").
+absl::Status CheckOutput(absl::string_view flag, const std::string& path, bool overwrite,
+                         absl::string_view kind,
+                         absl::FunctionRef<bool(const std::string& path)> is_kind);
 
 // Renames as rename(2) does.
 absl::Status RenamePath(const std::string& from, const std::string& to);

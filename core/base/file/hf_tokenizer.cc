@@ -16,6 +16,7 @@
 
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
@@ -309,7 +310,8 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
     if (absl::EndsWith(path, ".model")) return std::vector<std::string>{path};
     if (absl::EndsWith(path, ".json")) return WithConfig({path});
     if (!fs::exists(base, ignored))
-      return absl::NotFoundError(absl::StrCat(path, ": there is no such file or directory"));
+      return absl::NotFoundError(
+          absl::StrCat(path, ": there is no such file or directory", HubHint(path)));
     return InvalidArgument(path,
                            ": expected a directory, a tokenizer.json or a SentencePiece .model");
   }

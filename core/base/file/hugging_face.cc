@@ -2,9 +2,13 @@
 
 #include "zeroth/core/base/file/hugging_face.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
@@ -40,6 +44,21 @@ absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory) 
   return InvalidArgument(
       result.path, ": key \"chat_template\" is ", found->type_name(),
       ", expected a string, or a list with a template named default; mend or remove it");
+}
+
+std::string HubHint(absl::string_view path) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
+  const auto is_name = [](absl::string_view part) {
+    return !part.empty() && absl::ascii_isalnum(part[0]) &&
+           std::all_of(part.begin(), part.end(), [](char c) {
+             return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
+           });
+  };
+  if (parts.size() > 2 || !std::all_of(parts.begin(), parts.end(), is_name)) return "";
+  return absl::StrCat(
+      "; models are not downloaded here: if this is one of the Hugging Face Hub, "
+      "run hf download ",
+      path, " --local-dir ", parts.back(), ", and give that directory, ", parts.back());
 }
 
 bool IsSameRope(const nlohmann::json& a, const nlohmann::json& b) {

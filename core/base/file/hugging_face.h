@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace zeroth {
@@ -20,6 +21,10 @@ struct HfChatTemplate {
 // or else "chat_template" of tokenizer_config.json; of several, the one named "default".
 // InvalidArgument for a "chat_template" of another form; errors of ReadFile and ReadJsonFile.
 absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory);
+
+// What to add to the message that `path` is not there: how to download the model, if `path` has the
+// form of a model's id on the Hugging Face Hub ("org/name", or "gpt2"), otherwise nothing.
+std::string HubHint(absl::string_view path);
 
 // Whether "rope_parameters" and "rope_scaling" of a config.json say the same, but for a theta that
 // only one of them has.
