@@ -110,6 +110,26 @@ TEST(HfDirectoryWriterTest, WhatAKilledWriterLeftIsRemovedByTheNext) {
   EXPECT_EQ(dir.List(), std::vector<std::string>{"final"});
 }
 
+// Where a file system cannot exchange two names, a process may be killed between two renames, or
+// before it removes the earlier model.
+TEST(HfDirectoryWriterTest, AnEarlierModelThatWasRenamedComesBackOrGoes) {
+  const TemporaryDirectory dir;
+  const std::string previous = dir.File("out.previous-0123456789abcdef");
+  ASSERT_TRUE(WriteModel(previous, 1).ok());
+  {
+    const auto writer =
+        HfDirectoryWriter::Create(dir.File("out"), Config(2), {{"w", DType::kFloat32, Shape{1}}});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+  }
+  EXPECT_THAT(dir.List(), ElementsAre("out"));
+  ExpectModel(dir.File("out"), 1);
+  ASSERT_TRUE(WriteModel(previous, 1).ok());
+  dir.Write("out.previous-fedcba9876543210/thesis.tex", "x");
+  ASSERT_TRUE(WriteModel(dir.File("out"), 3).ok());
+  EXPECT_THAT(dir.List(), ElementsAre("out", "out.previous-fedcba9876543210"));
+  ExpectModel(dir.File("out"), 3);
+}
+
 TEST(HfDirectoryWriterTest, AnUnfinishedModelLeavesNothingAndKeepsTheEarlier) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(WriteModel(dir.File("out"), 1).ok());

@@ -36,6 +36,22 @@ TEST(RunDirectoryTest, NothingThatARunStartsFromIsReplaced) {
   }
 }
 
+TEST(RunDirectoryTest, TheHighestNumberDoesNotOverflow) {
+  const TemporaryDirectory dir;
+  const fs::path before = fs::current_path();
+  fs::current_path(dir.path());
+  dir.Write("zeroth_out/run-9223372036854775807/x", "");
+  dir.Write("zeroth_out/run-6/x", "");
+  const absl::StatusOr<std::string> made = NewRunDirectory();
+  dir.Write("zeroth_out/run-1000000000/x", "");
+  const absl::StatusOr<std::string> full = NewRunDirectory();
+  fs::current_path(before);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(*made, "zeroth_out/run-7");
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.status().message()), HasSubstr("the last number of a run"));
+}
+
 TEST(RunDirectoryTest, WhatARunWritesIsNotItsData) {
   const TemporaryDirectory dir;
   const std::string notes = dir.path() + "/notes";

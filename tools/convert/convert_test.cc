@@ -103,6 +103,8 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(Message(Options("", gguf)), HasSubstr("--in is missing"));
   EXPECT_THAT(Message(Options(kModel, "")), HasSubstr("--out is missing"));
   EXPECT_THAT(Message(Options(dir.File("x"), gguf)), HasSubstr("No such file"));
+  EXPECT_THAT(Message(Options("some-org/model", gguf)),
+              HasSubstr("hf download some-org/model --local-dir model"));
   EXPECT_THAT(Message(Options(dir.Write("text", "hello"), dir.File("m"))),
               HasSubstr("neither those of a GGUF file nor"));
   ConvertOptions options = Options(kModel, gguf);
@@ -141,6 +143,35 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(Message(options), HasSubstr("--vocabulary is for writing GGUF files"));
   EXPECT_THAT(Message(Options(gguf, dir.File("other.gguf"))),
               HasSubstr("expected a name without .gguf"));
+}
+
+TEST(ConvertTest, ReplacesOnlyItsOwnFilesAndOnlyIfToldTo) {
+  const TemporaryDirectory dir;
+  for (const char* const name : {"m.gguf", "hf"}) {
+    ConvertOptions options = Options(kModel, dir.File(name));
+    ASSERT_EQ(Message(options), "converted");
+    EXPECT_THAT(Message(options), HasSubstr("exists; name another path, or say --overwrite"));
+    options.overwrite = true;
+    EXPECT_EQ(Message(options), "converted");
+  }
+  ConvertOptions options = Options(kModel, dir.Write("book.gguf", "a book of words"));
+  EXPECT_THAT(Message(options), HasSubstr("say --overwrite"));
+  options.overwrite = true;
+  EXPECT_THAT(Message(options), HasSubstr("is not a GGUF file"));
+  EXPECT_EQ(ReadTestFile(options.out), "a book of words");
+  dir.Write("home/thesis.tex", "x");
+  options.out = dir.File("home");
+  EXPECT_THAT(Message(options), HasSubstr("holds \"thesis.tex\""));
+}
+
+TEST(ConvertTest, AFilesNameIsNoDirectory) {
+  const TemporaryDirectory dir;
+  for (const char* const name : {"m.ggml", "m.bin", "m.safetensors", "m.GGUF"}) {
+    EXPECT_THAT(Message(Options(kModel, dir.File(name))),
+                HasSubstr("expected a name that ends in"));
+  }
+  EXPECT_TRUE(dir.List().empty());
+  EXPECT_EQ(Message(Options(kModel, dir.File("Llama-3.2-1B"))), "converted");
 }
 
 TEST(ConvertTest, TheProgramConvertsAndFailsWithAMessage) {

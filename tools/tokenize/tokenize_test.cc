@@ -57,6 +57,7 @@ TEST(TokenizeTest, JsonLinesHaveIdsAndText) {
   options.in = dir.Write("in.jsonl", LinesOf(cases));
   options.out = dir.File("out.jsonl");
   options.parse_special = true;
+  options.overwrite = true;
   options.threads = 3;
   for (const char* const ids : {"ids", "ids_with_special"}) {
     options.add_special_tokens = std::string(ids) != "ids";
@@ -165,6 +166,7 @@ TEST(TokenizeTest, OnlyOneWritesAFileAtATime) {
   other.in = dir.Write("other.jsonl", LinesOf(Cases()) + LinesOf(Cases()));
   ASSERT_TRUE(TokenizeFiles(options, GoOn).ok());
   const std::string expected = ReadTestFile(options.out);
+  options.overwrite = true;
   bool is_first = true;
   const auto counts = TokenizeFiles(options, [&](const TokenizeCounts&) {
     if (!std::exchange(is_first, false)) return absl::OkStatus();
@@ -240,6 +242,39 @@ TEST(TokenizeTest, FilesAreKnownByTheirContent) {
     EXPECT_EQ(counts->documents, 2) << name;
     EXPECT_EQ(counts->tokens, 5) << name;
   }
+}
+
+// Files that are there already, a shard among them, stay unless --overwrite is given; files that
+// tokenize does not write stay in any case.
+TEST(TokenizeTest, ReplacesOnlyItsOwnFilesAndOnlyIfToldTo) {
+  const TemporaryDirectory dir;
+  TokenizeOptions options;
+  options.tokenizer = "byte";
+  options.in = dir.Write("in.txt", std::string(100, 'x'));
+  options.shard_tokens = 30;
+  const auto refusal = [&](bool overwrite) {
+    options.overwrite = overwrite;
+    const absl::Status status = TokenizeFiles(options, GoOn).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << options.out;
+    return std::string(status.message());
+  };
+  for (const std::string ending : {".bin", ".npy", ".jsonl"}) {
+    options.out = dir.Write("foreign" + ending, "a book of words");
+    EXPECT_THAT(refusal(false), HasSubstr("say --overwrite to replace it"));
+    EXPECT_THAT(refusal(true), HasSubstr("so --overwrite does not replace it"));
+    EXPECT_EQ(ReadTestFile(options.out), "a book of words");
+    options.overwrite = false;
+    options.out = dir.File("own" + ending);
+    ASSERT_TRUE(TokenizeFiles(options, GoOn).ok()) << ending;
+    EXPECT_THAT(refusal(false), HasSubstr("exists; name another path"));
+    options.overwrite = true;
+    EXPECT_TRUE(TokenizeFiles(options, GoOn).ok()) << ending;
+  }
+  // Shards beside the name that a shorter corpus would get.
+  options.out = dir.File("book.bin");
+  const std::string shard = dir.Write("book-00000.bin", "a book of words");
+  EXPECT_THAT(refusal(true), HasSubstr("book-00000.bin exists and is not"));
+  EXPECT_EQ(ReadTestFile(shard), "a book of words");
 }
 
 TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
