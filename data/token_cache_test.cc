@@ -3,6 +3,7 @@
 #include "zeroth/data/token_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -98,6 +100,23 @@ TEST_F(TokenCacheTest, EncodesOnceAndReadsTheSame) {
   EXPECT_EQ(encoded_, 1);
   EXPECT_THAT(NotesOf(second), HasSubstr("encoded before, and read from"));
   EXPECT_EQ((*second)->description(), files_[0].path + " and 1 more");
+}
+
+TEST_F(TokenCacheTest, ALockIsNotAwaitedForEver) {
+  ExpectRows(Open());
+  const std::string lock = Entry() + ".lock";
+  fs::remove_all(Entry());
+  const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(flock(fd, LOCK_EX | LOCK_NB), 0);
+  options_.lock_timeout = absl::Milliseconds(20);
+  const absl::Status status = Open().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(lock + ": another process has held"));
+  EXPECT_EQ(encoded_, 1);
+  close(fd);
+  ExpectRows(Open());
+  EXPECT_EQ(encoded_, 2);
 }
 
 TEST_F(TokenCacheTest, NoneKeepsNothing) {

@@ -149,6 +149,34 @@ absl::StatusOr<std::optional<int64_t>> TokenId(const GgufMetadata& metadata, abs
   return id;
 }
 
+// Whether llama.cpp, which puts at most the token `id` before or after a text, puts `added` there.
+// `name`: "bos" or "eos".
+absl::Status CheckAddedTokens(const GgufVocabulary& vocabulary, const std::vector<int64_t>& added,
+                              std::optional<int64_t> id, const char* name) {
+  if (added.empty() || (id && added == std::vector<int64_t>{*id})) return absl::OkStatus();
+  const auto show = [&vocabulary](std::string* out, int64_t token) {
+    absl::StrAppend(out, token);
+    const auto place = static_cast<size_t>(token);
+    if (place < vocabulary.tokens.size()) {
+      absl::StrAppend(out, " (\"", vocabulary.tokens[place], "\")");
+    }
+  };
+  std::string other = "none";
+  if (id) {
+    other.clear();
+    show(&other, *id);
+  }
+  const std::string repair =
+      added.size() > 1
+          ? ""
+          : absl::StrCat("name that token as \"", name, "_token\" in tokenizer_config.json, or ");
+  return Unimplemented("\"post_processor\" of tokenizer.json puts ",
+                       absl::StrJoin(added, ", ", show), name[0] == 'b' ? " before" : " after",
+                       " a text, and llama.cpp would put ", other, ", the ", name,
+                       "_token of tokenizer_config.json or else the ", name,
+                       "_token_id of config.json; ", repair, "convert with --vocabulary=none");
+}
+
 }  // namespace
 
 GgufVocabulary ByteVocabulary() {
@@ -198,13 +226,8 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
         "no token that ends a text; name it as \"eos_token_id\" in config.json, or convert "
         "without a vocabulary");
   }
-  for (const auto& [added, id] : {std::pair(&vocabulary.prefix, vocabulary.bos),
-                                  std::pair(&vocabulary.suffix, vocabulary.eos)}) {
-    if (added->empty() || *added == std::vector<int64_t>{*id}) continue;
-    return Unimplemented("its post_processor puts ", absl::StrJoin(*added, ", "),
-                         " beside a text, and llama.cpp would put ", *id,
-                         "; convert without a vocabulary");
-  }
+  ZEROTH_RETURN_IF_ERROR(CheckAddedTokens(vocabulary, vocabulary.prefix, vocabulary.bos, "bos"));
+  ZEROTH_RETURN_IF_ERROR(CheckAddedTokens(vocabulary, vocabulary.suffix, vocabulary.eos, "eos"));
   for (const auto& id : {vocabulary.bos, vocabulary.eos}) {
     if (id && (*id < 0 || *id >= vocab_size)) {
       return InvalidArgument("the token that begins or ends a text is ", *id,

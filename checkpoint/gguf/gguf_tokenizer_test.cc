@@ -219,9 +219,16 @@ TEST(GgufTokenizerTest, SaysWhichTokensArePutBesideATextAndWhichEndsIt) {
   const auto unnamed = metadata_of({3}, {}, {{"eos_token", "tool"}});
   ASSERT_TRUE(unnamed.ok()) << unnamed.status();
   EXPECT_EQ(*unnamed->GetInt("tokenizer.ggml.bos_token_id"), 3);
-  EXPECT_THAT(Message(metadata_of({4}, {}, config).status()), HasSubstr("puts 4 beside a text"));
-  EXPECT_THAT(Message(metadata_of({3, 3}, {}, config).status()), HasSubstr("puts 3, 3 beside"));
-  EXPECT_THAT(Message(metadata_of({}, {3}, config).status()), HasSubstr("puts 3 beside a text"));
+  EXPECT_THAT(
+      Message(metadata_of({4}, {}, config).status()),
+      AllOf(HasSubstr("\"post_processor\" of tokenizer.json puts 4 (\"tool\") before a text"),
+            HasSubstr("would put 3 (\"<|begin|>\")"),
+            HasSubstr("name that token as \"bos_token\" in tokenizer_config.json, or convert with "
+                      "--vocabulary=none")));
+  EXPECT_THAT(Message(metadata_of({3, 3}, {}, config).status()),
+              HasSubstr("puts 3 (\"<|begin|>\"), 3 (\"<|begin|>\") before"));
+  EXPECT_THAT(Message(metadata_of({}, {3}, config).status()),
+              HasSubstr("puts 3 (\"<|begin|>\") after a text"));
   EXPECT_THAT(Message(metadata_of({}, {}, Json::object()).status()),
               HasSubstr("no token that ends a text; name it as \"eos_token_id\""));
   EXPECT_THAT(Message(metadata_of({}, {}, {{"eos_token", "</s>"}}).status()),
