@@ -292,10 +292,14 @@ TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
   }
   EXPECT_EQ(ReadTestFile(b), LinesOf(Cases()));
   // What an earlier run wrote into a directory is not its input.
-  options.in = dir.path() + "/.";
-  const auto counts = TokenizeFiles(options, GoOn);
-  ASSERT_TRUE(counts.ok()) << counts.status();
-  EXPECT_EQ(counts->documents, 150);
+  options.out = dir.File("c.jsonl");
+  options.overwrite = true;
+  for (const std::string& in : {a, dir.path() + "/."}) {
+    options.in = in;
+    const auto counts = TokenizeFiles(options, GoOn);
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    EXPECT_EQ(counts->documents, in == a ? 150 : 300);
+  }
 }
 
 TEST(TokenizeTest, ParquetNeedsPyarrow) {
