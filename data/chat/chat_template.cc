@@ -2,20 +2,15 @@
 
 #include "zeroth/data/chat/chat_template.h"
 
-#include <filesystem>
-#include <optional>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/jinja/text.h"
 
 namespace zeroth {
 namespace {
@@ -26,38 +21,25 @@ constexpr char kSystem[] = "system";
 constexpr char kUser[] = "user";
 constexpr char kAssistant[] = "assistant";
 
-// The dates of Llama 3.1's template if the caller gives none.
-constexpr char kLlama3Dates[] =
-    "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
-
-// Markers of formats that are not known here, and their names.
-constexpr std::pair<const char*, const char*> kOtherFormats[] = {
-    {"<<SYS>>", "Llama 2"},
-    {"[SYSTEM_PROMPT]", "Mistral's of 2025, with [SYSTEM_PROMPT]"},
-    {"<start_of_turn>", "Gemma"},
-    {"<|header_start|>", "Llama 4"},
-    {"<|im_sep|>", "Phi 4"},
-    {"<|START_OF_TURN_TOKEN|>", "Command R"},
-    {"<\xEF\xBD\x9CUser\xEF\xBD\x9C>", "DeepSeek"},
-    {"<|start|>", "Harmony"},
-    {"<|user|>", "the one with <|user|>, as Phi 3's, Zephyr's and OLMo's"},
-    {"### Instruction", "Alpaca"},
-};
-
 }  // namespace
 
-// Collects tokens, and keeps the first error. Text between two tokens is encoded in one piece.
+// Collects tokens, or text with special tokens spelled out, and keeps the first error. Text between
+// two tokens is encoded in one piece, but for replies.
 class ChatTemplate::Writer {
  public:
-  // `after_tokens`: text follows special tokens; otherwise each run of it begins a text.
-  Writer(const Tokenizer& tokenizer, bool after_tokens)
-      : tokenizer_(tokenizer), after_tokens_(after_tokens) {}
+  Writer(const Tokenizer& tokenizer, bool spells) : tokenizer_(tokenizer), spells_(spells) {}
 
   void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
 
   void Token(int32_t id, bool by_assistant = false) {
+    if (spells_) {
+      const absl::StatusOr<std::string> text = tokenizer_.Decode(absl::MakeConstSpan(&id, 1));
+      status_.Update(text.status());
+      return Text(text.value_or(""));
+    }
     Flush();
     Add(absl::MakeConstSpan(&id, 1), by_assistant);
+    follows_text_ = false;
   }
 
   // The assistant's text begins with a new token, as it does when a model continues the tokens of
@@ -74,15 +56,20 @@ class ChatTemplate::Writer {
     if (!status_.ok()) return status_;
     return std::move(result_);
   }
+  absl::StatusOr<std::string> FinishText() && {
+    if (!status_.ok()) return status_;
+    return std::move(text_);
+  }
 
  private:
   void Flush(bool by_assistant = false) {
-    if (text_.empty()) return;
+    if (text_.empty() || spells_) return;
     const std::string text = std::exchange(text_, "");
     const auto add = [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); };
-    const bool is_after = after_tokens_ && !result_.ids.empty();
-    status_.Update(is_after ? tokenizer_.EncodeAfterToken(text, add)
-                            : tokenizer_.EncodeTo(text, /*continues=*/false, add));
+    const bool follows_token = !follows_text_ && !result_.ids.empty();
+    status_.Update(follows_token ? tokenizer_.EncodeAfterToken(text, add)
+                                 : tokenizer_.EncodeTo(text, /*continues=*/follows_text_, add));
+    follows_text_ = true;
   }
 
   void Add(absl::Span<const int32_t> ids, bool by_assistant) {
@@ -91,7 +78,8 @@ class ChatTemplate::Writer {
   }
 
   const Tokenizer& tokenizer_;
-  const bool after_tokens_;
+  const bool spells_;
+  bool follows_text_ = false;  // what was written last is text, and no special token
   std::string text_;
   Conversation result_;
   absl::Status status_;
@@ -100,12 +88,13 @@ class ChatTemplate::Writer {
 absl::string_view ChatTemplate::name() const { return kFormats[static_cast<size_t>(format_)]; }
 
 std::string ChatTemplate::Identity() const {
+  const auto text = [](const std::string& part) { return absl::StrCat(part.size(), ":", part); };
   return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
-                      end_of_turn_, " ", chatml_.thinks, " ", says_dates_, " ",
-                      mistral_.user.before, "|", mistral_.user.after, "|", mistral_.reply.before,
-                      "|", mistral_.reply.after, "|", mistral_.reply.trims, " ",
-                      static_cast<int>(mistral_.system), " ", chatml_.default_system.has_value(),
-                      " ", chatml_.default_system.value_or(""), "|", chatml_.opened);
+                      end_of_turn_, " ", trims_.system, trims_.user, trims_.assistant, thinks_,
+                      default_system_.has_value(), " ", static_cast<int>(system_place_), " ",
+                      text(default_system_.value_or("")), text(before_system_), text(opened_),
+                      text(after_turn_), text(before_user_), text(after_user_), text(before_reply_),
+                      text(after_reply_));
 }
 
 std::string ChatTemplate::PlainJinja() const {
@@ -122,8 +111,7 @@ std::string ChatTemplate::PlainJinja() const {
 {{- (message['content'] | trim) + '<|eot_id|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
-    case Format::kMistral: {
-      const bool in_tokens = has_inst_tokens();
+    case Format::kMistral:
       return absl::StrCat(R"({{ '<s>' }}
 {%- set has_system = messages[0]['role'] == 'system' %}
 {%- set system = messages[0]['content'] if has_system else '' %}
@@ -131,13 +119,11 @@ std::string ChatTemplate::PlainJinja() const {
 {%- for message in (messages[1:] if has_system else messages) %}
 {%- if message['role'] == 'user' %}
 {{- '[INST] ' + (system if loop.first else '') + message['content'] + ')",
-                          in_tokens ? "" : " ", R"([/INST]' }}
+                          has_inst_tokens() ? "" : " ", R"([/INST]' }}
 {%- else %}
-{{- ')",
-                          in_tokens ? " " : "", R"(' + message['content'] + '</s>' }}
+{{- ' ' + message['content'] + '</s>' }}
 {%- endif %}
 {%- endfor %})");
-    }
   }
   return "";
 }
@@ -161,12 +147,14 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer
     case Format::kChatMl:
       result.begin_of_turn_ = find("<|im_start|>");
       result.end_of_turn_ = find("<|im_end|>");
+      result.after_turn_ = "\n";
       break;
     case Format::kLlama3:
       result.begin_of_text_ = find("<|begin_of_text|>");
       result.begin_of_turn_ = find("<|start_header_id|>");
       result.end_of_header_ = find("<|end_header_id|>");
       result.end_of_turn_ = find("<|eot_id|>");
+      result.trims_ = {true, true, true};
       break;
     case Format::kMistral:
       result.begin_of_text_ = find("<s>");
@@ -174,8 +162,9 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer
       // Tokens since version 0.3, text before it.
       result.begin_of_turn_ = tokenizer.Find("[INST]").value_or(-1);
       result.end_of_header_ = tokenizer.Find("[/INST]").value_or(-1);
-      result.mistral_.user = {"[INST] ", result.has_inst_tokens() ? "[/INST]" : " [/INST]"};
-      result.mistral_.reply.before = result.has_inst_tokens() ? " " : "";
+      result.before_user_ = "[INST] ";
+      result.after_user_ = result.has_inst_tokens() ? "[/INST]" : " [/INST]";
+      result.before_reply_ = " ";
       break;
   }
   ZEROTH_RETURN_IF_ERROR(status);
@@ -190,40 +179,11 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
   return InvalidArgument("chat template \"", name, "\", expected chatml, llama3 or mistral");
 }
 
-absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
-                                                     const Tokenizer& tokenizer) {
-  for (const auto& [marker, name] : kOtherFormats) {
-    if (!absl::StrContains(jinja, marker)) continue;
-    return InvalidArgument(
-        "the chat template is ", name,
-        ", which is not known here; expected ChatML, Llama 3's or Mistral's. If the tokenizer has "
-        "the tokens of one of these, --chat_template=chatml, llama3 or mistral names it");
-  }
-  if (absl::StrContains(jinja, "<|im_start|>")) {
-    ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kChatMl, tokenizer));
-    const absl::Span<const int32_t> prefix = tokenizer.prefix();
-    if (absl::StrContains(jinja, "bos_token") && !prefix.empty()) result.begin_of_text_ = prefix[0];
-    ZEROTH_ASSIGN_OR_RETURN(result.chatml_, ReadChatMlFormat(jinja));
-    return result;
-  }
-  if (absl::StrContains(jinja, "<|start_header_id|>")) {
-    ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kLlama3, tokenizer));
-    result.says_dates_ = absl::StrContains(jinja, "Cutting Knowledge Date");
-    return result;
-  }
-  if (absl::StrContains(jinja, "[INST]")) {
-    ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kMistral, tokenizer));
-    ZEROTH_ASSIGN_OR_RETURN(result.mistral_, ReadMistralFormat(jinja, result.has_inst_tokens()));
-    return result;
-  }
-  constexpr size_t kShown = 80;
-  return InvalidArgument(
-      "the chat template is none that is known here: it has neither <|im_start|> "
-      "(ChatML), nor <|start_header_id|> (Llama 3), nor [INST] (Mistral), and begins "
-      "with \"",
-      absl::Utf8SafeCEscape(jinja.substr(0, kShown)),
-      "\". If the tokenizer has the tokens of one of these, --chat_template=chatml, "
-      "llama3 or mistral names it");
+std::string ChatTemplate::Trimmed(const ChatMessage& message) const {
+  const bool trims = message.role == kSystem ? trims_.system
+                     : message.role == kUser ? trims_.user
+                                             : trims_.assistant;
+  return std::string(trims ? StripPython(message.content) : message.content);
 }
 
 void ChatTemplate::OpenTurn(absl::string_view role, Writer& writer) const {
@@ -233,47 +193,32 @@ void ChatTemplate::OpenTurn(absl::string_view role, Writer& writer) const {
   writer.Text(format_ == Format::kLlama3 ? "\n\n" : "\n");
 }
 
-void ChatTemplate::WriteChatMl(const ChatMessage& message, bool last, Writer& writer) const {
+void ChatTemplate::WriteTurn(const ChatMessage& message, bool last, Writer& writer) const {
   OpenTurn(message.role, writer);
+  ChatMessage said = {message.role, Trimmed(message), message.thought};
   if (message.role != kAssistant) {
-    writer.Text(message.content);
+    if (message.role == kSystem) writer.Text(before_system_);
+    writer.Text(said.content);
     writer.Token(end_of_turn_);
   } else {
-    writer.Reply(chatml_.thinks ? ReplyWithThoughts(message, last) : message.content, end_of_turn_);
+    writer.Reply(thinks_ ? ReplyWithThoughts(said, last) : said.content, end_of_turn_);
   }
-  writer.Text("\n");
-}
-
-void ChatTemplate::WriteLlama3(const ChatMessage& message, Writer& writer) const {
-  OpenTurn(message.role, writer);
-  if (says_dates_ && message.role == kSystem) writer.Text(kLlama3Dates);
-  const absl::string_view text = absl::StripAsciiWhitespace(message.content);
-  if (message.role == kAssistant) return writer.Reply(text, end_of_turn_);
-  writer.Text(text);
-  writer.Token(end_of_turn_);
+  writer.Text(after_turn_);
 }
 
 void ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view system,
                                 Writer& writer) const {
-  // Of an [INST] in text, the blanks at the beginning of a turn are what the tokenizer puts before
-  // every text.
-  const bool in_tokens = has_inst_tokens();
-  const auto& [user, reply, place] = mistral_;
+  const std::string content = Trimmed(message);
   if (message.role == kAssistant) {
-    const absl::string_view text =
-        reply.trims ? absl::StripAsciiWhitespace(message.content) : message.content;
-    return writer.Reply(absl::StrCat(in_tokens ? reply.before : "", text, reply.after),
-                        end_of_turn_);
+    writer.Reply(absl::StrCat(before_reply_, content, after_reply_), end_of_turn_);
+    return writer.Text(after_turn_);
   }
-  const std::string text = absl::StrCat(system, system.empty() ? "" : "\n\n", message.content);
-  if (!in_tokens) {
-    return writer.Text(
-        absl::StrCat(absl::StripLeadingAsciiWhitespace(user.before), text, user.after));
-  }
+  const std::string text = absl::StrCat(system, system.empty() ? "" : "\n\n", content);
+  if (!has_inst_tokens()) return writer.Text(absl::StrCat(before_user_, text, after_user_));
   const std::pair<std::string, std::string> before =
-      absl::StrSplit(user.before, absl::MaxSplits("[INST]", 1));
+      absl::StrSplit(before_user_, absl::MaxSplits("[INST]", 1));
   const std::pair<std::string, std::string> after =
-      absl::StrSplit(user.after, absl::MaxSplits("[/INST]", 1));
+      absl::StrSplit(after_user_, absl::MaxSplits("[/INST]", 1));
   writer.Text(before.first);
   writer.Token(begin_of_turn_);
   writer.Text(absl::StrCat(before.second, text, after.first));
@@ -282,45 +227,48 @@ void ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view sy
 
 absl::string_view ChatTemplate::ReplyOf(absl::string_view generated) const {
   if (format_ != Format::kMistral) return generated;
-  if (!has_inst_tokens() || !mistral_.reply.before.empty()) absl::ConsumePrefix(&generated, " ");
-  if (!mistral_.reply.after.empty()) absl::ConsumeSuffix(&generated, " ");
+  if (!has_inst_tokens() || !before_reply_.empty()) absl::ConsumePrefix(&generated, " ");
+  if (!after_reply_.empty()) absl::ConsumeSuffix(&generated, " ");
   return generated;
 }
 
-absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer& writer) const {
+absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, bool opens_reply,
+                                 Writer& writer) const {
   for (const ChatMessage& message : messages) {
     if (!message.thought.has_value() || message.thought->empty()) continue;
-    if (chatml_.thinks && message.role == kAssistant) continue;
+    if (thinks_ && message.role == kAssistant) continue;
     return InvalidArgument("message ", &message - messages.data() + 1,
                            " has \"reasoning_content\", which the chat template (", name(),
-                           ") does not write",
-                           chatml_.thinks ? " for others than the assistant" : "");
+                           ") does not write", thinks_ ? " for others than the assistant" : "");
   }
-  std::string system = chatml_.default_system.value_or("");
   const bool has_system = messages[0].role == kSystem;
-  if (has_system) system = messages[0].content;
+  const ChatMessage system = {kSystem,
+                              has_system ? messages[0].content : default_system_.value_or("")};
   messages.remove_prefix(has_system ? 1 : 0);
   if (begin_of_text_ >= 0) writer.Token(begin_of_text_);
   if (format_ != Format::kMistral) {
-    const auto write = [&](const ChatMessage& message, bool last) {
-      return format_ == Format::kChatMl ? WriteChatMl(message, last, writer)
-                                        : WriteLlama3(message, writer);
-    };
-    if (has_system || chatml_.default_system.has_value() || says_dates_)
-      write({kSystem, system}, false);
-    for (const ChatMessage& message : messages) write(message, &message == &messages.back());
+    if (has_system) {
+      WriteTurn(system, /*last=*/false, writer);
+    } else if (default_system_.has_value()) {
+      OpenTurn(kSystem, writer);
+      writer.Text(system.content);
+      writer.Token(end_of_turn_);
+      writer.Text(after_turn_);
+    }
+    for (const ChatMessage& message : messages) {
+      WriteTurn(message, &message == &messages.back(), writer);
+    }
+    if (opens_reply) {
+      OpenTurn(kAssistant, writer);
+      writer.Text(opened_);
+    }
     return absl::OkStatus();
-  }
-  if (has_system && mistral_.system == MistralFormat::System::kNowhere) {
-    return InvalidArgument(
-        "message 1 is of \"system\", for which the model's chat template has no place; expected "
-        "user and assistant alone: begin the user's first message with that text");
   }
   // The user's message that the system's stands before. User and assistant take turns.
   const size_t last = messages.size() - (messages.back().role == kUser ? 1 : 2);
-  const size_t place = mistral_.system == MistralFormat::System::kBeforeLast ? last : 0;
+  const size_t place = system_place_ == SystemPlace::kBeforeLast ? last : 0;
   for (size_t i = 0; i < messages.size(); ++i) {
-    WriteMistral(messages[i], i == place ? system : "", writer);
+    WriteMistral(messages[i], i == place ? Trimmed(system) : "", writer);
   }
   return absl::OkStatus();
 }
@@ -328,43 +276,27 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer&
 absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
     absl::Span<const ChatMessage> messages) const {
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kAssistant));
-  Writer writer(*tokenizer_, !has_inst_text());
-  ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
+  Writer writer(*tokenizer_, /*spells=*/false);
+  ZEROTH_RETURN_IF_ERROR(Write(messages, /*opens_reply=*/false, writer));
+  ZEROTH_RETURN_IF_ERROR(CheckAgainstJinja(messages, /*opens_reply=*/false));
   return std::move(writer).Finish();
 }
 
 absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
     absl::Span<const ChatMessage> messages) const {
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kUser));
-  Writer writer(*tokenizer_, !has_inst_text());
-  ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
-  if (format_ != Format::kMistral) OpenTurn(kAssistant, writer);
-  writer.Text(chatml_.opened);
+  Writer writer(*tokenizer_, /*spells=*/false);
+  ZEROTH_RETURN_IF_ERROR(Write(messages, /*opens_reply=*/true, writer));
+  ZEROTH_RETURN_IF_ERROR(CheckAgainstJinja(messages, /*opens_reply=*/true));
   ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, std::move(writer).Finish());
   return std::move(prompt.ids);
 }
 
-absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
-                                              const std::string& tokenizer_path,
-                                              const Tokenizer& tokenizer) {
-  if (choice != "auto") return ChatTemplate::Named(choice, tokenizer);
-  std::error_code ignored;
-  const std::filesystem::path path(tokenizer_path);
-  HfChatTemplate found;
-  if (!path.empty()) {
-    const bool is_directory = std::filesystem::is_directory(path, ignored);
-    ZEROTH_ASSIGN_OR_RETURN(
-        found, ReadHfChatTemplate((is_directory ? path : path.parent_path()).string()));
-  }
-  if (found.jinja.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        tokenizer_path.empty() ? "the tokenizer" : tokenizer_path,
-        " has no chat template, neither a chat_template.jinja nor a \"chat_template\" in a "
-        "tokenizer_config.json; name one by --chat_template=chatml, llama3 or mistral"));
-  }
-  absl::StatusOr<ChatTemplate> result = ChatTemplate::FromJinja(found.jinja, tokenizer);
-  if (!result.ok()) return Annotate(result.status(), found.path);
-  return result;
+absl::StatusOr<std::string> ChatTemplate::Spell(absl::Span<const ChatMessage> messages,
+                                                bool opens_reply) const {
+  Writer writer(*tokenizer_, /*spells=*/true);
+  ZEROTH_RETURN_IF_ERROR(Write(messages, opens_reply, writer));
+  return std::move(writer).FinishText();
 }
 
 }  // namespace zeroth

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -145,103 +146,140 @@ TEST(ChatTemplateTest, TextAfterATokenDoesNotBeginAText) {
             *(*parses)->Encode("<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"));
 }
 
-TEST(ChatTemplateTest, QwenTemplatesSayWhatTheirSystemSays) {
-  const auto tokenizer = Open("qwen2");
-  const auto chat = ChatTemplate::FromJinja(
-      "{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + "
-      "messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}{{- '<|im_start|>system\\nYou are a "
-      "robot.<|im_end|>\\n' }}{%- endif %}",
-      *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  EXPECT_EQ(SpelledPrompt(*chat, *tokenizer, kQuestion),
-            "<|im_start|>system\nYou are a robot.<|im_end|>\n"
-            "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(SpelledPrompt(*chat, *tokenizer, {{"system", "Own"}, {"user", "x"}}),
-            "<|im_start|>system\nOwn<|im_end|>\n"
-            "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
+// The turns of ChatML, after what `before` writes.
+std::string ChatMlJinja(const std::string& before) {
+  return absl::StrCat(before, R"({%- for message in messages %}
+{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %})");
 }
 
 // The default as published templates have it; what their other branches write is no default.
 TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   const auto tokenizer = Open("qwen2");
-  const std::string turns = "{{'<|im_start|>' + message['role'] + '\n' + message['content']}}";
   const auto said = [](const std::string& text) {
     return absl::StrCat("<|im_start|>system\n", text, "<|im_end|>\n");
   };
+  const std::string without = "{%- if messages[0].role != 'system' %}";
+  const std::string named =
+      R"({%- if messages[0]['role'] == 'system' %}{%- set s = messages[0]['content'] %}
+{%- set rest = messages[1:] %}{%- else %}{%- set s = 'Named.' %}{%- set rest = messages %}{%- endif %}
+{{- '<|im_start|>system\n' + s + '<|im_end|>\n' }}
+{%- for m in rest %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %})";
   const std::vector<std::pair<std::string, std::string>> cases = {
       // A newline within the string, as Qwen 2's and SmolLM 2's have it.
-      {"{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are "
-       "small.<|im_end|>\n' }}{% endif %}",
+      {ChatMlJinja(without + "{{- '<|im_start|>system\nYou are small.<|im_end|>\n' }}{%- endif %}"),
        said("You are small.")},
-      // Escapes, as Qwen 2.5 Math's, and quotes.
-      {R"({{- '<|im_start|>system\nPut it in \\boxed{}.<|im_end|>\n' }})",
-       said("Put it in \\boxed{}.")},
-      {R"({{- '<|im_start|>system\nDon\'t say "no".\tEver\d<|im_end|>\n' }})",
-       said("Don't say \"no\".\tEver\\d")},
-      {R"({{- "<|im_start|>system\n" + "It's in two." + "<|im_end|>\n" }})", said("It's in two.")},
+      {ChatMlJinja(without + R"({{- '<|im_start|>system\nDon\'t say "no".\tIn \\boxed{}, caf\xe9)"
+                             R"(<|im_end|>\n' }}{%- endif %})"),
+       said("Don't say \"no\".\tIn \\boxed{}, caf\xC3\xA9")},
       // Outside of tags.
-      {"{% if loop.first %}<|im_start|>system\nPlain.<|im_end|>\n{% endif %}", said("Plain.")},
-      // By a name.
-      {"{% set system_message = 'Named.' %}{% set system_message = messages[0]['content'] %}"
-       "{{ '<|im_start|>system\n' + system_message + '<|im_end|>\n' }}",
-       said("Named.")},
-      {"{% set ns.content = 'Of a namespace.' %}"
-       "{{ '<|im_start|>system\n' + ns.content + '<|im_end|>\n' }}",
-       said("Of a namespace.")},
-      {"{{ '<|im_start|>system\n<|im_end|>\n' }}", said("")},
-      // Qwen 2.5 and 3: with tools, and what the conversation says.
-      {R"({%- if tools %}{{- '<|im_start|>system\n' }}{%- if messages[0].role == 'system' %}
-          {{- messages[0].content + '\n\n' }}{%- else %}{{- 'With tools' }}{%- endif %}
-          {%- else %}{%- if messages[0].role == 'system' %}
-          {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}
-          {%- endif %})",
-       ""},
-      {"{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}", ""},
-      {"<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n", ""},
-      {R"({%- if not tools %}{{- '<|im_start|>system\nWithout.<|im_end|>' }}{%- else %}
-          {{- '<|im_start|>system\nTools: ' + tools }}{%- endif %})",
-       said("Without.")},
-      // Qwen 3 VL, and LFM 2.
-      {R"({%- if messages[0].role == 'system' %}{{- '<|im_start|>system\n' }}
-          {%- if messages[0].content is string %}{{- messages[0].content }}{%- endif %}
-          {{- '<|im_end|>\n' }}{%- endif %})",
-       ""},
-      {R"({% if tools %}{% set s = s + 'Tools: ' + tools %}{% endif %}{% if s %}
-          {{- '<|im_start|>system\n' + s + '<|im_end|>\n' }}{% endif %})",
-       ""},
-      {"{# <|im_start|>system\nNo.<|im_end|> #}", ""}};
+      {ChatMlJinja(without + "<|im_start|>system\nPlain.<|im_end|>\n{% endif %}"), said("Plain.")},
+      {named, said("Named.")},
+      {ChatMlJinja(without + "{{- '<|im_start|>system\n<|im_end|>\n' }}{%- endif %}"), said("")},
+      // Of Qwen 2.5 and 3: with tools.
+      {ChatMlJinja(R"({%- if tools %}{{- '<|im_start|>system\nWith tools' }}{%- endif %})"), ""},
+      {ChatMlJinja("{# <|im_start|>system\nNo.<|im_end|> #}"), ""}};
   for (const auto& [jinja, system] : cases) {
     SCOPED_TRACE(jinja);
-    const auto chat = ChatTemplate::FromJinja(jinja + turns, *tokenizer);
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
     ASSERT_TRUE(chat.ok()) << chat.status();
     EXPECT_EQ(SpelledPrompt(*chat, *tokenizer, kQuestion),
               system + "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(SpelledPrompt(*chat, *tokenizer, {{"system", "Own"}, {"user", "x"}}),
+              said("Own") + "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
   }
 }
 
-TEST(ChatTemplateTest, DefaultsOfTheSystemThatCannotBeReadAreRefused) {
+// What a template of another text than its format's writes, and where.
+TEST(ChatTemplateTest, OtherTextsOfChatMlAreRefused) {
   const auto tokenizer = Open("qwen2");
+  const std::string turns = ChatMlJinja("");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    EXPECT_THAT(turns, HasSubstr(from));
+    return absl::StrReplaceAll(turns, {{from, to}});
+  };
   for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
-           {R"({{ '<|im_start|>system\nToday is ' + date + '<|im_end|>\n' }})", "comes date"},
-           {R"({{ '<|im_start|>system\n' }}{% if x %}{{ 'a' }}{% endif %})", "comes if x"},
-           {R"({{ '<|im_start|>system\nYou' }})", "the template's end"},
-           {R"({{ '<|im_start|>system\nCaf\xe9<|im_end|>\n' }})", "an escape"},
-           {R"({{ '<|im_start|>system\nA<|im_end|>\n<|im_start|>system\nB<|im_end|>' }})", "two"},
-           {R"({% set s = 'Today is ' + date %}{{ '<|im_start|>system\n' + s + '<|im_end|>' }})",
-            "made from \"Today is \""},
-           {R"({% set s = 'A' %}{{ '<|im_start|>system\n' + s + date + '<|im_end|>' }})",
-            "more than s"},
-           {R"({{ '<|im_start|>system\nA<|im_end|>)", "a string at byte 3 has no end"},
-           {R"({{ '<|im_start|>')", "a tag at byte 2 has no end"},
-           {R"({# '<|im_start|>')", "a comment at byte 0 has no end"}}) {
+           // An end of text behind the last reply, or instead of its end of turn.
+           {turns + "{{- eos_token }}", "<|endoftext|>\", the format"},
+           {with("'<|im_end|>'", "(eos_token if loop.last else '<|im_end|>')"), "<|endoftext|>"},
+           // A bare system text, none, and other separators.
+           {with("'<|im_start|>' + message['role'] + '\\n'",
+                 "('' if message.role == 'system' else '<|im_start|>' + message.role + '\\n')"),
+            "a system message: the template writes \"Be brief."},
+           {with("'\\n' + message", "' ' + message"), "<|im_start|>user Hi"},
+           {with("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>bot\\n' }}"),
+            "for a prompt of 1 turn without a system message"},
+           {"Talk:" + turns, "the template writes \"Talk:<|im_start|>"},
+           // Of thoughts that no format here knows.
+           {with("message['content']", "message.content.split('</think>')[-1]"), "</think>"},
+           // Jinja that is not known here, or none.
+           {turns + "{% include 'x' %}", "line 4: the tag {% include %} is not known here"},
+           {"\n" + turns + "{{ messages | shuffle }}", "line 5: the filter shuffle"},
+           {turns + "{{ 'a }}", "a string has no end"},
+           {turns + "{{ 'a'", "a tag has no end"},
+           {turns + "{# a", "a comment has no end"},
+           {turns + "{{ strftime_now('%d') }}", "strftime_now"}}) {
     const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
     EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
-    EXPECT_THAT(chat.status().message(), HasSubstr(text));
+    EXPECT_THAT(chat.status().message(),
+                AllOf(HasSubstr(text), HasSubstr("--chat_template=chatml")));
   }
   const TemporaryDirectory dir;
   dir.Write("chat_template.jinja", "<|im_start|>system\nToday is {{ date }}");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
               AllOf(HasSubstr("chat_template.jinja"), HasSubstr("--chat_template=chatml")));
+}
+
+// Of ChatML: the beginning of a text, no line between turns, and blanks that are taken off.
+TEST(ChatTemplateTest, DetailsOfChatMlAreTheTemplates) {
+  const auto tokenizer = Open("qwen2");
+  const auto spelled = [&](const std::string& jinja) {
+    const auto chat =
+        ChatTemplate::FromJinja(jinja, *tokenizer, {{{"bos_token", "<|endoftext|>"}}});
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return chat.ok() ? Spelled(*chat, *tokenizer, {{"user", " a "}, {"assistant", " b\n"}}) : "";
+  };
+  EXPECT_EQ(
+      spelled(ChatMlJinja("{{- bos_token }}")),
+      "<|endoftext|><|im_start|>user\n a <|im_end|>\n<|im_start|>assistant\n{ b\n<|im_end|>}\n");
+  EXPECT_EQ(spelled(ChatMlJinja("{{- '<|endoftext|>' }}")),
+            spelled(ChatMlJinja("{{- bos_token }}")));
+  EXPECT_EQ(spelled(absl::StrReplaceAll(ChatMlJinja(""), {{" + '\\n' }}", " }}"}})),
+            "<|im_start|>user\n a <|im_end|><|im_start|>assistant\n{ b\n<|im_end|>}");
+  EXPECT_EQ(spelled(absl::StrReplaceAll(ChatMlJinja(""),
+                                        {{"message['content']", "message['content'] | trim"}})),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n{b<|im_end|>}\n");
+  EXPECT_EQ(
+      spelled(absl::StrReplaceAll(
+          ChatMlJinja(""),
+          {{"message['content']",
+            "(message.content.strip() if message.role == 'assistant' else message.content)"}})),
+      "<|im_start|>user\n a <|im_end|>\n<|im_start|>assistant\n{b<|im_end|>}\n");
+}
+
+// A conversation that a template treats otherwise, or refuses, than those it was tried with.
+TEST(ChatTemplateTest, EachConversationIsHeldAgainstTheTemplate) {
+  const auto tokenizer = Open("qwen2");
+  const auto chat = ChatTemplate::FromJinja(
+      ChatMlJinja(
+          "{%- if messages[-1].content == 'secret' %}{{- 'X' }}{%- endif %}"
+          "{%- if messages[0].content == 'no' %}{{- raise_exception('Not so.') }}{%- endif %}"),
+      *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_TRUE(chat->Render({{"user", "a"}, {"assistant", "b"}}).ok());
+  EXPECT_THAT(chat->Render({{"user", "a"}, {"assistant", "secret"}}).status().message(),
+              HasSubstr("the template writes \"X<|im_start|>user"));
+  EXPECT_THAT(chat->RenderPrompt({{"user", "no"}}).status().message(),
+              HasSubstr("refuses the conversation: \"Not so.\""));
+  const auto without = ChatTemplate::FromJinja(
+      absl::StrReplaceAll(ChatMlJinja(""),
+                          {{"in messages", "in messages if message.role != 'system'"}}),
+      *tokenizer);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_TRUE(without->RenderPrompt(kQuestion).ok());
+  EXPECT_THAT(without->Render(kTalk).status().message(), HasSubstr("the template writes"));
 }
 
 TEST(ChatTemplateTest, Llama3) {
@@ -257,16 +295,96 @@ TEST(ChatTemplateTest, Llama3) {
   EXPECT_EQ(SpelledPrompt(*chat, *tokenizer, {{"user", "  Hello!\n"}}),
             "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHello!<|eot_id|>"
             "<|start_header_id|>assistant<|end_header_id|>\n\n");
-  const auto dated = ChatTemplate::FromJinja(
-      "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}{{- \"Cutting Knowledge Date: "
-      "December 2023\\n\" }}",
-      *tokenizer);
-  ASSERT_TRUE(dated.ok()) << dated.status();
-  EXPECT_EQ(SpelledPrompt(*dated, *tokenizer, {{"system", "Be brief."}, {"user", "Hello!"}}),
-            "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
-            "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nBe brief.<|eot_id|>"
-            "<|start_header_id|>user<|end_header_id|>\n\nHello!<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+}
+
+// The turns of Llama 3 as its first template writes them.
+std::string Llama3Jinja(const std::string& before, const std::string& content) {
+  return absl::StrCat(before, R"({%- for message in messages %}
+{%- set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + )",
+                      content, R"( + '<|eot_id|>' %}
+{%- if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}
+{{- content }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})");
+}
+
+TEST(ChatTemplateTest, DetailsOfLlama3AreTheTemplates) {
+  const auto tokenizer = Open("llama3");
+  const auto spelled = [&](const std::string& jinja, const std::vector<ChatMessage>& messages) {
+    const auto chat =
+        ChatTemplate::FromJinja(jinja, *tokenizer, {{{"bos_token", "<|begin_of_text|>"}}});
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return chat.ok() ? Spelled(*chat, *tokenizer, messages) : "";
+  };
+  const auto said = [](const std::string& role, const std::string& text) {
+    return absl::StrCat("<|start_header_id|>", role, "<|end_header_id|>\n\n", text, "<|eot_id|>");
+  };
+  const auto reply = [](const std::string& text) {
+    return absl::StrCat("<|start_header_id|>assistant<|end_header_id|>\n\n{", text, "<|eot_id|>}");
+  };
+  // Unicode's blanks, as U+3000 and U+00A0, are trimmed, too, and without trim none.
+  const std::vector<ChatMessage> blanks = {{"user", "\u3000\u4F60\u597D\u00A0"},
+                                           {"assistant", " x = 1\n"}};
+  EXPECT_EQ(spelled(Llama3Jinja("", "message['content'] | trim"), blanks),
+            "<|begin_of_text|>" + said("user", "\u4F60\u597D") + reply("x = 1"));
+  EXPECT_EQ(spelled(Llama3Jinja("", "message['content']"), blanks),
+            "<|begin_of_text|>" + said("user", "\u3000\u4F60\u597D\u00A0") + reply(" x = 1\n"));
+  const auto named = ChatTemplate::Named("llama3", *tokenizer);
+  EXPECT_EQ(Spelled(*named, *tokenizer, blanks),
+            "<|begin_of_text|>" + said("user", "\u4F60\u597D") + reply("x = 1"));
+  // A system message of its own.
+  const std::string own = absl::StrReplaceAll(
+      Llama3Jinja("{{- bos_token }}{%- if messages[0]['role'] != 'system' %}"
+                  "{{- '<|start_header_id|>system<|end_header_id|>\n\nBe careful.<|eot_id|>' }}"
+                  "{%- endif %}",
+                  "message['content'] | trim"),
+      {{"loop.index0 == 0", "false"}});
+  EXPECT_EQ(spelled(own, {{"user", "a"}, {"assistant", "b"}}),
+            "<|begin_of_text|>" + said("system", "Be careful.") + said("user", "a") + reply("b"));
+  EXPECT_EQ(spelled(own, {{"system", "c"}, {"user", "a"}, {"assistant", "b"}}),
+            "<|begin_of_text|>" + said("system", "c") + said("user", "a") + reply("b"));
+  // Llama 3.1's, in essence: a message of the system, which begins with two dates, always.
+  const std::string dated = R"({{- bos_token }}
+{%- if not date_string is defined %}
+    {%- if strftime_now is defined %}
+        {%- set date_string = strftime_now("%d %b %Y") %}
+    {%- else %}
+        {%- set date_string = "26 Jul 2024" %}
+    {%- endif %}
+{%- endif %}
+{%- if not tools is defined %}
+    {%- set tools = none %}
+{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}
+{%- if builtin_tools is defined or tools is not none %}
+    {{- "Environment: ipython\n" }}
+{%- endif %}
+{{- "Cutting Knowledge Date: December 2023\n" }}
+{{- "Today Date: " + date_string + "\n\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' }}
+    {%- elif 'tool_calls' in message %}
+        {{- raise_exception("This model only supports single tool-calls at once!") }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %}
+)";
+  const std::string dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+  EXPECT_EQ(spelled(dated, {{"system", " c "}, {"user", "a"}, {"assistant", "b"}}),
+            "<|begin_of_text|>" + said("system", dates + "c") + said("user", "a") + reply("b"));
+  EXPECT_EQ(spelled(dated, {{"user", "a"}, {"assistant", "b"}}),
+            "<|begin_of_text|>" + said("system", dates) + said("user", "a") + reply("b"));
 }
 
 // The essential part of Mistral's templates: the text around the user's and before the assistant's
@@ -276,11 +394,13 @@ std::string MistralJinja(const std::string& before_user, const std::string& plac
                          const std::string& trim = "") {
   return absl::StrCat(R"({%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
+    {%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set loop_messages = messages %}
 {%- endif %}
 {{- bos_token }}
 {%- for message in loop_messages %}
     {%- if message["role"] == "user" %}
-        {{- '{"type": "function"}}' }}
         {%- if loop.)",
                       place, R"( and system_message is defined %}
             {{- ")",
@@ -300,6 +420,8 @@ std::string MistralJinja(const std::string& before_user, const std::string& plac
 )");
 }
 
+const ChatTemplate::SpecialTokens kMistralTokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+
 // A byte-level tokenizer with Mistral's tokens, as from Nemo on.
 std::unique_ptr<Tokenizer> MistralTokenizer() {
   nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
@@ -313,40 +435,44 @@ std::unique_ptr<Tokenizer> MistralTokenizer() {
 
 TEST(ChatTemplateTest, MistralInTokens) {
   const auto tokenizer = MistralTokenizer();
-  const auto spelled = [&](const std::string& jinja, const std::vector<ChatMessage>& messages) {
-    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
+  const auto of = [&](const std::string& jinja) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer, kMistralTokens);
     EXPECT_TRUE(chat.ok()) << chat.status();
-    return chat.ok() ? Spelled(*chat, *tokenizer, messages) : "";
+    return chat.ok() ? *chat : *ChatTemplate::Named("chatml", *tokenizer);
   };
-  // Version 0.3, which trims what the assistant says.
+  const auto spelled = [&](const std::string& jinja, const std::vector<ChatMessage>& messages) {
+    return Spelled(of(jinja), *tokenizer, messages);
+  };
+  const std::vector<ChatMessage> talk(kTalk.begin() + 1, kTalk.end());
+  // Version 0.3, which trims what the assistant says, and has the system's message in prompts only.
   const std::string v3 = MistralJinja("[INST] ", "last", "[/INST]", "\" \" + ", "|trim");
-  EXPECT_EQ(spelled(v3, {{"user", " a "}, {"assistant", " b "}}), "<s>[INST]  a [/INST]{ b</s>}");
-  EXPECT_EQ(spelled(v3, kTalk),
-            "<s>[INST] Hello![/INST]{ Hi there.</s>}"
-            "[INST] Be brief.\n\nBye[/INST]{ See you.</s>}");
+  EXPECT_EQ(spelled(v3, {{"user", " a "}, {"assistant", " b\u3000"}}),
+            "<s>[INST]  a [/INST]{ b</s>}");
+  EXPECT_EQ(SpelledPrompt(of(v3), *tokenizer, {kTalk.begin(), kTalk.end() - 1}),
+            "<s>[INST] Hello![/INST] Hi there.</s>[INST] Be brief.\n\nBye[/INST]");
+  EXPECT_THAT(of(v3).Render(kTalk).status().message(), HasSubstr("there.</s>[INST] Bye[/INST]"));
   const std::string nemo = MistralJinja("[INST]", "last", "[/INST]", "");
-  EXPECT_EQ(spelled(nemo, kTalk),
-            "<s>[INST]Hello![/INST]{Hi there.</s>}[INST]Be brief.\n\nBye[/INST]{See you.</s>}");
+  EXPECT_EQ(spelled(nemo, talk),
+            "<s>[INST]Hello![/INST]{Hi there.</s>}[INST]Bye[/INST]{See you.</s>}");
   const std::string ministral = MistralJinja("[INST]", "last", "[/INST]", "\" \" + ");
   EXPECT_EQ(spelled(ministral, {{"user", "a"}, {"assistant", " b"}}), "<s>[INST]a[/INST]{  b</s>}");
   EXPECT_EQ(spelled(MistralJinja("[INST] ", "first", "[/INST]", "' ' + "), kTalk),
             "<s>[INST] Be brief.\n\nHello![/INST]{ Hi there.</s>}"
             "[INST] Bye[/INST]{ See you.</s>}");
-  // Mixtral 8x22B's first template.
-  const std::string mixtral =
-      "{{bos_token}}{{ ' [INST] ' + message['content'] + ' [/INST]' }}"
-      "{{ ' ' + message['content'] + ' ' + eos_token}}";
+  // Mixtral 8x22B's first template, in essence.
+  const std::string mixtral = R"({{bos_token}}{% for message in messages %}
+{% if message['role'] == 'user' %}{{ ' [INST] ' + message['content'] + ' [/INST]' }}
+{%- elif message['role'] == 'assistant' %}{{ ' ' + message['content'] + ' ' + eos_token}}
+{%- else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}
+{% endfor %})";
   EXPECT_EQ(
       spelled(mixtral, {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}}),
       "<s> [INST] a [/INST]{ b </s>} [INST] c [/INST]{ d </s>}");
-  const auto nowhere = ChatTemplate::FromJinja(mixtral, *tokenizer);
-  EXPECT_THAT(nowhere->Render(kTalk).status().message(), HasSubstr("has no place"));
-  EXPECT_EQ(nowhere->ReplyOf(" b "), "b");
+  EXPECT_THAT(of(mixtral).Render(kTalk).status().message(),
+              HasSubstr("refuses the conversation: \"Only user and assistant"));
+  EXPECT_EQ(of(mixtral).ReplyOf(" b "), "b");
 
   // A cache of tokens belongs to one of them. What a model says begins with a template's blank.
-  const auto of = [&](const std::string& jinja) {
-    return *ChatTemplate::FromJinja(jinja, *tokenizer);
-  };
   std::set<std::string> identities = {ChatTemplate::Named("mistral", *tokenizer)->Identity()};
   for (const std::string& jinja :
        {v3, nemo, ministral, mixtral, MistralJinja("[INST]", "first", "[/INST]", "")}) {
@@ -359,64 +485,60 @@ TEST(ChatTemplateTest, MistralInTokens) {
 
 TEST(ChatTemplateTest, OtherTemplatesWithInstAreRefused) {
   const auto tokenizer = MistralTokenizer();
-  const std::string user = "{{ '[INST] ' + message['content'] + '[/INST]' }}";
-  const std::string reply = "{{ ' ' + message['content'] + eos_token }}";
+  const std::string whole = MistralJinja("[INST] ", "first", "[/INST]", "' ' + ");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    EXPECT_THAT(whole, HasSubstr(from));
+    return absl::StrReplaceAll(whole, {{from, to}});
+  };
   for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
-           {"[INST] {{ message['content'] }} [/INST]" + reply, "outside of {{"},
-           {"{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}" + reply, "bos_token+"},
-           {"{% set x = '[INST]' + message['content'] + '[/INST]' %}" + reply, "set x="},
-           {user, "nothing writes the assistant's turns"},
-           {reply + "[/INST]{# [INST] #}", "nothing writes the user's turns"},
-           {user + reply + "{{ message['content'] + eos_token }}", "assistant's turns in two ways"},
-           {user + "{{ '[INST]' + message['content'] + '[/INST]' }}" + reply,
-            "user's turns in two ways"},
-           {user + reply + "{% if message['role'] == 'system' %}", "the message of the system"},
-           {MistralJinja("[INST]", "index", "[/INST]", ""), "the message of the system"},
-           {"{% set system_message = 'Be nice.' %}" + MistralJinja("[INST]", "last", "[/INST]", ""),
-            "system of its own"},
-           {user + "{{ ' ' + message['content'] + eos_token + ' ' }}", "assistant's turns"}}) {
-    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
+           {with("eos_token", "''"), "</s>"},
+           {with("[/INST]", "[/I]") + "{# [INST] #}", "[/I]"},
+           {with("{%- else %}\n    {%- set loop",
+                 "{%- else %}\n    {%- set system_message = 'Be nice.' %}\n    {%- set loop"),
+            "Be nice."},
+           {with("\\n\\n", "\\n"), "a system message: the template writes"},
+           {with("message[\"content\"]", "message.text"), "cannot be run here"}}) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer, kMistralTokens);
     EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
     EXPECT_THAT(chat.status().message(),
                 AllOf(HasSubstr(text), HasSubstr("--chat_template=mistral")));
   }
 }
 
-// A tokenizer without a token [INST], as Mistral's before 0.3.
+// A tokenizer without a token [INST], as Mistral's before 0.3: the tokens are those of the whole
+// text, of which special tokens are read.
 TEST(ChatTemplateTest, MistralInText) {
   const auto tokenizer = Open("llama2");
-  const auto chat = ChatTemplate::FromJinja(
-      "{{ bos_token }}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
-      "{{ message['content'] + eos_token + ' ' }}",
-      *tokenizer);
+  const auto whole = OpenTokenizer("tests/testdata/tokenizers/llama2", {.parse_special = true});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const std::vector<ChatMessage> talk(kTalk.begin() + 1, kTalk.end());
+  const std::string first = R"({{ bos_token }}{% for message in messages %}
+{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}
+{%- elif message['role'] == 'assistant' %}{{ message['content'] + eos_token + ' ' }}
+{%- else %}{{ raise_exception('Only user and assistant') }}{% endif %}
+{% endfor %})";
+  for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
+           {MistralJinja("[INST] ", "first", " [/INST]", "' ' + "),
+            "<s>[INST] Hello! [/INST] Hi there.</s>[INST] Bye [/INST] See you.</s>"},
+           // Version 0.2's and 0.1's.
+           {MistralJinja(" [INST] ", "first", " [/INST]", "' ' + "),
+            "<s> [INST] Hello! [/INST] Hi there.</s> [INST] Bye [/INST] See you.</s>"},
+           {first, "<s>[INST] Hello! [/INST]Hi there.</s> [INST] Bye [/INST]See you.</s> "}}) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_EQ(chat->Render(talk)->ids, *(*whole)->Encode(text)) << text;
+    EXPECT_EQ(chat->ReplyOf(" Hi there."), "Hi there.");
+  }
+  const auto chat = ChatTemplate::Named("mistral", *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
-  EXPECT_EQ(chat->name(), "mistral");
-  // Version 0.2's, of which the tokenizer writes the blanks that begin a turn.
-  const auto blanks =
-      ChatTemplate::FromJinja(MistralJinja(" [INST] ", "first", " [/INST]", "' ' + "), *tokenizer);
-  ASSERT_TRUE(blanks.ok()) << blanks.status();
-  EXPECT_EQ(blanks->Render(kTalk)->ids, chat->Render(kTalk)->ids);
-  EXPECT_EQ(blanks->ReplyOf(" Hi there."), "Hi there.");
   const auto ids = chat->Render(kTalk);
   ASSERT_TRUE(ids.ok()) << ids.status();
-  const int32_t begin = *tokenizer->Find("<s>");
-  const int32_t end = *tokenizer->Find("</s>");
-  std::vector<int32_t> expected = {begin};
-  const auto add = [&](const std::string& text) {
-    const auto piece = tokenizer->Encode(text);
-    expected.insert(expected.end(), piece->begin(), piece->end());
-  };
-  add("[INST] Be brief.\n\nHello! [/INST]");
-  add("Hi there.");
-  expected.push_back(end);
-  add("[INST] Bye [/INST]");
-  const size_t prompt = expected.size();
-  add("See you.");
-  expected.push_back(end);
-  EXPECT_EQ(ids->ids, expected);
-  EXPECT_TRUE(ids->by_assistant[prompt]);
-  EXPECT_FALSE(ids->by_assistant[prompt - 1]);
-  expected.resize(prompt);
+  const std::string prompt =
+      "<s>[INST] Be brief.\n\nHello! [/INST] Hi there.</s>[INST] Bye [/INST]";
+  const std::vector<int32_t> expected = *(*whole)->Encode(prompt);
+  EXPECT_EQ(ids->ids, *(*whole)->Encode(prompt + " See you.</s>"));
+  EXPECT_TRUE(ids->by_assistant[expected.size()]);
+  EXPECT_FALSE(ids->by_assistant[expected.size() - 1]);
   EXPECT_EQ(*chat->RenderPrompt(absl::MakeConstSpan(kTalk).first(kTalk.size() - 1)), expected);
 }
 
@@ -474,7 +596,7 @@ TEST(ChatTemplateTest, PlainFormatsAreReadBack) {
               HasSubstr("{{- (message['content'] | trim) + '<|eot_id|>' }}"));
   EXPECT_THAT(text_of("mistral", "llama2"),
               AllOf(HasSubstr("message['content'] + ' [/INST]' }}"),
-                    HasSubstr("{{- '' + message['content'] + '</s>' }}")));
+                    HasSubstr("{{- ' ' + message['content'] + '</s>' }}")));
 }
 
 TEST(ChatTemplateTest, SpeakersTakeTurns) {
@@ -507,8 +629,10 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   dir.Write("tokenizer_config.json", R"({"chat_template": "{{ '<start_of_turn>' }}"})");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
               HasSubstr("tokenizer_config.json"));
-  dir.Write("tokenizer_config.json", R"({"chat_template": [{"name": "tools", "template": "[INST]"},
-                                      {"name": "default", "template": "<|im_start|>"}]})");
+  const std::string chatml = ChatMlJinja("{{- bos_token }}");
+  const nlohmann::json tools = {{"name", "tools"}, {"template", "[INST]"}};
+  const nlohmann::json plain = {{"name", "default"}, {"template", chatml}};
+  dir.Write("tokenizer_config.json", nlohmann::json({{"chat_template", {tools, plain}}}).dump());
   EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->name(), "chatml");
   EXPECT_EQ(
       OpenChatTemplate("auto", absl::StrCat(dir.path(), "/tokenizer.json"), *tokenizer)->name(),
@@ -516,8 +640,19 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   dir.Write("tokenizer_config.json", R"({"chat_template": 3})");
   EXPECT_FALSE(OpenChatTemplate("auto", dir.path(), *tokenizer).ok());
   // The file of its own comes first, as in transformers.
-  dir.Write("chat_template.jinja", "<|im_start|>");
+  dir.Write("chat_template.jinja", chatml);
   EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->name(), "chatml");
+  // The tokens that a template names are those of the files beside it.
+  const auto begins_with = [&](const std::string& config) {
+    dir.Write("tokenizer_config.json", config);
+    const auto chat = OpenChatTemplate("auto", dir.path(), *tokenizer);
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return chat.ok() ? chat->RenderPrompt(kQuestion)->front() : -1;
+  };
+  EXPECT_EQ(begins_with(R"({"bos_token": "<|endoftext|>"})"), tokenizer->Find("<|endoftext|>"));
+  EXPECT_EQ(begins_with(R"({"bos_token": {"content": "<|endoftext|>"}})"),
+            tokenizer->Find("<|endoftext|>"));
+  EXPECT_EQ(begins_with(R"({"bos_token": null})"), tokenizer->Find("<|im_start|>"));
 }
 
 }  // namespace

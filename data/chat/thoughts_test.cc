@@ -39,7 +39,18 @@ constexpr char kOpened[] = R"({{- '<|im_start|>assistant\n' }}
 
 // What is essential in Qwen 3's template.
 std::string Thinking() {
-  return absl::StrCat(R"({%- for message in messages %}
+  return absl::StrCat(R"({%- if messages[0].role == 'system' %}
+{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}
+{%- endif %}
+{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+{%- set index = (messages|length - 1) - loop.index0 %}
+{%- if ns.multi_step_tool and message.role == "user" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
+{%- set ns.multi_step_tool = false %}
+{%- set ns.last_query_index = index %}
+{%- endif %}
+{%- endfor %}
+{%- for message in messages %}
 {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
 {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
 {%- elif message.role == "assistant" %}
@@ -174,21 +185,20 @@ TEST_F(ThoughtsTest, OfOtherFormsAreRefused) {
   };
   for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
            // Thoughts before every reply, only if there are any, or cut from all.
-           {with("loop.index0 > ns.last_query_index", "true"), "its thoughts"},
+           {with("loop.index0 > ns.last_query_index", "true"), "the template writes"},
            {with("loop.last or (not loop.last and reasoning_content)", "reasoning_content"),
-            "its thoughts"},
-           {plain("{{-",
-                  R"({%- set content = message.content.split('</think>')[-1].lstrip('\n') %}{{-)"),
-            "does not both read and write"},
-           {plain("message.content", "(message.content.split('</think>')|last)"), "its thoughts"},
+            "the template writes"},
+           {plain("{{- '<|im_start|>' + message.role + '\\n' + message.content",
+                  R"({%- set content = message.content.split('</think>')[-1].lstrip('\n') %}
+{{- '<|im_start|>' + message.role + '\n' + content)"),
+            "the template writes"},
+           {plain("message.content", "(message.content.split('</think>')|last)"),
+            "the template writes"},
            // Thoughts that are read from the content alone.
-           {with("message.reasoning_content", "message.other"), "does not both read and write"},
-           {plain("message.content", "message.content | trim"), "takes blanks off"},
-           {plain("{{-", "{%- set content = message.content.strip() %}{{-"), "takes blanks off"},
-           {plain(R"(assistant\n)", R"(assistant\n<think>\n)"), "a prompt ends with"},
-           {plain("'<|im_start|>assistant", "'<|im_start|>bot"), "a prompt ends with"},
-           {plain("{{- '<|im_start|>assistant", "{{- start + 'assistant"), "start+\\'assistant"},
-           {with("is false", "is true"), "if enable_thinking is defined"}}) {
+           {with("message.reasoning_content", "message.other"), "the template writes"},
+           {plain("'<|im_start|>assistant", "'<|im_start|>bot"), "for a prompt of 1 turn"},
+           {plain("{{- '<|im_start|>assistant", "{{- start + 'assistant"),
+            "line 4: an undefined value + a string"}}) {
     const auto chat = Read(jinja);
     EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
     EXPECT_THAT(chat.status().message(),

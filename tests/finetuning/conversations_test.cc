@@ -53,6 +53,12 @@ std::string Conversations(int first, int count) {
   return lines;
 }
 
+// A template that writes the same as the plain one, in other words.
+constexpr char kChatMl[] =
+    R"({% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})";
+
 class ConversationRunTest : public ::testing::Test {
  protected:
   // A directory as that of a model of Qwen 3's family: tokenizer, template, and a small model.
@@ -64,7 +70,7 @@ class ConversationRunTest : public ::testing::Test {
     Write(dir_ / "model/config.json", config.dump());
     Write(dir_ / "model/tokenizer.json", Read("tests/testdata/tokenizers/qwen2/tokenizer.json"));
     Write(dir_ / "model/tokenizer_config.json",
-          R"({"eos_token": "<|im_end|>", "chat_template": "{{ '<|im_start|>' }}"})");
+          nlohmann::json({{"eos_token", "<|im_end|>"}, {"chat_template", kChatMl}}).dump());
     Write(dir_ / "train.jsonl", Conversations(0, 100));
     Write(dir_ / "held_out.jsonl", Conversations(100, 20));
   }
@@ -243,7 +249,7 @@ TEST_F(ConversationRunTest, SourcesAreMixed) {
 // What all tokens teach is another loss than what the assistant's do, and adapters learn, too.
 TEST_F(ConversationRunTest, OtherWaysToTrain) {
   const Flags run = {"--world_size=2", "--batch_size=4", "--steps=4"};
-  const std::string jinja = "{{ '<|im_start|>' }}";
+  const std::string jinja = kChatMl;
   Write(dir_ / "model/chat_template.jinja", jinja);
   const auto assistant = Train("assistant", run);
   // What is exported chats as what it was trained from.
@@ -300,7 +306,13 @@ TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
   fs::create_directories(tokenizer);
   const std::string library = Read("tests/testdata/tokenizers/sentencepiece/tokenizer.model");
   const std::string config =
-      R"({"chat_template": "{{ '[INST] ' + message['content'] + ' [/INST]' }}{{ message['content'] + eos_token }}"})";
+      nlohmann::json(
+          {{"bos_token", "<s>"},
+           {"eos_token", "</s>"},
+           {"chat_template", R"({{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}
+{{- '[INST] ' + (messages[0].content + '\n\n' if loop.index0 == 1 and messages[0].role == 'system' else '') + m.content + ' [/INST]' }}
+{%- elif m.role == 'assistant' %}{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %})"}})
+          .dump();
   Write(tokenizer / "tokenizer.model", library);
   Write(tokenizer / "tokenizer_config.json", config);
   Write(tokenizer / "special_tokens_map.json", "{}");

@@ -1,0 +1,71 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/data/chat/jinja/value.h"
+
+namespace zeroth {
+
+// What a rendering may cost, and its first error. Operations on a failed one return any value.
+class JinjaWork {
+ public:
+  // Counts a step, and bytes or elements that it copies or reads.
+  void Count(size_t size = 0);
+  // Keeps the first error, with the line.
+  void Fail(absl::string_view what);
+  void Fail(absl::Status status) { status_.Update(status); }
+  bool ok() const { return status_.ok(); }
+  const absl::Status& status() const { return status_; }
+  void set_line(int line) { line_ = line; }
+
+ private:
+  uint64_t steps_ = 0;
+  int line_ = 0;
+  absl::Status status_;
+};
+
+struct JinjaArguments {
+  std::vector<JinjaValue> positional;
+  JinjaValue::Map named;
+
+  // The argument of this position or name, or null.
+  const JinjaValue* Get(size_t position, absl::string_view name) const;
+};
+
+bool IsTrue(const JinjaValue& value);
+bool AreEqual(const JinjaValue& a, const JinjaValue& b, JinjaWork& work);
+// True if `a` is in the string, list or mapping `b`.
+bool IsIn(const JinjaValue& a, const JinjaValue& b, JinjaWork& work);
+// What {{ value }} writes.
+std::string ToText(const JinjaValue& value, JinjaWork& work);
+// Elements of a list, keys of a mapping, characters of a string.
+JinjaValue::List ToList(const JinjaValue& value, JinjaWork& work);
+int64_t LengthOf(const JinjaValue& value, JinjaWork& work);
+
+JinjaValue CallMethod(const JinjaValue& object, absl::string_view name,
+                      const JinjaArguments& arguments, JinjaWork& work);
+// True for the methods of mappings, which hide members of their names.
+bool IsMapMethod(absl::string_view name);
+JinjaValue ApplyFilter(absl::string_view name, const JinjaValue& value,
+                       const JinjaArguments& arguments, JinjaWork& work);
+bool ApplyTest(absl::string_view name, const JinjaValue& value, const JinjaArguments& arguments,
+               JinjaWork& work);
+JinjaValue ApplyOperator(absl::string_view sign, const JinjaValue& a, const JinjaValue& b,
+                         JinjaWork& work);
+// Python's value[begin:end:step]; undefined values stand for none.
+JinjaValue Slice(const JinjaValue& value, const JinjaValue& begin, const JinjaValue& end,
+                 const JinjaValue& step, JinjaWork& work);
+// Python's range, as a list.
+JinjaValue Range(const JinjaArguments& arguments, JinjaWork& work);
+// value[index], or an undefined value.
+JinjaValue Element(const JinjaValue& value, const JinjaValue& index, JinjaWork& work);
+
+}  // namespace zeroth

@@ -1,0 +1,26 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+// Python's str.strip, lstrip or rstrip: of the characters of `chars`, or of Unicode's blanks.
+absl::string_view StripPython(absl::string_view text, std::optional<absl::string_view> chars,
+                              bool left, bool right);
+inline absl::string_view StripPython(absl::string_view text) {
+  return StripPython(text, std::nullopt, true, true);
+}
+
+// True for what Python's str.isspace holds for a blank.
+bool IsPythonSpace(uint32_t code_point);
+
+// The beginning of a text in quotes, with escapes, for messages.
+std::string Excerpt(absl::string_view text);
+
+}  // namespace zeroth

@@ -1,0 +1,48 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+struct JinjaNode;
+
+// A value of a template. Copies share what they hold, which nothing changes but the members of a
+// namespace.
+struct JinjaValue {
+  enum class Kind { kUndefined, kNone, kBool, kInteger, kString, kList, kMap, kNamespace, kMacro };
+  using List = std::vector<JinjaValue>;
+  using Map = std::vector<std::pair<std::string, JinjaValue>>;  // in the order of insertion
+
+  Kind kind = Kind::kUndefined;
+  int depth = 0;                              // of lists and maps in one another
+  int64_t integer = 0;                        // also of kBool
+  std::shared_ptr<const std::string> text{};  // of kString; of kUndefined: the name, maybe null
+  std::shared_ptr<const List> list{};
+  std::shared_ptr<Map> map{};  // of kMap and kNamespace
+  const JinjaNode* macro = nullptr;
+
+  static JinjaValue None() { return {.kind = Kind::kNone}; }
+  static JinjaValue Bool(bool value) { return {.kind = Kind::kBool, .integer = value ? 1 : 0}; }
+  static JinjaValue Integer(int64_t value) { return {.kind = Kind::kInteger, .integer = value}; }
+  static JinjaValue String(std::string value);
+  static JinjaValue Undefined(absl::string_view name);
+  static JinjaValue Of(List values);
+  static JinjaValue Of(Map members);
+
+  bool Is(Kind other) const { return kind == other; }
+  bool is_number() const { return kind == Kind::kInteger || kind == Kind::kBool; }
+  // The member of this name of a map or namespace, or null.
+  const JinjaValue* Find(absl::string_view name) const;
+  // "a list", for messages.
+  absl::string_view KindName() const;
+};
+
+}  // namespace zeroth

@@ -1,0 +1,81 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hugging_face.h"
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/chat_template.h"
+
+namespace zeroth {
+namespace {
+
+using SpecialTokens = ChatTemplate::SpecialTokens;
+
+// The tokens that a template can name, as transformers has them: what the files beside it say, and
+// of what they leave out the class's own, for which the tokenizer's stand.
+absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
+                                                const Tokenizer& tokenizer) {
+  SpecialTokens tokens = {{"eos_token", tokenizer.Decode({tokenizer.end_of_text()}).value_or("")}};
+  if (!tokenizer.prefix().empty()) {
+    tokens["bos_token"] = tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
+  }
+  // tokenizer_config.json comes first, as in transformers.
+  for (const char* const name : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    if (!IsFile(path)) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
+    if (!config.is_object()) continue;
+    const auto tokenizer_class = config.find("tokenizer_class");
+    // Classes without tokens of their own.
+    if (tokenizer_class != config.end() && (*tokenizer_class == "PreTrainedTokenizerFast" ||
+                                            *tokenizer_class == "TokenizersBackend")) {
+      for (const char* const own : {"bos_token", "eos_token"}) {
+        if (!config.contains(own)) tokens.erase(own);
+      }
+    }
+    for (const auto& [key, value] : config.items()) {
+      if (!absl::EndsWith(key, "_token")) continue;
+      const auto content = value.is_object() ? value.find("content") : value.end();
+      const nlohmann::json& text = value.is_object() && content != value.end() ? *content : value;
+      if (text.is_string()) tokens[key] = text.get<std::string>();
+      if (text.is_null()) tokens.erase(key);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
+                                              const std::string& tokenizer_path,
+                                              const Tokenizer& tokenizer) {
+  if (choice != "auto") return ChatTemplate::Named(choice, tokenizer);
+  std::error_code ignored;
+  const std::filesystem::path path(tokenizer_path);
+  HfChatTemplate found;
+  std::string directory;
+  if (!path.empty()) {
+    directory = (std::filesystem::is_directory(path, ignored) ? path : path.parent_path()).string();
+    ZEROTH_ASSIGN_OR_RETURN(found, ReadHfChatTemplate(directory));
+  }
+  if (found.jinja.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        tokenizer_path.empty() ? "the tokenizer" : tokenizer_path,
+        " has no chat template, neither a chat_template.jinja nor a \"chat_template\" in a "
+        "tokenizer_config.json; name one by --chat_template=chatml, llama3 or mistral"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const SpecialTokens tokens, ReadSpecialTokens(directory, tokenizer));
+  absl::StatusOr<ChatTemplate> result = ChatTemplate::FromJinja(found.jinja, tokenizer, tokens);
+  if (!result.ok()) return Annotate(result.status(), found.path);
+  return result;
+}
+
+}  // namespace zeroth
