@@ -6,6 +6,7 @@
 Left out are commands of other programs, and those that need more time than a test should take.
 """
 
+import glob
 import os
 import re
 import shlex
@@ -81,6 +82,9 @@ def main():
         shutil.move(os.path.join(folder, "made/final"), os.path.join(folder, "model"))
         count = 0
         for page in sys.argv[4:5] + sys.argv[6:]:
+            # Each page begins without what the commands of another have converted.
+            for made in glob.glob(os.path.join(folder, "*.gguf")):
+                os.remove(made)
             for line, shown in commands(page):
                 if not RUN.match(line) or LEFT_OUT.search(line):
                     continue

@@ -144,7 +144,7 @@ TEST_F(ConversationsTest, TheLoaderIgnoresTargetsAndCountsTheRest) {
                             (within == 0 || batch->inputs[i - 1] != tokenizer_->end_of_text());
           EXPECT_EQ(start == within, within == 0 || user || pads) << i;
         }
-        counted.push_back(batch->counted);
+        counted.push_back(batch->counted.value_or(-1));
       }
       const auto count = std::count_if(targets.begin(), targets.end(),
                                        [](int32_t target) { return target != kIgnoredTarget; });

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
@@ -26,9 +27,9 @@ double ScaleOf(const PeftAdapter& adapter) {
 
 // Whether the layer is a Conv1D of transformers, whose weight is [in, out]. PEFT decides by this
 // class, whatever the adapter's "fan_in_fan_out" says.
-absl::StatusOr<bool> IsConv1D(const HfConfig& config, absl::string_view layer) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.GetStringOr("model_type", ""));
-  return type == "gpt2" && absl::StrContains(layer, ".c_");
+bool IsConv1D(const HfConfig& config, absl::string_view layer) {
+  const auto type = config.json().find("model_type");
+  return type != config.json().end() && *type == "gpt2" && absl::StrContains(layer, ".c_");
 }
 
 // The product of a layer's adapter, whose matrices have these names. `in_out`: the weight is [in,
@@ -75,7 +76,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   }
   std::vector<LowRankProduct> products;
   for (const std::string& layer : adapter.adapter().layers) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool in_out, IsConv1D(base->config(), layer));
+    const bool in_out = IsConv1D(base->config(), layer);
     products.push_back(ProductOf(in_out, base->weights().StoredName(layer + ".weight"),
                                  PeftNameOfA(layer), PeftNameOfB(layer)));
     products.back().transposed = in_out;
