@@ -32,7 +32,8 @@ TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
 }
 
 TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
-  for (const auto& [family, config] : Configs().items()) {
+  const nlohmann::json configs = Configs();
+  for (const auto& [family, config] : configs.items()) {
     SCOPED_TRACE(family);
     nlohmann::json more = config;
     more["attention_multiplier"] = 0.5;
