@@ -124,7 +124,11 @@ TEST(TrainPlanTest, ThePlannerMeasuresTheCpu) {
   ASSERT_EQ(Wait(Start({"--measure=" + file.string()}, log, "", {}, "tools/plan/plan")), 0)
       << Logs(log);
   EXPECT_NE(Read(file).find("link_bandwidth = "), std::string::npos) << Read(file);
-  const Flags ranks = {"--measure=" + file.string(), "--world_size=4"};
+  // A file that is there stays.
+  EXPECT_NE(Wait(Start({"--measure=" + file.string()}, log, "", {}, "tools/plan/plan")), 0);
+  EXPECT_NE(Logs(log).find("exists; name another path, or say --overwrite"), std::string::npos)
+      << Logs(log);
+  const Flags ranks = {"--measure=" + (Scratch() / "ranks.toml").string(), "--world_size=4"};
   EXPECT_NE(Wait(Start(ranks, log, "", {}, "tools/plan/plan")), 0);
   EXPECT_NE(Logs(log).find("start the ranks by mpirun"), std::string::npos) << Logs(log);
   EXPECT_NE(Wait(Start({"--measure=cpu.txt"}, log, "", {}, "tools/plan/plan")), 0);
