@@ -391,7 +391,7 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
   Write(dir_ / "bad.jsonl",
         Conversations(0, 3) + R"({"messages": [{"role": "user", "content": "a"}]})");
   refuse({"--chat_template=chatml", "--data=" + (dir_ / "bad.jsonl").string()},
-         "bad.jsonl line 4: a conversation without a message of the assistant");
+         "bad.jsonl line 4: a conversation without text of the assistant");
   Write(dir_ / "text.jsonl", "{\"text\": \"a\"}\n");
   refuse({"--chat_template=chatml",
           "--data=" + (dir_ / "text.jsonl").string() + "," + (dir_ / "train.jsonl").string()},
