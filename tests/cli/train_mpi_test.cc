@@ -41,6 +41,16 @@ Flags ByThreads(const fs::path& out, int ranks, const Flags& more) {
   return With(Reference(out), With({absl::StrCat("--world_size=", ranks), "--batch_size=2"}, more));
 }
 
+// Waits until the run trains, and fails if it ends before.
+void AwaitTraining(pid_t mpirun, const fs::path& out, const std::string& log) {
+  siginfo_t ended = {};
+  while (Metrics(out).size() < 2 && ended.si_pid == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(mpirun), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+  }
+  ASSERT_EQ(ended.si_pid, 0) << Read(log);
+}
+
 class TrainMpiTest : public ::testing::Test {
  protected:
   void SetUp() override { ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi); }
@@ -176,12 +186,7 @@ TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
                          {"PRTE_MCA_odls_base_sigkill_timeout", "3"}};
     }
     const pid_t mpirun = StartMpirun(run, log);
-    siginfo_t ended = {};
-    while (Metrics(out).size() < 2 && ended.si_pid == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      ASSERT_EQ(waitid(P_PID, static_cast<id_t>(mpirun), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
-    }
-    ASSERT_EQ(ended.si_pid, 0) << Read(log);
+    ASSERT_NO_FATAL_FAILURE(AwaitTraining(mpirun, out, log));
     ASSERT_EQ(kill(mpirun, signal), 0);
     const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
     EXPECT_NE(ranks.exit_code, 0) << ranks.output;
@@ -242,13 +247,7 @@ TEST_F(TrainMpiTest, ARankThatIsKilledEndsTheRunWithItsName) {
        "sh"});
   run.keeps_others = true;
   const pid_t mpirun = StartMpirun(run, log);
-  // Once it trains, unless it has ended before.
-  siginfo_t ended = {};
-  while (Metrics(out).size() < 2 && ended.si_pid == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(mpirun), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
-  }
-  ASSERT_EQ(ended.si_pid, 0) << Read(log);
+  ASSERT_NO_FATAL_FAILURE(AwaitTraining(mpirun, out, log));
   ASSERT_EQ(kill(std::stoi(Read(pid_file)), SIGKILL), 0);
   const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
   EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1 failed: its process has ended"))
