@@ -49,6 +49,12 @@ absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
   return absl::StrCat(prompt, text);
 }
 
+// The global batches that held-out data fill, the last one perhaps in part.
+int64_t BatchesOf(const DataLoader& loader, const TrainOptions& options) {
+  const int64_t sequences = SequencesPerStep(options);
+  return (loader.distinct_windows() + sequences - 1) / sequences;
+}
+
 // What ends a sample: the same tokens as in //tools/generate with the model that the run exports.
 absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const Job& job) {
   std::vector<int32_t> stop = StopTokens(job.source.config(), *job.tokenizer);
@@ -203,9 +209,7 @@ absl::StatusOr<bool> RankRun::EvaluateAll(int64_t steps) {
 absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
   // Global batches, as in training, so that the text does not depend on the ranks.
   const int64_t count = options_.grad_accum;
-  const int64_t sequences = SequencesPerStep(options_);
-  const int64_t batches = std::min(options_.eval_batches,
-                                   (eval_loader_->distinct_windows() + sequences - 1) / sequences);
+  const int64_t batches = std::min(options_.eval_batches, BatchesOf(*eval_loader_, options_));
   double sum = 0;
   double weights = 0;
   for (int64_t i = 0; i < batches && !interrupted_; ++i) {
@@ -239,7 +243,7 @@ absl::StatusOr<bool> RankRun::MissesEvaluation() {
 void RankRun::SayEvaluation(std::vector<std::string>& notes) const {
   const int64_t sequences = SequencesPerStep(options_);
   const int64_t all = eval_loader_->distinct_windows();
-  const int64_t batches = (all + sequences - 1) / sequences;
+  const int64_t batches = BatchesOf(*eval_loader_, options_);
   if (options_.eval_batches >= batches) return;
   notes.push_back(absl::StrCat("eval      reads ", options_.eval_batches * sequences, " of ", all,
                                " held-out sequences (--eval_batches=", options_.eval_batches,
