@@ -26,6 +26,8 @@ TIMELINE_WIDTH, LANES = 1280, 160  # the latter left of its lanes
 PLAN_FILE = "plan.json"
 WAIT_COLOR = "#c0271d"
 
+HEAD = ('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width"><title>Training report</title>')
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;max-width:1320px;margin:2em auto;padding:0 1.5em}
 h1{font-size:1.5em}h2{font-size:1.15em;margin:2em 0 .4em}
@@ -468,8 +470,7 @@ def configurations(runs):
 
 def page(folders):
     runs = [folder for folder in folders if isinstance(folder, Run)]
-    out = ['<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-           'content="width=device-width"><title>Training report</title><style>%s</style></head><body>' % STYLE,
+    out = [HEAD + '<style>%s</style></head><body>' % STYLE,
            "<h1>Training report</h1>"]
     if runs:
         out += [overview(runs), "<h2>Course</h2><div class=charts>%s</div>" % charts(runs)]
@@ -484,6 +485,15 @@ def page(folders):
     return "".join(out)
 
 
+def check_output(path):
+    """Raises ReportError if a report would replace a file of another kind."""
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        if file.read(len(HEAD)) != HEAD.encode():
+            raise ReportError("%s exists and is no report; name another file by --output" % path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="OUT")
@@ -492,6 +502,7 @@ def main():
     try:
         folders = [Plan(path) if os.path.isfile(os.path.join(path, PLAN_FILE)) else Run(path)
                    for path in arguments.runs]
+        check_output(arguments.output)
         text = page(folders)
         with open(arguments.output, "w", encoding="utf-8") as file:
             file.write(text)

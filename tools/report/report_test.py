@@ -194,6 +194,19 @@ class ReportTest(unittest.TestCase):
             self.assertIn(message, said)
             self.assertNotIn("Traceback", said)
 
+    def test_only_a_report_is_replaced(self):
+        output = os.path.join(self.folder, "out.html")
+        run = self.write_run("again", [{"step": 1, "loss": 3.0}])
+        command = [sys.executable, REPORT, run, "--output=" + output]
+        for _ in range(2):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with open(output, "w", encoding="utf-8") as file:
+            file.write("mine")
+        result = subprocess.run(command, capture_output=True, text=True)
+        self.assertIn("out.html exists and is no report; name another file by --output", result.stderr)
+        with open(output, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "mine")
+
     def test_in_a_browser(self):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
         if browser is None:
