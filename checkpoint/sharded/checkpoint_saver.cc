@@ -20,6 +20,7 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/thread.h"
 #include "zeroth/core/comm/agree.h"
 
 namespace zeroth {
@@ -66,10 +67,16 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
     status = CreateDirectory(options.directory);
     if (status.ok()) saver->Warn(RemoveCheckpointLeftovers(options.directory));
   }
-  ZEROTH_RETURN_IF_ERROR(saver->Agree(status, "open checkpoints"));
-  if (options.async) {
-    saver->background_ = std::thread([&saver = *saver] { saver.RunBackground(); });
+  if (status.ok() && options.async) {
+    absl::StatusOr<std::thread> thread =
+        StartThread("saving checkpoints", [&saver = *saver] { saver.RunBackground(); });
+    if (thread.ok()) {
+      saver->background_ = *std::move(thread);
+    } else {
+      status = thread.status();
+    }
   }
+  ZEROTH_RETURN_IF_ERROR(saver->Agree(status, "open checkpoints"));
   return saver;
 }
 
