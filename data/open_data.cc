@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/chat/conversations.h"
@@ -63,10 +64,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   if (options.tokenizer == nullptr) {
     return InvalidArgument(files[0].path, " is text, which needs a tokenizer, and there is none");
   }
-  if (options.tokenizer->vocab_size() > options.vocab_size) {
-    return InvalidArgument("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
-                           options.tokenizer->vocab_size() - 1,
-                           ", but the model's vocabulary has only ", options.vocab_size);
+  const Tokenizer& tokenizer = *options.tokenizer;
+  if (const int32_t last = tokenizer.vocab_size() - 1; last >= options.vocab_size) {
+    return InvalidArgument("the ", tokenizer.name(), " tokenizer makes ids up to ", last, ", ",
+                           Excerpt(tokenizer.Decode({last}).value_or("")),
+                           ", but the model's vocabulary has only ", options.vocab_size,
+                           "; take the tokenizer of this model, or remove the added tokens that it "
+                           "does not embed from the tokenizer's files");
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
   for (size_t i = 1; i < files.size(); ++i) {

@@ -143,9 +143,9 @@ TEST(OpenDataTest, ErrorsSayWhatIsMissing) {
               HasSubstr("no data"));
   EXPECT_THAT(std::string(OpenData(text, {nullptr, 257}).status().message()),
               HasSubstr("needs a tokenizer"));
-  EXPECT_THAT(
-      std::string(OpenData(text, {&tokenizer, 256}).status().message()),
-      HasSubstr("the byte tokenizer makes ids up to 256, but the model's vocabulary has only 256"));
+  EXPECT_THAT(std::string(OpenData(text, {&tokenizer, 256}).status().message()),
+              HasSubstr("the byte tokenizer makes ids up to 256, \"<|endoftext|>\", but the "
+                        "model's vocabulary has only 256"));
   EXPECT_EQ(OpenData(text, {&tokenizer, 0}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(OpenData(dir.File("absent"), {&tokenizer, 257}).status().code(),
             absl::StatusCode::kNotFound);

@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/hf_tokenizer.h"
 #include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
@@ -211,7 +212,8 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
   const auto tokens = static_cast<int64_t>(vocabulary.tokens.size());
   if (tokens > vocab_size) {
     return InvalidArgument("the tokenizer has ", tokens, " tokens, the model embeds ", vocab_size,
-                           "; are they of the same model?");
+                           "; are they of the same model? The last token is ",
+                           Excerpt(vocabulary.tokens.back()));
   }
   // GPT-2's files do not say that this token begins and ends a text.
   const auto end = std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), kEndOfText);

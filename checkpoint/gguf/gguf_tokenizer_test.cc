@@ -232,7 +232,8 @@ TEST(GgufTokenizerTest, SaysWhichTokensArePutBesideATextAndWhichEndsIt) {
   EXPECT_THAT(Message(metadata_of({}, {}, Json::object()).status()),
               HasSubstr("no token that ends a text; name it as \"eos_token_id\""));
   EXPECT_THAT(Message(metadata_of({}, {}, {{"eos_token", "</s>"}}).status()),
-              HasSubstr("eos_token \"</s>\", which is not in the vocabulary"));
+              HasSubstr("has 6 tokens, the model embeds 5; are they of the same model? The last "
+                        "token is \"</s>\""));
 }
 
 // transformers finds a token in text only if tokenizer_config.json says that it was added.

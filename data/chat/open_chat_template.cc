@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hf_tokenizer.h"
 #include "zeroth/core/base/file/hugging_face.h"
-#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/chat_template.h"
 
@@ -27,27 +27,19 @@ absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
   if (!tokenizer.prefix().empty()) {
     tokens["bos_token"] = tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
   }
-  // tokenizer_config.json comes first, as in transformers.
-  for (const char* const name : {"special_tokens_map.json", "tokenizer_config.json"}) {
-    const std::string path = absl::StrCat(directory, "/", name);
-    if (!IsFile(path)) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
-    if (!config.is_object()) continue;
-    const auto tokenizer_class = config.find("tokenizer_class");
-    // Classes without tokens of their own.
-    if (tokenizer_class != config.end() && (*tokenizer_class == "PreTrainedTokenizerFast" ||
-                                            *tokenizer_class == "TokenizersBackend")) {
-      for (const char* const own : {"bos_token", "eos_token"}) {
-        if (!config.contains(own)) tokens.erase(own);
-      }
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadTokenizerConfig(directory));
+  const nlohmann::json& tokenizer_class = FieldOf(config, "tokenizer_class");
+  // Classes without tokens of their own.
+  if (tokenizer_class == "PreTrainedTokenizerFast" || tokenizer_class == "TokenizersBackend") {
+    for (const char* const own : {"bos_token", "eos_token"}) {
+      if (!config.contains(own)) tokens.erase(own);
     }
-    for (const auto& [key, value] : config.items()) {
-      if (!absl::EndsWith(key, "_token")) continue;
-      const auto content = value.is_object() ? value.find("content") : value.end();
-      const nlohmann::json& text = value.is_object() && content != value.end() ? *content : value;
-      if (text.is_string()) tokens[key] = text.get<std::string>();
-      if (text.is_null()) tokens.erase(key);
-    }
+  }
+  for (const auto& [key, value] : config.items()) {
+    if (!absl::EndsWith(key, "_token")) continue;
+    const nlohmann::json& text = value.is_object() ? FieldOf(value, "content") : value;
+    if (text.is_string()) tokens[key] = text.get<std::string>();
+    if (text.is_null()) tokens.erase(key);
   }
   return tokens;
 }

@@ -24,6 +24,7 @@
 namespace zeroth {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -285,6 +286,12 @@ TEST(BpeTokenizerTest, TheConfigBesideAVocabularyCounts) {
     if (added_tokens != nullptr) dir.Write("added_tokens.json", added_tokens);
     return OpenTokenizer(dir.path(), {.parse_special = true});
   };
+  // Without flags of its own, the end is the one special token.
+  const auto legacy = open(nlohmann::json::object(), R"({"<tool>": 258})");
+  ASSERT_TRUE(legacy.ok()) << legacy.status();
+  EXPECT_EQ((*legacy)->end_of_text(), 257);
+  EXPECT_THAT(*(*legacy)->Encode("hi<tool>hi<|endoftext|>"), ElementsAre(256, 258, 256, 257));
+
   const nlohmann::json added = {{"tokenizer_class", "GPT2Tokenizer"},
                                 {"eos_token", "<|im_end|>"},
                                 {"added_tokens_decoder",
@@ -307,8 +314,13 @@ TEST(BpeTokenizerTest, TheConfigBesideAVocabularyCounts) {
   const auto refused = [&](const nlohmann::json& config, const char* added_tokens = nullptr) {
     return std::string(open(config, added_tokens).status().message());
   };
-  EXPECT_THAT(refused(nlohmann::json::object(), R"({"<|im_end|>": 258})"),
-              HasSubstr("added_tokens.json beside it has tokens whose kinds no file tells"));
+  EXPECT_THAT(refused(nlohmann::json::object(), R"({"<|im_end|>": 300})"),
+              HasSubstr("give the token \"<|im_end|>\" the id 300, and transformers gives it 258"));
+  EXPECT_THAT(refused(nlohmann::json::object(), R"({"<|im_end|>": "x"})"),
+              AllOf(HasSubstr("added_tokens.json: token \"<|im_end|>\" has id \"x\""),
+                    HasSubstr("expected a number")));
+  EXPECT_THAT(refused({{"additional_special_tokens", "x"}}),
+              HasSubstr("\"additional_special_tokens\" is \"x\", expected a list of tokens"));
   EXPECT_THAT(refused({{"tokenizer_class", "Qwen2Tokenizer"}}),
               HasSubstr("the tokenizer_class \"Qwen2Tokenizer\", expected GPT2Tokenizer"));
   EXPECT_THAT(refused({{"added_tokens_decoder", {{"x", {{"content", "y"}}}}}}),

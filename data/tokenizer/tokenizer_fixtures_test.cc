@@ -2,6 +2,7 @@
 //
 // Texts that Hugging Face's library "tokenizers", and SentencePiece's for Python, have encoded.
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,6 +14,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {
@@ -106,6 +108,36 @@ TEST_P(TokenizerFixturesTest, AnyBytesAreEncoded) {
   }
 }
 
+// The files beside a tokenizer.json, with what AutoTokenizer of transformers makes of them.
+TEST(TokenizerLayoutsTest, FilesBesideATokenizerJsonCountAsInTransformers) {
+  const auto layouts = ReadJsonFile(FolderOf("layouts.json"));
+  ASSERT_TRUE(layouts.ok()) << layouts.status();
+  ASSERT_EQ(layouts->size(), 27u);
+  const auto qwen2 = ReadJsonFile(FolderOf("qwen2/tokenizer.json"));
+  ASSERT_TRUE(qwen2.ok()) << qwen2.status();
+  for (const nlohmann::json& layout : *layouts) {
+    SCOPED_TRACE(layout["name"].get<std::string>());
+    nlohmann::json tokenizer = *qwen2;
+    nlohmann::json& added = tokenizer["added_tokens"];
+    for (const nlohmann::json& without : layout.value("without", nlohmann::json::array())) {
+      added.erase(std::remove_if(added.begin(), added.end(),
+                                 [&](const auto& token) { return token["content"] == without; }),
+                  added.end());
+    }
+    const TemporaryDirectory dir;
+    dir.Write("tokenizer.json", tokenizer.dump());
+    for (const auto& [name, content] : layout["files"].items()) dir.Write(name, content.dump());
+    const auto opened = OpenTokenizer(dir.path(), {.parse_special = true});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(*(*opened)->Encode(layout["text"].get<std::string>()),
+              layout["ids"].get<std::vector<int32_t>>());
+    EXPECT_EQ((*opened)->vocab_size(), layout["vocab_size"].get<int32_t>());
+    // Where transformers has none, one of the usual spellings ends a text.
+    const nlohmann::json& eos = layout["eos"];
+    EXPECT_EQ((*opened)->end_of_text(), eos.is_null() ? 900 : eos.get<int32_t>());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TokenizerFixturesTest,
                          ::testing::Values("gpt2_json", "llama3", "qwen2", "llama2",
                                            "sentencepiece"),
@@ -155,8 +187,9 @@ TEST(TokenizerJsonTest, TheConfigSaysWhatEndsAText) {
   EXPECT_EQ(*end("null"), 901);
   EXPECT_EQ(*end(R"({"eos_token": "<|eot_id|>"})"), 904);
   EXPECT_EQ(*end(R"({"eos_token": {"content": "<|eot_id|>"}})"), 904);
-  EXPECT_EQ(end(R"({"eos_token": "<|nowhere|>"})").status().code(),
-            absl::StatusCode::kInvalidArgument);
+  // A token that no other file has becomes one, as in transformers.
+  EXPECT_EQ(*end(R"({"eos_token": "<|nowhere|>"})"),
+            *end("null") + (*json)["added_tokens"].size() - 1);
 }
 
 TEST(SentencePieceTest, BadFilesAreRefused) {

@@ -9,13 +9,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/hf_added_tokens.h"
 #include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/json_fields.h"
@@ -30,22 +30,6 @@ using Json = nlohmann::json;
 constexpr const char* kEndSpellings[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",
                                          "<eos>",         "<|eot_id|>",      "<|im_end|>"};
 constexpr size_t kMaxMergesBytes = size_t{64} << 20;
-
-absl::StatusOr<AddedToken> ReadAddedToken(const Json& json, int64_t id) {
-  AddedToken token;
-  ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
-  if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument(Excerpt(token.content), " has id ", id,
-                           ", expected 0 or more, of 31 bits");
-  }
-  token.id = static_cast<int32_t>(id);
-  ZEROTH_ASSIGN_OR_RETURN(token.single_word, BoolField(json, "single_word", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.lstrip, BoolField(json, "lstrip", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.rstrip, BoolField(json, "rstrip", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.special, BoolField(json, "special", false));
-  ZEROTH_ASSIGN_OR_RETURN(token.normalized, BoolField(json, "normalized", !token.special));
-  return token;
-}
 
 absl::Status ReadVocab(const Json& vocab, BpeParts* parts) {
   if (!vocab.is_object())
@@ -176,38 +160,23 @@ absl::Status ReadMergeLines(absl::string_view merges, BpeParts* parts) {
   return absl::OkStatus();
 }
 
-// What tokenizer_config.json says beside vocab.json and merges.txt.
-absl::Status ReadGpt2Config(bool has_added_tokens_file, HfTokenizer* result) {
-  constexpr char kMendIt[] =
-      "; save it with transformers' AutoTokenizer, which writes a tokenizer.json";
+// What the files beside vocab.json and merges.txt say.
+absl::Status ReadGpt2Config(HfTokenizer* result) {
   const Json& of_class = FieldOf(result->config, "tokenizer_class");
   if (!of_class.is_null() && of_class != "GPT2Tokenizer" && of_class != "GPT2TokenizerFast") {
     return Unimplemented("tokenizer_config.json has the tokenizer_class ",
-                         Shorten(of_class.dump(-1, ' ', true)), ", expected GPT2Tokenizer",
-                         kMendIt);
+                         Shorten(of_class.dump(-1, ' ', true)),
+                         ", expected GPT2Tokenizer; save it with transformers' AutoTokenizer, "
+                         "which writes a tokenizer.json");
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool blank, BoolField(result->config, "add_prefix_space", false));
   result->pre_tokenizer = {{"type", "ByteLevel"}, {"add_prefix_space", blank}};
   result->decoder = {{"type", "ByteLevel"}};
-  const Json& added = FieldOf(result->config, "added_tokens_decoder");
-  for (const auto& [id, json] : added.items()) {
-    int32_t number = -1;
-    if (!absl::SimpleAtoi(id, &number)) {
-      return InvalidArgument("\"added_tokens_decoder\" has the key ", Excerpt(id),
-                             ", expected an id");
-    }
-    ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(json, number));
-    result->added_tokens.push_back(std::move(token));
-  }
-  if (added.is_null() && has_added_tokens_file) {
-    return Unimplemented("added_tokens.json beside it has tokens whose kinds no file tells",
-                         kMendIt);
-  }
+  // The class's own.
+  if (!result->config.contains("eos_token") && result->Find(kEndSpellings[0]).has_value())
+    result->config["eos_token"] = kEndSpellings[0];
+  ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(result));
   ZEROTH_ASSIGN_OR_RETURN(const int32_t end, result->EndOfText());
-  for (const auto& [token, id] : result->bpe.vocab) {
-    if (added.is_null() && id == end)
-      result->added_tokens.push_back({.id = id, .content = token, .special = true});
-  }
   ZEROTH_ASSIGN_OR_RETURN(const bool begins, BoolField(result->config, "add_bos_token", false));
   if (begins) {
     ZEROTH_ASSIGN_OR_RETURN(const auto bos, result->Named("bos_token"));
@@ -216,10 +185,12 @@ absl::Status ReadGpt2Config(bool has_added_tokens_file, HfTokenizer* result) {
   return absl::OkStatus();
 }
 
-// `file`, and a tokenizer_config.json beside it.
+// `files`, and those beside them that say more of a tokenizer.
 std::vector<std::string> WithConfig(std::vector<std::string> files) {
-  const fs::path config = fs::path(files[0]).parent_path() / "tokenizer_config.json";
-  if (IsFile(config)) files.push_back(config.string());
+  for (const char* name : {kTokenizerConfigFile, kSpecialTokensMapFile, kAddedTokensFile}) {
+    const fs::path path = fs::path(files[0]).parent_path() / name;
+    if (IsFile(path)) files.push_back(path.string());
+  }
   return files;
 }
 
@@ -278,16 +249,14 @@ absl::StatusOr<HfTokenizer> ParseTokenizerJson(const Json& json, Json config) {
   result.normalizer = FieldOf(json, "normalizer");
   result.pre_tokenizer = FieldOf(json, "pre_tokenizer");
   result.decoder = FieldOf(json, "decoder");
+  ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(&result));
   return result;
 }
 
 absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& files) {
   ZEROTH_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(files[0]));
   const bool has_merges = files.size() > 1 && absl::EndsWith(files[1], "merges.txt");
-  Json config;
-  if (files.size() > (has_merges ? 2 : 1)) {
-    ZEROTH_ASSIGN_OR_RETURN(config, ReadJsonFile(files.back()));
-  }
+  ZEROTH_ASSIGN_OR_RETURN(Json config, ReadTokenizerConfig(fs::path(files[0]).parent_path()));
   if (!has_merges) {
     auto result = ParseTokenizerJson(json, std::move(config));
     return result.ok() ? std::move(result) : Annotate(result.status(), files[0]);
@@ -298,8 +267,7 @@ absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& file
   ZEROTH_RETURN_IF_ERROR_WITH(ReadVocab(json, &result.bpe), files[0]);
   ZEROTH_ASSIGN_OR_RETURN(const std::string merges, ReadFile(files[1], kMaxMergesBytes));
   ZEROTH_RETURN_IF_ERROR_WITH(ReadMergeLines(merges, &result.bpe), files[0]);
-  const bool has_added = IsFile(fs::path(files[0]).parent_path() / "added_tokens.json");
-  ZEROTH_RETURN_IF_ERROR_WITH(ReadGpt2Config(has_added, &result), files[0]);
+  ZEROTH_RETURN_IF_ERROR_WITH(ReadGpt2Config(&result), files[0]);
   return result;
 }
 

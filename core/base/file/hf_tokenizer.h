@@ -55,7 +55,7 @@ struct HfTokenizer {
   // Ids before and after each text.
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
-  // tokenizer_config.json; null without one.
+  // What ReadTokenizerConfig reads; null without any of these files.
   nlohmann::json config;
 
   std::optional<int32_t> Find(absl::string_view token) const;
@@ -69,18 +69,28 @@ struct HfTokenizer {
 
 // Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
 // tokenizer.json, otherwise tokenizer.model, otherwise vocab.json and merges.txt; to JSON files
-// belongs tokenizer_config.json, if there is one. A file is a tokenizer.json if its name ends in
-// .json, and SentencePiece's if it ends in .model. NotFound names what was looked for.
+// belong those of ReadTokenizerConfig, as far as they are there. A file is a tokenizer.json if its
+// name ends in .json, and SentencePiece's if it ends in .model. NotFound names what was looked for.
 absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
 
 // Reads what FindTokenizerFiles has found, other than a .model. Unimplemented names an unknown
 // part, and InvalidArgument a wrong one; the three rules that stay JSON are not looked at.
 // vocab.json and merges.txt are read as transformers makes a tokenizer.json of them; Unimplemented
-// if they are of another class than GPT2Tokenizer, or have an added_tokens.json but no
-// "added_tokens_decoder", which alone says what kinds of tokens these are.
+// if they are of another class than GPT2Tokenizer.
 absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& files);
 
-// Reads the content of a tokenizer.json, and of a tokenizer_config.json or null.
+// The content of tokenizer_config.json in `directory`. If it has no "added_tokens_decoder",
+// special_tokens_map.json overrides its special tokens, and added_tokens.json becomes that decoder,
+// as in transformers 5. Null without any of the three. InvalidArgument names the file that is
+// wrong.
+absl::StatusOr<nlohmann::json> ReadTokenizerConfig(const std::string& directory);
+
+inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
+inline constexpr char kSpecialTokensMapFile[] = "special_tokens_map.json";
+inline constexpr char kAddedTokensFile[] = "added_tokens.json";
+
+// Reads the content of a tokenizer.json, and of what ReadTokenizerConfig reads beside it, whose
+// tokens are added to its own as AutoTokenizer does.
 absl::StatusOr<HfTokenizer> ParseTokenizerJson(const nlohmann::json& json, nlohmann::json config);
 
 }  // namespace zeroth

@@ -1,0 +1,236 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/file/hf_added_tokens.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/excerpt.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/json_fields.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// In the order in which transformers adds them.
+constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+constexpr char kDecoder[] = "added_tokens_decoder";
+constexpr char kExtra[] = "extra_special_tokens";
+constexpr char kAdditional[] = "additional_special_tokens";
+
+// A special token as the files spell it: a string, or an object with flags.
+absl::StatusOr<AddedToken> ReadSpecialToken(const Json& json, const std::string& key) {
+  AddedToken token;
+  if (json.is_string()) {
+    token.content = json.get<std::string>();
+  } else {
+    auto read = ReadAddedToken(json, 0);
+    if (!read.ok()) return Annotate(read.status(), key);
+    token = *std::move(read);
+  }
+  token.special = true;
+  return token;
+}
+
+// The special tokens that a config names: "eos_token", and a model's own, as "image_token".
+absl::StatusOr<std::vector<AddedToken>> NamedTokens(const Json& config) {
+  std::vector<std::string> keys(std::begin(kNamedTokens), std::end(kNamedTokens));
+  for (const auto& [key, value] : config.items()) {
+    const bool is_named = std::find(keys.begin(), keys.end(), key) != keys.end();
+    const bool is_token = value.is_string() || value.is_object();
+    if (absl::EndsWith(key, "_token") && is_token && !is_named) keys.push_back(key);
+  }
+  std::vector<AddedToken> tokens;
+  const auto add = [&tokens](const Json& json, const std::string& key) -> absl::Status {
+    if (json.is_null()) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadSpecialToken(json, key));
+    tokens.push_back(std::move(token));
+    return absl::OkStatus();
+  };
+  for (const std::string& key : keys)
+    ZEROTH_RETURN_IF_ERROR(add(FieldOf(config, key.c_str()), key));
+  const Json& extra = FieldOf(config, kExtra);
+  if (extra.is_object()) {
+    for (const auto& [key, json] : extra.items()) ZEROTH_RETURN_IF_ERROR(add(json, key));
+  }
+  return tokens;
+}
+
+// The special tokens without a name.
+absl::StatusOr<std::vector<AddedToken>> ExtraTokens(const Json& config) {
+  const Json& extra = FieldOf(config, kExtra);
+  const char* const key = extra.empty() ? kAdditional : kExtra;
+  const Json& list = FieldOf(config, key);
+  std::vector<AddedToken> tokens;
+  if (list.is_null() || list.is_object()) return tokens;
+  if (!list.is_array()) {
+    return InvalidArgument("\"", key, "\" is ", Shorten(list.dump(-1, ' ', true)),
+                           ", expected a list of tokens");
+  }
+  for (const Json& each : list) {
+    ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadSpecialToken(each, key));
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// Gives tokens their ids.
+class TokenAdder {
+ public:
+  explicit TokenAdder(HfTokenizer* tokenizer) : tokens_(&tokenizer->added_tokens) {
+    for (size_t i = 0; i < tokens_->size(); ++i) {
+      place_.emplace((*tokens_)[i].content, i);
+      most_ = std::max(most_, (*tokens_)[i].id);
+    }
+    for (const auto& [token, id] : tokenizer->bpe.vocab) vocab_.emplace(token, id);
+  }
+
+  // Null if `content` is no added token.
+  AddedToken* Find(absl::string_view content) {
+    const auto found = place_.find(content);
+    return found == place_.end() ? nullptr : &(*tokens_)[found->second];
+  }
+
+  // Replaces the flags of a token that was added before.
+  const AddedToken& Add(AddedToken token) {
+    if (AddedToken* const known = Find(token.content)) {
+      token.id = known->id;
+      return *known = std::move(token);
+    }
+    const auto in_vocab = vocab_.find(token.content);
+    const auto size = static_cast<int32_t>(vocab_.size());
+    token.id = in_vocab != vocab_.end() ? in_vocab->second : std::max(most_ + 1, size);
+    most_ = std::max(most_, token.id);
+    place_.emplace(token.content, tokens_->size());
+    tokens_->push_back(std::move(token));
+    return tokens_->back();
+  }
+
+ private:
+  std::vector<AddedToken>* tokens_;
+  int32_t most_ = -1;
+  absl::flat_hash_map<std::string, size_t> place_;
+  absl::flat_hash_map<absl::string_view, int32_t> vocab_;
+};
+
+// "added_tokens_decoder" by ids.
+absl::StatusOr<std::map<int32_t, AddedToken>> ReadDecoder(const Json& decoder) {
+  std::map<int32_t, AddedToken> tokens;
+  for (const auto& [id, json] : decoder.items()) {
+    int32_t number = -1;
+    if (!absl::SimpleAtoi(id, &number))
+      return InvalidArgument("\"", kDecoder, "\" has the key ", Excerpt(id), ", expected an id");
+    ZEROTH_ASSIGN_OR_RETURN(tokens[number], ReadAddedToken(json, number));
+  }
+  return tokens;
+}
+
+// An "added_tokens_decoder" of the content of added_tokens.json, which maps tokens to ids.
+absl::StatusOr<Json> DecoderOf(const Json& ids, const Json& config) {
+  if (!ids.is_object()) return absl::InvalidArgumentError("expected an object of tokens and ids");
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<AddedToken> special, NamedTokens(config));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<AddedToken> extra, ExtraTokens(config));
+  special.insert(special.end(), extra.begin(), extra.end());
+  Json decoder = Json::object();
+  for (const auto& [token, id] : ids.items()) {
+    if (!id.is_number_unsigned()) {
+      return InvalidArgument("token ", Excerpt(token), " has id ", Shorten(id.dump(-1, ' ', true)),
+                             ", expected a number");
+    }
+    const bool is_special =
+        std::any_of(special.begin(), special.end(),
+                    [&content = token](const AddedToken& each) { return each.content == content; });
+    decoder[std::to_string(id.get<uint64_t>())] = {{"content", token}, {"special", is_special}};
+  }
+  return decoder;
+}
+
+}  // namespace
+
+absl::StatusOr<AddedToken> ReadAddedToken(const Json& json, int64_t id) {
+  AddedToken token;
+  ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
+  if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument(Excerpt(token.content), " has id ", id,
+                           ", expected 0 or more, of 31 bits");
+  }
+  token.id = static_cast<int32_t>(id);
+  ZEROTH_ASSIGN_OR_RETURN(token.single_word, BoolField(json, "single_word", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.lstrip, BoolField(json, "lstrip", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.rstrip, BoolField(json, "rstrip", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.special, BoolField(json, "special", false));
+  ZEROTH_ASSIGN_OR_RETURN(token.normalized, BoolField(json, "normalized", !token.special));
+  return token;
+}
+
+absl::Status AddTokensOfConfig(HfTokenizer* tokenizer) {
+  const Json& config = tokenizer->config;
+  ZEROTH_ASSIGN_OR_RETURN(auto decoder, ReadDecoder(FieldOf(config, kDecoder)));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<AddedToken> named, NamedTokens(config));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<AddedToken> extra, ExtraTokens(config));
+  TokenAdder adder(tokenizer);
+  for (auto& [id, token] : decoder) {
+    const AddedToken& added = adder.Add(std::move(token));
+    if (added.id == id) continue;
+    return InvalidArgument("the files beside it give the token ", Excerpt(added.content),
+                           " the id ", id, ", and transformers gives it ", added.id,
+                           ", its own or the next free one; mend the id in tokenizer_config.json "
+                           "or added_tokens.json");
+  }
+  for (AddedToken& token : named) {
+    if (token.content.empty()) continue;
+    if (AddedToken* const known = adder.Find(token.content)) {
+      known->special = true;
+    } else {
+      adder.Add(std::move(token));
+    }
+  }
+  for (const AddedToken& token : extra) {
+    if (!token.content.empty() && adder.Find(token.content) == nullptr) adder.Add(token);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> ReadTokenizerConfig(const std::string& directory) {
+  const auto read = [&directory](const char* name) -> absl::StatusOr<Json> {
+    const std::string path = (fs::path(directory) / name).string();
+    if (!IsFile(path)) return Json();
+    ZEROTH_ASSIGN_OR_RETURN(Json json, ReadJsonFile(path));
+    if (!json.is_object()) return InvalidArgument(path, ": expected a JSON object");
+    return json;
+  };
+  ZEROTH_ASSIGN_OR_RETURN(Json config, read(kTokenizerConfigFile));
+  // With an "added_tokens_decoder", transformers reads neither of the other files.
+  if (config.contains(kDecoder)) return config;
+  ZEROTH_ASSIGN_OR_RETURN(const Json map, read(kSpecialTokensMapFile));
+  for (const auto& [key, value] : map.items()) {
+    if (key == kAdditional && (config.contains(kExtra) || config.contains(kAdditional))) continue;
+    config[key] = value;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Json ids, read(kAddedTokensFile));
+  if (ids.is_null()) return config;
+  auto decoder = DecoderOf(ids, config);
+  if (!decoder.ok())
+    return Annotate(decoder.status(), (fs::path(directory) / kAddedTokensFile).string());
+  config[kDecoder] = *std::move(decoder);
+  return config;
+}
+
+}  // namespace zeroth
