@@ -77,6 +77,8 @@ class ModelSource {
   // Reads the files that OpenTokenizer opens, and what else is beside them for a tokenizer; the
   // byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
+  // Null: the model comes of no directory.
+  const HfDirectory* directory() const { return directory_.has_value() ? &*directory_ : nullptr; }
   // The directory of the tokenizer that --tokenizer=auto means; empty: none. An adapter that goes
   // on brings its own.
   std::string tokenizer_path() const {

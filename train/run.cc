@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/api/rank.h"
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/file/file_util.h"
@@ -313,6 +314,11 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
     notes.push_back(absl::StrCat("note      --seq_len=", options_.seq_len,
                                  " is the default; the model takes up to ", positions, " tokens"));
   }
+  const HfDirectory* const directory = job_.source.directory();
+  if (directory == nullptr || options_.tokenizer != defaults.tokenizer) return;
+  if (const absl::Status gguf = CheckGgufVocabulary(*directory); !gguf.ok())
+    notes.push_back(
+        absl::StrCat("note      no GGUF file can be made of the result: ", gguf.message()));
 }
 
 absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {

@@ -292,6 +292,14 @@ absl::StatusOr<std::map<std::string, std::string>> TokenizerFiles(const GgufMeta
 
 }  // namespace
 
+absl::Status CheckGgufVocabulary(const HfDirectory& model) {
+  absl::StatusOr<GgufMetadata> metadata = GgufMetadataOf(model.config());
+  if (!metadata.ok()) return absl::OkStatus();
+  const auto vocabulary = ReadHfVocabulary(model.tokenizer_path());
+  if (!vocabulary.ok() || !vocabulary->has_value()) return absl::OkStatus();
+  return AddVocabulary(model, GgufVocabularySource::kFiles, &*metadata);
+}
+
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(GgufMetadata metadata, GgufMetadataOf(model.config()));

@@ -42,6 +42,10 @@ struct GgufExportOptions {
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options = {});
 
+// The error with which ConvertHfToGguf would refuse the vocabulary of `model`; OK where the whole
+// family, or its kind of tokenizer, has no mapping.
+absl::Status CheckGgufVocabulary(const HfDirectory& model);
+
 // Returns how Hugging Face's tensors are made of `model`'s, in their own types: names,
 // transpositions and orders of rows. A tied head's second copy and what Hugging Face computes are
 // left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.

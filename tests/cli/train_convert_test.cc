@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/tests/cli/trainer_process.h"
@@ -114,6 +115,39 @@ TEST(TrainConvertTest, ACheckpointBecomesTheModelThatTheRunExports) {
     EXPECT_NE(damaged.errors.find("config.json"), std::string::npos) << damaged.errors;
     EXPECT_FALSE(fs::exists(out / "d"));
   }
+}
+
+// What tools/convert would say after the training, before it.
+TEST(TrainConvertTest, AVocabularyThatGgufCannotSayIsNotedAtTheStart) {
+  const fs::path model = Scratch() / "model";
+  fs::copy("tests/testdata/llama_tiny", model, fs::copy_options::recursive);
+  nlohmann::json vocab;
+  for (const std::string& token : zeroth::ByteVocabulary().tokens) vocab[token] = vocab.size();
+  nlohmann::json tokenizer = {
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}},
+      {"added_tokens", {{{"id", 256}, {"content", "<|endoftext|>"}, {"special", true}}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"decoder", {{"type", "ByteLevel"}}}};
+  const auto notes = [&](const char* name) {
+    Write(model / "tokenizer.json", tokenizer.dump());
+    const Outcome run = RunTrainer(
+        With(Training("llama_tiny", Scratch() / name), {"--init_from=" + model.string()}));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return run.output;
+  };
+  const std::string note = "note      no GGUF file can be made of the result: ";
+  EXPECT_EQ(notes("plain").find(note), std::string::npos);
+  tokenizer["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {{{"SpecialToken", {{"id", "!"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+      {"special_tokens", {{"!", {{"ids", {vocab["!"]}}}}}}};
+  Write(model / "tokenizer_config.json", R"({"bos_token": "<|endoftext|>"})");
+  const std::string said = notes("other");
+  EXPECT_NE(said.find(note), std::string::npos) << said;
+  EXPECT_NE(said.find("\"post_processor\" of tokenizer.json puts 33 (\"!\") before a text"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("convert with --vocabulary=none"), std::string::npos) << said;
 }
 
 TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
