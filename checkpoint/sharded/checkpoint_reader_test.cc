@@ -2,6 +2,7 @@
 
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -334,6 +335,22 @@ TEST_F(CheckpointReaderTest, MissingShortenedAndForeignFilesAreDamage) {
   expect("bad JSON");
   unlink(dir_.File(kCheckpointIndexName).c_str());
   expect("index.json");
+}
+
+// A hole of 1 TiB is not held in memory, and a pipe that nobody writes to is not waited for.
+TEST_F(CheckpointReaderTest, HugeFilesAndPipesAreDamage) {
+  WriteCheckpoint(2, 8);
+  const std::string shard = dir_.File(ShardFileName(1, 2));
+  ASSERT_EQ(unlink(shard.c_str()), 0);
+  ASSERT_EQ(mkfifo(shard.c_str(), 0600), 0);
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kDataLoss) << ReadAll();
+  const std::string index = dir_.File(kCheckpointIndexName);
+  ASSERT_EQ(truncate(index.c_str(), off_t{1} << 40), 0);
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kDataLoss) << ReadAll();
+  EXPECT_THAT(std::string(ReadAll().message()), HasSubstr("1099511627776 bytes"));
+  ASSERT_EQ(unlink(index.c_str()), 0);
+  ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kDataLoss) << ReadAll();
 }
 
 TEST_F(CheckpointReaderTest, AbsurdClaimsAreRefused) {
