@@ -19,7 +19,7 @@ skipped=0
 known_skips=(
   '^no CUDA toolkit$' 'no NVIDIA driver|no CUDA-capable device|there is no device of type|^no device$'
   'ranks of NCCL want' '^cuDNN: |UNIMPLEMENTED: cuDNN: ' '^.*: UNIMPLEMENTED: the instructions of compute capability'
-  '^version 14 is not installed$' '^clang is not installed$' '^ZEROTH_BASE names no commit$'
+  '^the history is not here$' '^version 14 is not installed$' '^clang is not installed$' '^ZEROTH_BASE names no commit$'
   '^needs Bazel 7 or 8' '^no AVX-512 here$' '^oneDNN has no bf16 products on this CPU$'
   'there is no mpirun|no mpirun of' 'lacks the packages that this test compares with' 'lacks torch and transformers'
   'Python has no package llama_cpp' 'has no python3$' '^there is no Chromium$' '^pip cannot install them$'
@@ -138,6 +138,24 @@ check_module_examples() {
   for module in examples/*/MODULE.bazel; do
     check_example "$(dirname -- "$module")" //... --registry="file://$registry"
   done
+}
+
+# The subjects of commits after this one follow CONTRIBUTING.md.
+subjects_since=3abca091
+
+check_subjects() {
+  if ! git cat-file -e "$subjects_since^{commit}" 2>/dev/null; then
+    skip "subjects of commits" "the history is not here"
+    return
+  fi
+  wrong_subjects() {
+    local text
+    text="$(git log --no-merges --format=%s "$subjects_since..HEAD")" || return 1
+    awk 'length($0) > 72 || !/^[a-z0-9_.\/-]+(, [a-z0-9_.\/-]+)*: [a-z0-9_]/ && $0 != "" {
+      print "\"" $0 "\": expected area: imperative, in at most 72 characters"; found = 1 }
+      END { exit found }' <<<"$text"
+  }
+  check "subjects of commits" wrong_subjects
 }
 
 # A source without tests has at most 400 lines: it has one subject.

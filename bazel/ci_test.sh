@@ -152,6 +152,21 @@ for broken in 'fake bin/git "echo fatal: detected dubious ownership in repositor
   run_script 1 "0 passed, 1 failed, 0 skipped" .ci/nightly lint
 done
 
+# Subjects of commits.
+for subject in 'data: read the files beside tokenizer.json' 'kernels, nn: rename a flag' ''; do
+  new_machine
+  fake bin/git "case \"\$1\" in log) echo '$subject' ;; esac"
+  counts 0 "0 passed, 0 failed, 0 skipped" check_subjects
+done
+for subject in 'Data: read files' 'A tokenizer is read' "data: $(printf 'x%.0s' {1..67})" 'data : read files'; do
+  new_machine
+  fake bin/git "case \"\$1\" in log) echo '$subject' ;; esac"
+  counts 1 "0 passed, 1 failed, 0 skipped" check_subjects
+  says "expected area: imperative"
+done
+fake bin/git 'exit 1'
+counts 0 "0 passed, 0 failed, 1 skipped" check_subjects
+
 # A whole run: without a toolkit, a base and Bazel's modules. A base of which git knows nothing fails.
 new_machine
 ran //a:passes PASSED "$plain" >events
