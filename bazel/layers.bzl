@@ -15,6 +15,7 @@ LAYERS = [
     "kernels",
     "strategies",
     "optim",
+    "formats",
     "nn",
     "checkpoint",
     "data",

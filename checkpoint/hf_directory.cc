@@ -15,9 +15,9 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 
 namespace zeroth {
 namespace {

@@ -18,9 +18,9 @@
 
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"
 

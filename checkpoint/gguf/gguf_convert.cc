@@ -18,10 +18,10 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
-#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
+#include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
 namespace {

@@ -18,8 +18,8 @@
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/formats/hugging_face.h"
 
 namespace zeroth {
 namespace {

@@ -12,8 +12,8 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 
 namespace zeroth {
 namespace {

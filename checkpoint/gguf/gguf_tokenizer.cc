@@ -10,10 +10,10 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/excerpt.h"
-#include "zeroth/core/base/file/hf_tokenizer.h"
-#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
+#include "zeroth/formats/hf_tokenizer.h"
+#include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
 namespace {

@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/hf_tokenizer.h"
-#include "zeroth/core/base/file/hugging_face.h"
-#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/chat_template.h"
+#include "zeroth/formats/hf_tokenizer.h"
+#include "zeroth/formats/hugging_face.h"
+#include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
 namespace {

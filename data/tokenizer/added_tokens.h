@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/core/base/file/hf_tokenizer.h"
+#include "zeroth/formats/hf_tokenizer.h"
 
 namespace zeroth {
 

@@ -18,7 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/base/file/hf_tokenizer.h"
+#include "zeroth/formats/hf_tokenizer.h"
 
 namespace zeroth {
 

@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
+#include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/hf_tokenizer.h"
 #include "zeroth/data/tokenizer.h"
+#include "zeroth/formats/hf_tokenizer.h"
 
 namespace zeroth {
 

@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/config_reader.h"
 
 namespace zeroth {

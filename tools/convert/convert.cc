@@ -25,9 +25,9 @@
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hugging_face.h"
 #include "zeroth/tools/model/open_model.h"
 
 namespace zeroth {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/base/file/hf_added_tokens.h"
+#include "zeroth/formats/hf_added_tokens.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -19,8 +19,8 @@
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
-#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
 namespace {

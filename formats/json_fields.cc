@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/base/file/json_fields.h"
+#include "zeroth/formats/json_fields.h"
 
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/hf_tokenizer.h"
+#include "zeroth/formats/hf_tokenizer.h"
 
 namespace zeroth {
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/base/file/hf_tokenizer.h"
+#include "zeroth/formats/hf_tokenizer.h"
 
 #include <filesystem>
 #include <limits>
@@ -15,11 +15,11 @@
 
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/hf_added_tokens.h"
-#include "zeroth/core/base/file/hugging_face.h"
 #include "zeroth/core/base/file/json.h"
-#include "zeroth/core/base/file/json_fields.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/hf_added_tokens.h"
+#include "zeroth/formats/hugging_face.h"
+#include "zeroth/formats/json_fields.h"
 
 namespace zeroth {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/base/file/hugging_face.h"
+#include "zeroth/formats/hugging_face.h"
 
 #include <algorithm>
 #include <cstddef>
