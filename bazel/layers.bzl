@@ -19,6 +19,8 @@ LAYERS = [
     "checkpoint",
     "data",
     "api",
+    "options",
+    "plan",
     "train",
     "tools",
     "benchmarks",

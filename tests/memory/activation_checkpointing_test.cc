@@ -13,13 +13,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

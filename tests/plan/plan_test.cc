@@ -3,7 +3,7 @@
 // Plans against real runs (traffic), against themselves (what a faster link, more prefetching or
 // more ranks must change), and what programs read of them.
 
-#include "zeroth/train/plan.h"
+#include "zeroth/plan/plan.h"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,15 +24,15 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/job.h"
-#include "zeroth/train/machine_file.h"
-#include "zeroth/train/plan_search.h"
-#include "zeroth/train/trainer.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/search.h"
 
 namespace zeroth {
 namespace {
@@ -60,7 +61,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> Build(const std::string& preset) 
 }
 
 ModelBuilder Builder(const std::string& preset) {
-  return [preset] { return Build(preset); };
+  return [preset](std::optional<int64_t>) { return Build(preset); };
 }
 
 Machine Named(const std::string& name) {
@@ -581,7 +582,7 @@ TEST(PlanTest, MicroBatchesAreNotPlannedOneByOne) {
       options.param_dtype = "bf16";
       options.grad_accum = 11;
       PlanTimeline all;
-      const absl::StatusOr<Plan> whole = PlanRun(options, machine, *Builder("gpt2_124m")(), &all);
+      const absl::StatusOr<Plan> whole = PlanRun(options, machine, *Build("gpt2_124m"), &all);
       ASSERT_TRUE(whole.ok()) << whole.status();
       const Plan plan = PlanOf(options, machine);
       EXPECT_EQ(plan.memory_peak_bytes, whole->memory_peak_bytes);
@@ -643,7 +644,7 @@ TEST(PlanTest, ABackwardInOnePiecePeaksAtTheLossOrAtItsEnd) {
   const Machine machine = Named("H200");
   constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
   PlanTimeline timeline;
-  const absl::StatusOr<Plan> loss = PlanRun(options, machine, *Builder("gpt2_124m")(), &timeline);
+  const absl::StatusOr<Plan> loss = PlanRun(options, machine, *Build("gpt2_124m"), &timeline);
   ASSERT_TRUE(loss.ok()) << loss.status();
   EXPECT_EQ(loss->moment, "forward root, at the loss");
   EXPECT_EQ(loss->memory[kGradients], 0);
@@ -655,13 +656,13 @@ TEST(PlanTest, ABackwardInOnePiecePeaksAtTheLossOrAtItsEnd) {
               static_cast<double>(loss->memory_peak_bytes + one_set), 1e6);
   options.batch_size = 1;
   options.activation_checkpointing = "block";
-  const absl::StatusOr<Plan> end = PlanRun(options, machine, *Builder("gpt2_124m")(), &timeline);
+  const absl::StatusOr<Plan> end = PlanRun(options, machine, *Build("gpt2_124m"), &timeline);
   ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(end->moment, "the end of the backward");
   EXPECT_EQ(end->memory[kGradients], 2 * one_set);
   EXPECT_EQ(PeakOf(timeline), end->memory_peak_bytes);
   // Frozen weights have no gradients.
-  std::unique_ptr<LanguageModel> frozen = *Builder("gpt2_124m")();
+  std::unique_ptr<LanguageModel> frozen = *Build("gpt2_124m");
   for (Parameter* parameter : frozen->Parameters()) {
     parameter->set_requires_grad(parameter == frozen->Parameters().back());
   }

@@ -21,8 +21,8 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/machine_file.h"
-#include "zeroth/train/plan.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/plan.h"
 
 namespace zeroth {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/plan_system.h"
+#include "zeroth/plan/system.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/plan.h"
+#include "zeroth/plan/plan.h"
 
 #include <algorithm>
 #include <numeric>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -20,10 +21,9 @@
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/system.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/job.h"
-#include "zeroth/train/plan_system.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/options/options.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/options.h"
 
 namespace zeroth {
 
