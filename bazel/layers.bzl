@@ -20,6 +20,8 @@ LAYERS = [
     "checkpoint",
     "data",
     "api",
+    "options",
+    "plan",
     "train",
     "tools",
     "benchmarks",

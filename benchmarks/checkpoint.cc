@@ -35,6 +35,7 @@
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
@@ -51,7 +52,6 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/optim/replica_check.h"
-#include "zeroth/train/trainer.h"
 
 ABSL_FLAG(std::string, model, "gpt2_355m", "The preset whose state is saved.");
 ABSL_FLAG(std::string, directory, std::filesystem::temp_directory_path().string(),

@@ -31,6 +31,7 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -39,7 +40,6 @@
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/memory_formula.h"
 #include "zeroth/strategies/strategy.h"
-#include "zeroth/train/trainer.h"
 
 ABSL_FLAG(std::string, device, "cpu", "The kind of device to train on.");
 

@@ -5,7 +5,7 @@
 // the work is planned for it and done. ratio_to_floor is the planned time over the measured one, in
 // the median of the rounds: 1 is right, less is a plan that promises too much.
 
-#include "zeroth/train/plan.h"
+#include "zeroth/plan/plan.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -29,10 +30,9 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/job.h"
-#include "zeroth/train/machine_measure.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/trainer.h"
+#include "zeroth/options/options.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/machine_measure.h"
 
 namespace zeroth {
 namespace {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -20,8 +21,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/optim/muon_plan.h"
-#include "zeroth/train/machine_measure.h"
-#include "zeroth/train/trainer.h"
+#include "zeroth/plan/machine_measure.h"
 
 namespace zeroth {
 namespace {

@@ -25,6 +25,7 @@
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
@@ -35,11 +36,11 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/optim/replica_check.h"
+#include "zeroth/options/options.h"
+#include "zeroth/options/trainer_options.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
-#include "zeroth/train/options.h"
 #include "zeroth/train/reporter.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -140,7 +140,8 @@ def messages(tree, page, text):
         return
     code = "\n".join(
         LITERALS.sub("", read(path)).replace('\\"', '"')
-        for folder in ("api", "core", "strategies", "checkpoint", "data", "nn", "optim", "kernels", "train", "tools")
+        for folder in ("api", "core", "strategies", "checkpoint", "data", "nn", "optim", "kernels", "options", "plan",
+                       "train", "tools")
         for path in glob.glob(tree.at(folder) + "/**/*.cc", recursive=True) if not path.endswith("_test.cc"))
     for number, line in lines_of(text):
         match = re.match(r"\| `([^`]+)` \|", line)

@@ -25,7 +25,6 @@ constexpr Choice kChoices[] = {
     {"attention", Module::Role::kAttention, Recomputes::kAll},
     {"mlp", Module::Role::kMlp, Recomputes::kAll},
     {"elementwise", Module::Role::kBlock, Recomputes::kBetweenProducts},
-    {"selective_eager", Module::Role::kBlock, Recomputes::kSelectedEagerly},
 };
 
 }  // namespace

@@ -21,13 +21,9 @@ enum class ActivationCheckpointing : uint8_t {
   kAttention,    // the attention of every block
   kMlp,          // the MLP of every block
   kElementwise,  // every block, except for attention and products
-  // As kSelective, with a second product that nothing reads: what PyTorch keeps without a compiler,
-  // for plans of it.
-  kSelectiveEager,
 };
 
-// "none", "block", "selective", "attention", "mlp", "elementwise"; InvalidArgument lists them. Also
-// "selective_eager".
+// "none", "block", "selective", "attention", "mlp", "elementwise"; InvalidArgument lists them.
 absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name);
 
 // Has exactly these modules of `model` recompute. Changes memory and time, and no bit of a result.

@@ -26,7 +26,6 @@ enum class Recomputes : uint8_t {
   kNothing,
   kAll,              // everything: forward keeps only the input
   kSelected,         // everything except for attention and every second product that is read
-  kSelectedEagerly,  // the same, but keeps a second product even if nothing reads it
   kBetweenProducts,  // everything except for attention and products that are read
 };
 
@@ -41,7 +40,7 @@ class KeptOutputs {
   // `is_sum` true for a product that is summed over ranks.
   bool KeepsNextProduct(bool is_read, bool is_sum) {
     const bool is_odd = products_++ % 2 == 0;
-    if (!is_read && recomputes_ != Recomputes::kSelectedEagerly) return false;
+    if (!is_read) return false;
     return recomputes_ == Recomputes::kBetweenProducts || is_odd || is_sum;
   }
 

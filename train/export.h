@@ -9,10 +9,10 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 

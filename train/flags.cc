@@ -22,7 +22,7 @@
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 
 // Of version_stamp.cc: the commit that the program was last linked at, with "-modified" where files
 // differed from it, or "unknown" outside a Git repository.
@@ -193,7 +193,7 @@ std::string HelpText() {
 std::string FlagsMarkdown() {
   std::string text = R"(# Flags of the trainer
 
-This page is generated from `train/options.inc`, which has each option in one place:
+This page is generated from `options/options.inc`, which has each option in one place:
 `./bazelw run //train -- --help=markdown > docs/flags.md` writes the page.
 
 A flag is written `--name=VALUE` or `--name VALUE`. An option that is true or false may be written `--name` or `--noname`.

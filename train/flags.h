@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 namespace zeroth {
 

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {

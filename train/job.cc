@@ -22,9 +22,7 @@
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/kernels/kernels.h"
-#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/optim/optimizer.h"
-#include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/resume.h"
@@ -287,43 +285,6 @@ LoaderOptions LoaderOptionsFor(const Job& job, int rank) {
   return loader;
 }
 
-TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
-  TrainerOptions trainer;
-  trainer.tensor = options.tensor();
-  trainer.sharding.strategy = options.strategy;
-  trainer.sharding.strategy_options = options.strategy_options();
-  trainer.sharding.scheduler = options.scheduler_options();
-  if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
-  if (options.quantized_weights || options.quantized_gradients) {
-    trainer.sharding.collectives = *QuantizedCollectives(
-        {.weights = options.quantized_weights, .gradients = options.quantized_gradients});
-  }
-  trainer.sharding.scheduler.timeline = timeline;
-  trainer.sharding.mixed_precision = options.mixed_precision();
-  trainer.sharding.offload = options.offload_options();
-  if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
-  trainer.fp32_norms = options.fp32_norms;
-  trainer.activation_checkpointing =
-      *ParseActivationCheckpointing(options.activation_checkpointing);
-  trainer.optimizer = options.optimizer;
-  trainer.optimizer_options = options.optimizer_options();
-  if (options.lora_b_lr_scale != 1) {
-    ParameterGroup& b_halves = trainer.parameter_groups.emplace_back();
-    b_halves.pattern = "*.lora_B";
-    b_halves.lr_scale = options.lora_b_lr_scale;
-  }
-  trainer.clip_grad_norm = options.clip_grad_norm;
-  trainer.loss_scaler = *options.loss_scaler();
-  trainer.sync_every_micro_batch = options.grad_sync == "every";
-  trainer.record_steps = options.cuda_graphs;
-  trainer.dropout_seed = options.seed;
-  trainer.skip_loss_zscore = options.skip_loss_zscore;
-  trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
-  trainer.ema_decay = options.ema_decay;
-  trainer.deterministic_batch = options.deterministic_batch;
-  return trainer;
-}
-
 absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
   const TrainOptions& options = job.options;
   ExportOptions result;
@@ -334,10 +295,6 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
   result.tokenizer_files = job.tokenizer_files;
   result.base_model = options.init_from;
   return result;
-}
-
-int64_t TokensPerStep(const TrainOptions& options) {
-  return SequencesPerStep(options) * options.seq_len;
 }
 
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
@@ -20,10 +21,9 @@
 #include "zeroth/data/mixture.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/optim/lr_schedule.h"
+#include "zeroth/options/options.h"
 #include "zeroth/train/export.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 
@@ -60,13 +60,9 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options);
 // Checks --out, which must be known, so that errors of the final export show before the run starts.
 absl::Status OpenOutput(Job& job);
 
-// The options of the parts of a run. Validate and OpenJob must have checked them.
+// The options of other parts of a run. Validate and OpenJob must have checked them.
 LoaderOptions LoaderOptionsFor(const Job& job, int rank);
-TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job);
-
-// Tokens of a step, over all ranks.
-int64_t TokensPerStep(const TrainOptions& options);
 
 // Returns --comm, with auto resolved by `ranks`, which describes the launcher: local if this
 // process was started alone. InvalidArgument if several processes were started and each would make

@@ -264,11 +264,13 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
   return source;
 }
 
-absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildWithLayers(int64_t layers) const {
+absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build(
+    std::optional<int64_t> layers) const {
+  if (!layers.has_value()) return BuildFrom(config_);
   nlohmann::json config = config_;
   for (const char* const key : {"num_hidden_layers", "n_layer"}) {
     if (!config.contains(key)) continue;
-    config[key] = layers;
+    config[key] = *layers;
     return BuildFrom(config);
   }
   return InvalidArgument(

@@ -18,8 +18,8 @@
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/options/options.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/options.h"
 
 namespace zeroth {
 
@@ -62,10 +62,10 @@ class ModelSource {
 
   // The configuration that the model is built from.
   const nlohmann::json& config() const { return config_; }
-  // Returns a new model without values. Every rank builds its own.
-  absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const { return BuildFrom(config_); }
-  // As Build, with `layers` layers. InvalidArgument if the configuration has no number of layers.
-  absl::StatusOr<std::unique_ptr<LanguageModel>> BuildWithLayers(int64_t layers) const;
+  // Returns a new model without values. Every rank builds its own. With `layers`, it has that
+  // number of layers; InvalidArgument if the configuration has no such number.
+  absl::StatusOr<std::unique_ptr<LanguageModel>> Build(
+      std::optional<int64_t> layers = std::nullopt) const;
   // Reads the values of such a model, for Sharding::Load. They come from the files, of which each
   // rank reads its own ranges, or from the initializers and `seed`; so do adapters that the files
   // do not have. The reader must not outlive this object.

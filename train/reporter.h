@@ -13,11 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/late_ranks.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/progress.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/train/resume.h"
 
 namespace zeroth {

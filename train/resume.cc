@@ -19,7 +19,7 @@
 #include "zeroth/core/base/file/json_members.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {

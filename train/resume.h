@@ -14,9 +14,9 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
+#include "zeroth/options/options.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 

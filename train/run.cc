@@ -33,14 +33,15 @@
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/memory.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/machine_measure.h"
+#include "zeroth/plan/plan.h"
+#include "zeroth/plan/search.h"
 #include "zeroth/train/flight_record.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/job.h"
-#include "zeroth/train/machine_file.h"
-#include "zeroth/train/machine_measure.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/plan.h"
-#include "zeroth/train/plan_search.h"
 #include "zeroth/train/run_directory.h"
 
 namespace zeroth {
@@ -291,7 +292,8 @@ std::string Remedies(const Job& job, const absl::Status& lacking) {
   const auto changes = [&job, deadline]() -> absl::StatusOr<std::string> {
     ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
     return TextOfChanges(
-        job.options, machine, [&job] { return job.source.Build(); },
+        job.options, machine,
+        [&job](std::optional<int64_t> layers) { return job.source.Build(layers); },
         [deadline] { return absl::Now() >= deadline || Interrupted(); });
   };
   const absl::StatusOr<std::string> found = changes();

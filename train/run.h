@@ -13,19 +13,19 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/api/rank.h"
+#include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 #include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/options/options.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
-#include "zeroth/train/options.h"
 #include "zeroth/train/reporter.h"
 #include "zeroth/train/resume.h"
 #include "zeroth/train/run_directory.h"
 #include "zeroth/train/step_trace.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 

@@ -12,7 +12,7 @@
 #include "zeroth/core/base/file/file_descriptor.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 namespace zeroth {
 

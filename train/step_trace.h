@@ -13,7 +13,7 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/timeline.h"
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 namespace zeroth {
 

@@ -164,8 +164,7 @@ int64_t UnfusedLossBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& 
 int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
                     const PlannedKernels& kernels, CallTensors tensors) {
   const MemoryStats now = kernels.planned_device().allocator().stats();
-  int64_t bytes = 0;
-  if (loss.frees_staging) bytes += now[MemoryCategory::kCommunication].current_bytes;
+  int64_t bytes = now[MemoryCategory::kCommunication].current_bytes;
   if (loss.frees_gathered) bytes += now[MemoryCategory::kGatheredParameters].current_bytes;
   const bool begins = call.dweight != nullptr && !call.accumulate_dweight;
   if (!begins || !loss.gradient_begins_later) return bytes;

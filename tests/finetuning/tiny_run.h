@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth::testing {
 

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
@@ -29,7 +30,6 @@
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/shard_layout.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -13,13 +13,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {
@@ -135,8 +135,6 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSide
   const auto hidden = llama.at("intermediate_size").get<int64_t>();
   EXPECT_EQ(Kept(ActivationCheckpointing::kSelective, "llama_tiny"),
             dim + dim + values + dim + heads + hidden);
-  EXPECT_EQ(Kept(ActivationCheckpointing::kSelectiveEager, "llama_tiny"),
-            dim + dim + values + dim + heads + hidden + dim);
   // All but the last, which only the block's result needs: queries, keys and values, what attention
   // adds to the block's input, the gate and what it is multiplied with.
   EXPECT_EQ(Kept(ActivationCheckpointing::kElementwise, "llama_tiny"),
@@ -161,7 +159,6 @@ TEST(ActivationCheckpointingMemoryTest, NoProductIsMadeTwiceThatBackwardDoesNotR
   // Attention's output; keys, attention's output and the MLP's other half.
   EXPECT_EQ(again(ActivationCheckpointing::kSelective, "gpt2_nano"), 1);
   EXPECT_EQ(again(ActivationCheckpointing::kSelective, "llama_tiny"), 3);
-  EXPECT_EQ(again(ActivationCheckpointing::kSelectiveEager, "llama_tiny"), 3);
   EXPECT_EQ(again(ActivationCheckpointing::kAttention, "gpt2_nano"), 1);
   EXPECT_EQ(again(ActivationCheckpointing::kAttention, "llama_tiny"), 3);
   EXPECT_EQ(again(ActivationCheckpointing::kMlp, "gpt2_nano"), 1);

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
@@ -26,9 +27,8 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/options/options.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/status_macros.h"
@@ -21,7 +22,6 @@
 #include "zeroth/data/open_data.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/optim/muon_plan.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -4,16 +4,17 @@
 // every row of docs/gpu_results.md, within 10 %.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/machine_file.h"
+#include "zeroth/options/options.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/plan.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/plan.h"
 
 namespace zeroth {
 namespace {
@@ -61,7 +62,7 @@ TEST(MeasuredRowsTest, PlansAreWithinATenthOfWhatRan) {
     const absl::StatusOr<ModelSource> source = ModelSource::Open(options);
     ASSERT_TRUE(source.ok()) << source.status();
     absl::StatusOr<std::unique_ptr<LanguageModel>> model =
-        row.layers > 0 ? source->BuildWithLayers(row.layers) : source->Build();
+        source->Build(row.layers > 0 ? std::optional<int64_t>(row.layers) : std::nullopt);
     ASSERT_TRUE(model.ok()) << model.status();
     const absl::StatusOr<Machine> machine = OpenMachine(row.machine);
     ASSERT_TRUE(machine.ok()) << machine.status();

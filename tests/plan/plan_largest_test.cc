@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,11 +16,11 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/machine_file.h"
+#include "zeroth/options/options.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/plan.h"
+#include "zeroth/plan/search.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/plan.h"
-#include "zeroth/train/plan_search.h"
 
 namespace zeroth {
 namespace {
@@ -41,7 +42,9 @@ absl::StatusOr<LargestPlan> Largest(const std::string& what, const TrainOptions&
   const absl::StatusOr<Machine> machine = OpenMachine("H100");
   const absl::StatusOr<ModelSource> source = ModelSource::Open(options);
   EXPECT_TRUE(machine.ok() && source.ok()) << machine.status() << source.status();
-  return LargestThatFits(what, options, *machine, *source);
+  return LargestThatFits(what, options, *machine, [&source](std::optional<int64_t> layers) {
+    return source->Build(layers);
+  });
 }
 
 // The plan of a run with this value, made for it alone.

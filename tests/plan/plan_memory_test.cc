@@ -17,13 +17,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/job.h"
-#include "zeroth/train/plan.h"
-#include "zeroth/train/trainer.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/plan.h"
 
 namespace zeroth {
 namespace {

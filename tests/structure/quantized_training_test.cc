@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/data/loader.h"
@@ -24,7 +25,6 @@
 #include "zeroth/kernels/quantize/quantize.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/quantized_collectives.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

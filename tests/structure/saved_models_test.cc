@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
@@ -30,7 +31,6 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/tests/structure/small_gpt2.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

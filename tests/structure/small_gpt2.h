@@ -14,11 +14,11 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth::testing {
 

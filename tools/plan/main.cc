@@ -27,15 +27,15 @@
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/options/option_registry.h"
+#include "zeroth/options/options.h"
+#include "zeroth/plan/machine_file.h"
+#include "zeroth/plan/machine_measure.h"
+#include "zeroth/plan/plan.h"
+#include "zeroth/plan/search.h"
 #include "zeroth/train/flags.h"
 #include "zeroth/train/job.h"
-#include "zeroth/train/machine_file.h"
-#include "zeroth/train/machine_measure.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/option_registry.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/plan.h"
-#include "zeroth/train/plan_search.h"
 #include "zeroth/train/step_trace.h"
 
 namespace zeroth {
@@ -117,9 +117,9 @@ absl::Status SaySearch(const TrainOptions& options, const Machine& machine,
 }
 
 absl::Status SayLargest(const std::string& what, const TrainOptions& options,
-                        const Machine& machine, const ModelSource& source, bool json) {
+                        const Machine& machine, const ModelBuilder& build, bool json) {
   ZEROTH_ASSIGN_OR_RETURN(const LargestPlan largest,
-                          LargestThatFits(what, options, machine, source));
+                          LargestThatFits(what, options, machine, build));
   if (json) {
     nlohmann::json text = {{"largest", what},
                            {"value", largest.value},
@@ -275,10 +275,12 @@ absl::Status Main(int argc, char** argv) {
   if (show_machine) return Print(MachineText(machine));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
-  const ModelBuilder build = [&source] { return source.Build(); };
+  const ModelBuilder build = [&source](std::optional<int64_t> layers) {
+    return source.Build(layers);
+  };
   if (search) return SaySearch(options, machine, build, json);
-  if (largest.has_value()) return SayLargest(*largest, options, machine, source, json);
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  if (largest.has_value()) return SayLargest(*largest, options, machine, build, json);
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build(std::nullopt));
   PlanTimeline timeline;
   ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(model),
                                                    save.has_value() ? &timeline : nullptr));

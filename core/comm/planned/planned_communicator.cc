@@ -245,9 +245,8 @@ absl::Status PlannedCommunicator::EnqueueOne(const Collective& collective, bool 
                                              Stream& stream) {
   Count(collective);
   Parts parts;
-  if (size() > 1 && options_.parts) parts = options_.parts(collective, size());
+  if (size() > 1 && options_.parts) parts = options_.parts(collective);
   if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, parts, starts, stream));
-  if (options_.blocks) PlannedDevice::WaitForAll(stream);
   const Time time = TimeOf(collective);
   PlannedWork work;
   work.label = absl::StrCat(collective.call.operation, " of ", collective.call.label);
@@ -260,10 +259,10 @@ absl::Status PlannedCommunicator::EnqueueOne(const Collective& collective, bool 
   work.by_copy_engine =
       options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
   const bool waits = starts || work.by_copy_engine;
-  work.latency = (waits ? parts.collectives * time.latency : 0) + parts.host_seconds;
+  work.latency = waits ? parts.collectives * time.latency : 0;
   PlannedDevice::Add(stream, std::move(work));
   if (size() > 1) After(collective, stream);
-  return options_.blocks ? stream.Synchronize() : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth

@@ -37,7 +37,6 @@ class PlannedCommunicator final : public CheckedCommunicator {
     double collectives = 1;  // below 1: others go with it
     // Of the largest of them: the buffer that copies come from has room for it.
     int64_t elements = std::numeric_limits<int64_t>::max();
-    double host_seconds = 0;  // that pass before each rank sends, in sum
   };
   struct Options {
     // LaunchOptions::reduction on GPUs. The tree takes scratch memory for what the other ranks
@@ -60,10 +59,8 @@ class PlannedCommunicator final : public CheckedCommunicator {
     // Elements of a bucket that gradients are collected in: it stays once it is there, and a copy
     // of it is what is reduced. 0: each unit has a buffer of its size.
     int64_t reduce_bucket = 0;
-    // A collective begins when the device is idle, and the host waits for its end.
-    bool blocks = false;
-    // Of a collective among so many ranks. Empty: one.
-    std::function<Parts(const Collective& collective, int ranks)> parts;
+    // Of a collective among several ranks. Empty: one.
+    std::function<Parts(const Collective& collective)> parts;
   };
 
   // Rank `rank` of a world of `size` ranks, which fill nodes of the machine one after the other.

@@ -240,14 +240,13 @@ TEST(PlannedCommunicatorTest, CopiesTakeABufferAndAPassOfTheUnitThatIsUnderWay) 
   EXPECT_EQ(in_buffers(), 16 << 10);
 }
 
-// Another system cuts a collective into parts, each with its latency, and makes lists before them.
+// Another system cuts a collective into parts, each with its latency.
 TEST(PlannedCommunicatorTest, PartsTakeALatencyEachAndTheLargestABuffer) {
   PlannedCommunicator::Options options;
   options.copies_in_and_out = true;
-  options.parts = [](const Collective& collective, int ranks) {
+  options.parts = [](const Collective& collective) {
     EXPECT_EQ(collective.call.label, "h.0");
-    EXPECT_EQ(ranks, 4);
-    return PlannedCommunicator::Parts{.collectives = 3, .elements = 1 << 10, .host_seconds = 2};
+    return PlannedCommunicator::Parts{.collectives = 3, .elements = 1 << 10};
   };
   const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
   PlannedDevice device(TwoSpeeds(), {});
@@ -255,7 +254,7 @@ TEST(PlannedCommunicatorTest, PartsTakeALatencyEachAndTheLargestABuffer) {
   const Tensor full = Floats(device, 4 << 10);
   ASSERT_TRUE(world->AllGather(shard, full, device.compute_stream(), "h.0").ok());
   const PlannedWork& work = device.ledger().entries()[0].work;
-  EXPECT_DOUBLE_EQ(work.latency, 3 * 3e-6 + 2);
+  EXPECT_DOUBLE_EQ(work.latency, 3 * 3e-6);
   EXPECT_DOUBLE_EQ(work.seconds, 3 * 4096 / 100e9);
   EXPECT_EQ(device.allocator().stats()[MemoryCategory::kCommunication].current_bytes, 4 << 10);
 }
@@ -283,30 +282,6 @@ TEST(PlannedCommunicatorTest, ABucketStaysAndIsCopiedToBeReduced) {
   ASSERT_TRUE(reduce(1 << 6, "root").ok());
   EXPECT_EQ(held(MemoryCategory::kGradients), 2 << 10);
   EXPECT_EQ(held(MemoryCategory::kCommunication), 0) << "the root's is the last of a backward";
-}
-
-TEST(PlannedCommunicatorTest, ABlockingCollectiveRunsAlone) {
-  PlannedCommunicator::Options options;
-  options.blocks = true;
-  const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
-  PlannedDevice device(TwoSpeeds(), {});
-  const std::unique_ptr<Stream> side = *device.CreateStream("side");
-  const Tensor full =
-      *Tensor::Empty(device, Shape({1 << 20}), DType::kFloat32, MemoryCategory::kWorkspace);
-  const auto compute = [&] {
-    PlannedDevice::Add(device.compute_stream(), {"a product", Resource::kCompute, 1});
-  };
-  compute();
-  ASSERT_TRUE(world->AllReduce(full, ReduceOp::kSum, *side, "h.0").ok());
-  compute();
-  device.ledger().Run();
-  const WorkLedger::Entry* reduction = nullptr;
-  for (const WorkLedger::Entry& entry : device.ledger().entries()) {
-    if (*entry.work.collective != '\0') reduction = &entry;
-  }
-  ASSERT_NE(reduction, nullptr);
-  EXPECT_DOUBLE_EQ(reduction->begin, 1);
-  EXPECT_DOUBLE_EQ(device.ledger().entries().back().begin, reduction->end);
 }
 
 // The groups that one rank makes alone are those that real ranks make together.

@@ -57,7 +57,6 @@ class PlannedStream final : public Stream {
   absl::Status status() const override { return absl::OkStatus(); }
 
   void Add(PlannedWork work) { device_.ledger().Add(number_, std::move(work)); }
-  void WaitForAll() { device_.ledger().WaitForAll(number_); }
 
  private:
   PlannedDevice& device_;
@@ -152,11 +151,6 @@ PlannedDevice::PlannedDevice(Machine machine, const DeviceOptions& options)
 void PlannedDevice::Add(Stream& stream, PlannedWork work) {
   ZEROTH_CHECK(stream.device().type() == kPlannedDeviceType);
   static_cast<PlannedStream&>(stream).Add(std::move(work));
-}
-
-void PlannedDevice::WaitForAll(Stream& stream) {
-  ZEROTH_CHECK(stream.device().type() == kPlannedDeviceType);
-  static_cast<PlannedStream&>(stream).WaitForAll();
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> PlannedDevice::CreateStream(absl::string_view name) {

@@ -60,10 +60,9 @@ class PlannedAllocator final : public AccountingAllocator {
 // parameters. Their softmax, its gradient and the logits' gradient are made in one piece each.
 struct UnfusedLoss {
   DType softmax_dtype = DType::kFloat32;
-  // True if the loss has the memory of gathered parameters; otherwise they are beside it.
+  // True if the loss has the memory of gathered parameters; otherwise they are beside it. It always
+  // has that of the buffers of collectives.
   bool frees_gathered = true;
-  // The same for the buffers of collectives.
-  bool frees_staging = true;
   // True if the head's gradient, which begins with the loss here, begins later.
   bool gradient_begins_later = true;
 };
@@ -83,8 +82,6 @@ class PlannedDevice final : public Device {
   int units() const { return machine_.is_gpu ? 1 : options_.threads; }
   // Notes work on `stream`, of a planned device.
   static void Add(Stream& stream, PlannedWork work);
-  // `stream`, of a planned device, waits for all that has been enqueued on the device's others.
-  static void WaitForAll(Stream& stream);
 
   absl::string_view type() const override { return kPlannedDeviceType; }
   int index() const override { return options_.index; }

@@ -32,12 +32,6 @@ int WorkLedger::Add(int stream, PlannedWork work, int after) {
 
 void WorkLedger::HostWaits(int entry) { host_after_ = std::max(host_after_, entry); }
 
-void WorkLedger::WaitForAll(int stream) {
-  for (int other = 0; other < streams_; ++other) {
-    if (other != stream && Last(other) != kNothing) Add(stream, {}, Last(other));
-  }
-}
-
 void WorkLedger::Clear() {
   entries_.clear();
   last_.clear();

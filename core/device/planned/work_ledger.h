@@ -46,8 +46,6 @@ class WorkLedger {
   int Add(int stream, PlannedWork work, int after = kNothing);
   // The host waits for `entry`: what it enqueues later, on any stream, begins after that.
   void HostWaits(int entry);
-  // `stream` waits for all that has been enqueued on the others.
-  void WaitForAll(int stream);
   // Index of the last entry of `stream`, or kNothing.
   int Last(int stream) const;
 

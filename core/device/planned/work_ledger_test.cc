@@ -82,19 +82,6 @@ TEST(WorkLedgerTest, ACopyEngineLeavesComputeAlone) {
   EXPECT_DOUBLE_EQ(EndOf(ledger, compute), 6);
 }
 
-TEST(WorkLedgerTest, AStreamThatWaitsForAllComesAfterEachOther) {
-  WorkLedger ledger;
-  const int compute = ledger.AddStream();
-  const int reduce = ledger.AddStream();
-  const int gather = ledger.AddStream();
-  ledger.Add(compute, {"a", Resource::kCompute, 2});
-  ledger.Add(reduce, {"b", Resource::kLink, 5});
-  ledger.WaitForAll(gather);
-  const int last = ledger.Add(gather, {"c", Resource::kLink, 1});
-  ledger.Run();
-  EXPECT_DOUBLE_EQ(EndOf(ledger, last), 6);
-}
-
 TEST(WorkLedgerTest, WhatTheHostHasWaitedForComesBeforeTheRest) {
   WorkLedger ledger;
   const int compute = ledger.AddStream();

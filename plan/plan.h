@@ -20,7 +20,7 @@
 #include "zeroth/core/device/planned/machine.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 namespace zeroth {
 

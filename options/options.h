@@ -32,7 +32,7 @@ inline constexpr int kDefaultWorldSize = 2;
 struct TrainOptions {
 #define GROUP(text)
 #define OPTION(type, name, default_value, ...) type name = default_value;
-#include "zeroth/train/options.inc"
+#include "zeroth/options/options.inc"
 
   // The next two are no options. Number of ranks on this machine; 0: unknown, taken as all ranks.
   int local_world_size = 0;
@@ -61,8 +61,11 @@ struct TrainOptions {
 // what is allowed.
 absl::Status Validate(const TrainOptions& options);
 
-// Number of sequences of a step, over all ranks. The world size must be known.
+// Number of sequences, and of tokens, of a step, over all ranks. The world size must be known.
 int64_t SequencesPerStep(const TrainOptions& options);
+inline int64_t TokensPerStep(const TrainOptions& options) {
+  return SequencesPerStep(options) * options.seq_len;
+}
 
 // Returns `options` with the grad_accum and the batch_size that follow from deterministic_batch and
 // global_batch_size, where these are set. The world size must be known. InvalidArgument if a batch

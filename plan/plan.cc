@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/plan.h"
+#include "zeroth/plan/plan.h"
 
 #include <algorithm>
 #include <numeric>
@@ -13,17 +13,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
-#include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/options/trainer_options.h"
+#include "zeroth/plan/system.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/job.h"
-#include "zeroth/train/plan_system.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {
@@ -212,10 +211,6 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   Timeline timeline;
   TrainerOptions trainer_options = TrainerOptionsFor(options, &timeline);
   trainer_options.kernels = options.kernel_options();
-  if (system.keeps_unread_products &&
-      trainer_options.activation_checkpointing == ActivationCheckpointing::kSelective) {
-    trainer_options.activation_checkpointing = ActivationCheckpointing::kSelectiveEager;
-  }
   // Recording a step replays the same work.
   trainer_options.record_steps = false;
   if (options.muon_precision == "auto") {
@@ -241,7 +236,6 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     if (is_last && (shown != nullptr || system.backward_in_one)) device.allocator().RecordMoments();
     timeline.set_recording(true);
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.lr).status());
-    AddEndOfStep(system, *world, device);
     timeline.set_recording(false);
     ledger.Run();
     ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
@@ -290,7 +284,6 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     ledger.Clear();
     ZEROTH_RETURN_IF_ERROR(
         trainer->Step(absl::MakeConstSpan(batches).subspan(1), options.lr).status());
-    AddEndOfStep(system, *world, device);
     ledger.Run();
     Plan fewer;
     ReadTimes(ledger, fewer);

@@ -1,12 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/plan_system.h"
+#include "zeroth/plan/system.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
-
-#include "absl/strings/match.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/memory.h"
@@ -28,13 +26,6 @@ constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
 constexpr int64_t kBucket = 500'000'000;
 constexpr int64_t kPrefetchBucket = 50'000'000;
 constexpr int64_t kStays = 100'000;
-
-// What moving one parameter took the host in 2021. torch.distributed's all_gather and
-// reduce_scatter took a list with a tensor for each rank: a view that Python makes (3 us in
-// PyTorch's benchmark of split, pytorch#32194) and a copy that is launched (5 us). The whole call
-// took 0.4 ms on eight GPUs (DeepSpeed#1069).
-constexpr double kHostSecondsPerRank = 8e-6;
-constexpr double kHostSecondsPerCall = 0.4e-3 - 8 * kHostSecondsPerRank;
 
 bool IsGather(const Collective& collective) { return collective.op == CollectiveOp::kAllGather; }
 
@@ -59,30 +50,14 @@ Parts InPrefetchBuckets(const std::vector<int64_t>& parameters) {
   return parts;
 }
 
-// ZeRO-3 before DeepSpeed 0.6 (DeepSpeed#1069, #1188, #1453): one collective for each parameter.
-// The host waits for the device before it, makes the list for it, and waits for it.
-Parts ByParameter(const std::vector<int64_t>& parameters, bool gathers, int ranks) {
-  Parts parts = {.collectives = 0, .elements = 0};
-  for (const int64_t elements : parameters) {
-    if (gathers && elements < kStays) continue;
-    ++parts.collectives;
-    parts.elements = std::max(parts.elements, elements);
-  }
-  parts.host_seconds = parts.collectives * (kHostSecondsPerCall + ranks * kHostSecondsPerRank);
-  return parts;
-}
-
 void MakeDeepSpeed(const TrainOptions& options, PlannedSystem& system) {
   const bool shards_parameters =
       options.strategy == "full_shard" || options.strategy == "hybrid_shard";
-  system.moves_parameters = shards_parameters && options.like == "deepspeed_2021";
   system.comm.reduce_bucket = kBucket;
-  system.comm.blocks = system.moves_parameters;
-  system.comm.parts = [parameters = system.parameters, moves = system.moves_parameters,
-                       shards_parameters](const Collective& collective, int ranks) {
+  system.comm.parts = [parameters = system.parameters,
+                       shards_parameters](const Collective& collective) {
     const auto unit = parameters->find(collective.call.label);
     if (unit == parameters->end()) return Parts();
-    if (moves) return ByParameter(unit->second, IsGather(collective), ranks);
     if (shards_parameters && IsGather(collective)) return InPrefetchBuckets(unit->second);
     return InBuckets(collective);
   };
@@ -99,15 +74,13 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   // into the one to be reduced. The others compute in these buffers.
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
-  system.keeps_unread_products = options.like == "fsdp2_2024_eager";
-  system.loss_frees_buffers = !absl::StartsWith(options.like, "fsdp2_2024");
-  if (!absl::StartsWith(options.like, "fsdp2")) {
+  if (options.like == "deepspeed") {
     MakeDeepSpeed(options, system);
     return system;
   }
   system.late_gradient_shards = true;
-  system.backward_in_one = !system.keeps_unread_products && options.world_size == 1 &&
-                           options.param_dtype == options.master_dtype && options.offload == "none";
+  system.backward_in_one = options.world_size == 1 && options.param_dtype == options.master_dtype &&
+                           options.offload == "none";
   return system;
 }
 
@@ -125,10 +98,9 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
   if (!system.unfused_loss) return std::nullopt;
   UnfusedLoss loss;
   loss.softmax_dtype = options.mixed_precision().master_dtype;
-  loss.frees_staging = system.loss_frees_buffers;
   // Only strategies that free units after their forward share buffers.
-  loss.frees_gathered = system.loss_frees_buffers && options.reshard_after_forward == "true" &&
-                        sharding.strategy().capabilities().shares_buffers;
+  loss.frees_gathered =
+      options.reshard_after_forward == "true" && sharding.strategy().capabilities().shares_buffers;
   loss.gradient_begins_later = !system.backward_in_one;  // MakeBackwardOnePiece leaves it out
   return loss;
 }
@@ -189,21 +161,6 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
     moment.bytes = std::accumulate(moment.categories.begin(), moment.categories.end(), int64_t{0});
   }
   return &*end;
-}
-
-void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,
-                  PlannedDevice& device) {
-  if (!system.moves_parameters || world.size() == 1) return;
-  // Parameters that stay are gathered by one collective, and cut out of it rank by rank.
-  double pieces = 0;
-  for (const auto& [unit, parameters] : *system.parameters) {
-    for (const int64_t elements : parameters) pieces += elements < kStays ? world.size() : 0;
-  }
-  PlannedWork work;
-  work.label = "all_gather of small parameters";
-  work.latency = kHostSecondsPerCall + pieces * kHostSecondsPerRank;
-  work.collective = CollectiveOpName(CollectiveOp::kAllGather).data();
-  PlannedDevice::Add(device.compute_stream(), std::move(work));
 }
 
 }  // namespace zeroth

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 

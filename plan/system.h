@@ -13,8 +13,8 @@
 
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/options/options.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/options.h"
 
 namespace zeroth {
 
@@ -24,17 +24,11 @@ struct PlannedSystem {
   // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
   // no float() around its logits.
   bool unfused_loss = false;
-  // False: the memory of gathered units and of collectives is not free for the loss.
-  bool loss_frees_buffers = true;
-  // Selective checkpointing keeps every second product, also one that backward does not read.
-  bool keeps_unread_products = false;
   // The reduction allocates a shard of gradients, on a stream whose memory no other stream gets.
   bool late_gradient_shards = false;
   // One GPU has no FSDP. The whole backward is compiled into one piece, which makes all gradients
   // of a micro-batch, in the weights' type, before they are added to those of earlier ones.
   bool backward_in_one = false;
-  // Each parameter is moved by itself: ByParameter in plan_system.cc says how.
-  bool moves_parameters = false;
   // Elements of the parameters of each unit, by its name, for `comm.parts`. LearnUnits fills it in.
   std::shared_ptr<std::map<std::string, std::vector<int64_t>>> parameters =
       std::make_shared<std::map<std::string, std::vector<int64_t>>>();
@@ -60,9 +54,5 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
 const PlannedAllocator::Moment* MakeBackwardOnePiece(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
     std::vector<PlannedAllocator::Moment>& moments);
-
-// Enqueues what the system does once the optimizer has updated its shards.
-void AddEndOfStep(const PlannedSystem& system, const PlannedCommunicator& world,
-                  PlannedDevice& device);
 
 }  // namespace zeroth

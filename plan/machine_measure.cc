@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/machine_measure.h"
+#include "zeroth/plan/machine_measure.h"
 
 #include <unistd.h>
 

@@ -16,13 +16,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/ops/embedding.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 #include <utility>
 #include <variant>
@@ -14,12 +14,12 @@
 #include "absl/strings/strip.h"
 
 #include "zeroth/api/rank.h"
+#include "zeroth/api/step_inputs.h"
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
-#include "zeroth/train/option_registry.h"
-#include "zeroth/train/step_inputs.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {

@@ -19,10 +19,10 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/trainer.h"
+#include "zeroth/api/trainer.h"
 
 #include <numeric>
 #include <utility>

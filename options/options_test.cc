@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 #include <algorithm>
 #include <cmath>

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/train/options.h"
+#include "zeroth/options/options.h"
 
 namespace zeroth {
 

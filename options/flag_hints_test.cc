@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/plan_search.h"
+#include "zeroth/plan/search.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,7 @@
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {
@@ -91,7 +91,7 @@ absl::StatusOr<std::optional<PlannedRun>> Try(const TrainOptions& options, const
   PlannedRun run{.change = absl::StrJoin(changes, " "), .options = options, .plan = {}};
   ZEROTH_RETURN_IF_ERROR(Make(run.change, run.options));
   if (!Validate(run.options).ok()) return std::optional<PlannedRun>();
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build(std::nullopt));
   absl::StatusOr<Plan> plan = PlanRun(run.options, machine, std::move(model));
   if (absl::IsInvalidArgument(plan.status()) || absl::IsUnimplemented(plan.status())) {
     return std::optional<PlannedRun>();
@@ -120,7 +120,7 @@ struct Direction {
 };
 
 absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOptions& options,
-                                      const ModelSource& source) {
+                                      const ModelBuilder& build) {
   const std::string asked = absl::StrCat("--largest=", what);
   if (what == "batch") {
     if (options.global_batch_size > 0) {
@@ -132,7 +132,7 @@ absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOption
                      "more are not tried"};
   }
   if (what == "sequence") {
-    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, build(std::nullopt));
     const int64_t step = options.sequence_parallel ? options.tensor_parallel : 1;
     const int64_t positions = model->max_seq_len();
     const int64_t most = std::min(positions, kMostTokens / options.batch_size);
@@ -152,7 +152,7 @@ absl::StatusOr<Direction> DirectionOf(const std::string& what, const TrainOption
 // The plan with this value.
 absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
                                      const TrainOptions& options, const Machine& machine,
-                                     const ModelSource& source) {
+                                     const ModelBuilder& build) {
   const bool is_flag = *direction.flag != '\0';
   LargestPlan largest;
   largest.value = value;
@@ -162,7 +162,7 @@ absl::StatusOr<LargestPlan> PlanWith(const Direction& direction, int64_t value,
   if (is_flag) ZEROTH_RETURN_IF_ERROR(Make(largest.change, largest.options));
   ZEROTH_RETURN_IF_ERROR(Validate(largest.options));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                          is_flag ? source.Build() : source.BuildWithLayers(value));
+                          build(is_flag ? std::nullopt : std::optional<int64_t>(value)));
   largest.parameters = model->ParameterCount();
   ZEROTH_ASSIGN_OR_RETURN(largest.plan, PlanRun(largest.options, machine, std::move(model)));
   return largest;
@@ -249,7 +249,7 @@ std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked)
 absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
                                           const ModelBuilder& build, const SearchIsOver& over) {
   constexpr size_t kChanges = 3;
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build(std::nullopt));
   ZEROTH_ASSIGN_OR_RETURN(const Plan asked, PlanRun(options, machine, std::move(model)));
   if (asked.fits) {
     return absl::StrFormat(
@@ -268,10 +268,10 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
 }
 
 absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
-                                            const Machine& machine, const ModelSource& source) {
-  ZEROTH_ASSIGN_OR_RETURN(const Direction direction, DirectionOf(what, options, source));
+                                            const Machine& machine, const ModelBuilder& build) {
+  ZEROTH_ASSIGN_OR_RETURN(const Direction direction, DirectionOf(what, options, build));
   const auto plan_with = [&](int64_t steps) {
-    return PlanWith(direction, steps * direction.step, options, machine, source);
+    return PlanWith(direction, steps * direction.step, options, machine, build);
   };
   ZEROTH_ASSIGN_OR_RETURN(LargestPlan best, plan_with(1));
   if (!best.plan.fits) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/step_inputs.h"
+#include "zeroth/api/step_inputs.h"
 
 #include <algorithm>
 #include <numeric>

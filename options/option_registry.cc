@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/option_registry.h"
+#include "zeroth/options/option_registry.h"
 
 // toml++ then returns errors as values.
 #define TOML_EXCEPTIONS 0
@@ -80,7 +80,7 @@ std::vector<Option> MakeOptions() {
 #define GROUP(text) group = text;
 #define OPTION(type, name, default_value, decides_results, allowed, help) \
   options.push_back({#name, group, decides_results, allowed, help, &TrainOptions::name});
-#include "zeroth/train/options.inc"
+#include "zeroth/options/options.inc"
   return options;
 }
 

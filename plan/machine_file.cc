@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/machine_file.h"
+#include "zeroth/plan/machine_file.h"
 
 // toml++ then returns errors as values.
 #define TOML_EXCEPTIONS 0
@@ -21,7 +21,7 @@
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/train/machine_measure.h"
+#include "zeroth/plan/machine_measure.h"
 
 namespace zeroth {
 namespace {

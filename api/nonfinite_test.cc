@@ -13,12 +13,12 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/nn/activation_checkpointing.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {

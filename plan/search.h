@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,8 @@
 
 #include "zeroth/core/device/planned/machine.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/train/model_source.h"
-#include "zeroth/train/options.h"
-#include "zeroth/train/plan.h"
+#include "zeroth/options/options.h"
+#include "zeroth/plan/plan.h"
 
 namespace zeroth {
 
@@ -27,7 +27,9 @@ struct PlannedRun {
   Plan plan;
 };
 
-using ModelBuilder = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>()>;
+// Builds the model of a run, with another number of layers if `layers` is set.
+using ModelBuilder =
+    std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(std::optional<int64_t> layers)>;
 
 // Plans strategies x activation checkpointing x micro-batches. The runs that fit come first, the
 // fastest of them foremost. Leaves out what the trainer refuses.
@@ -70,7 +72,7 @@ struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layer
 // from --global_batch_size, and for layers of a model that is read from files; ResourceExhausted if
 // not even the least value fits; otherwise the errors of PlanRun.
 absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
-                                            const Machine& machine, const ModelSource& source);
+                                            const Machine& machine, const ModelBuilder& build);
 
 // "largest   --batch_size=37, a model of 1.24e+08 parameters: 38 would not fit".
 std::string LargestText(const LargestPlan& largest);

@@ -18,6 +18,7 @@
 
 #include "zeroth/api/rank.h"
 #include "zeroth/api/sharded_module.h"
+#include "zeroth/api/step_inputs.h"
 #include "zeroth/api/training_step.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -34,7 +35,6 @@
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
-#include "zeroth/train/step_inputs.h"
 
 namespace zeroth {
 

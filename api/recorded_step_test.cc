@@ -17,12 +17,12 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/api/trainer.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/strategies/strategy.h"
-#include "zeroth/train/trainer.h"
 
 namespace zeroth {
 namespace {
