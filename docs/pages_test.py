@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Holds the documents to the tree: links, anchors, targets, flags, paths, messages, and how they read.
+"""Holds the documents to the tree: links, anchors, targets, flags, paths and messages.
 
     pages_test.py README [ROOT]
 
@@ -140,35 +140,14 @@ def messages(tree, page, text):
         return
     code = "\n".join(
         LITERALS.sub("", read(path)).replace('\\"', '"')
-        for folder in ("api", "core", "strategies", "checkpoint", "data", "nn", "optim", "kernels", "options", "plan",
-                       "train", "tools")
+        for folder in ("api", "core", "strategies", "checkpoint", "data", "formats", "nn", "optim", "kernels", "options",
+                       "plan", "train", "tools")
         for path in glob.glob(tree.at(folder) + "/**/*.cc", recursive=True) if not path.endswith("_test.cc"))
     for number, line in lines_of(text):
         match = re.match(r"\| `([^`]+)` \|", line)
         for part in match.group(1).split("…") if match else []:
             if part.strip() and part.strip() not in code:
                 yield number, "no message has these words: %s" % part
-
-
-def prose(text):
-    """Paragraphs and list items, without tables, headings and code."""
-    text = re.sub(r"^(\||#|!\[| {4}|\s*$).*$", "\n", FENCE.sub("\n", text), flags=re.M)
-    text = re.sub(r"^(- |\d+\. )", "\n\n", text, flags=re.M)
-    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
-
-
-def reading(tree, page, text):
-    for part in prose(text):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", part)
-        for sentence in re.split(r"(?<=[.:;?!])\s+", plain):
-            if len(sentence.split()) > 30:
-                yield 0, "more than 30 words: %s" % sentence
-    limit = 150 if page == "README.md" else 200
-    if len(text.splitlines()) > limit:
-        yield 0, "%d lines, expected at most %d" % (len(text.splitlines()), limit)
-    first = (prose(text) or [""])[0].split(". ")[0]
-    if re.search(r"\b(is|are) (not|no)\b|^(Nothing|Nobody|No)\b", first):
-        yield 0, "a page starts with what its subject is, not with what it is not: %s" % first
 
 
 def figures(tree):
@@ -203,7 +182,7 @@ def main():
     tree = Tree(root)
     if len(tree.pages) < 15 or len(tree.flags) < 60:
         sys.exit("%s has %d pages and %d flags: no tree of this project" % (root, len(tree.pages), len(tree.flags)))
-    found = ["%s:%d: %s" % (page, number, what) for check in (links, labels, flags, paths, messages, reading)
+    found = ["%s:%d: %s" % (page, number, what) for check in (links, labels, flags, paths, messages)
              for page, text in tree.pages.items() for number, what in check(tree, page, text)]
     found += figures(tree)
     found += versions(tree)
