@@ -179,7 +179,9 @@ absl::Status RankRun::SetUp() {
     for (std::string& note : data->notes()) notes.push_back(std::move(note));
   }
   if (eval_loader_.has_value()) SayEvaluation(notes);
-  if (!options_.init_from.empty() && !job_.only_evaluates) AddFineTuningNotes(notes);
+  // They read the tokenizer's files, and rank 0 alone prints.
+  const bool fine_tunes = !options_.init_from.empty() && !job_.only_evaluates;
+  if (fine_tunes && world_.rank() == 0) AddFineTuningNotes(notes);
   notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
