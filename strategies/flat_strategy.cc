@@ -4,58 +4,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/flat_collectives.h"
-#include "zeroth/strategies/gradient_reduction.h"
-#include "zeroth/strategies/kept_parts.h"
+#include "zeroth/strategies/full_buffers.h"
+#include "zeroth/strategies/program_runner.h"
+#include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {
-namespace {
 
-// The parts of a unit that this rank keeps within a step.
-struct UnitParts {
-  KeptParts of_group;       // if owners span groups
-  KeptParts after_forward;  // with StrategyOptions::post_forward_shard_size
+// A unit's programs.
+struct FlatStrategy::Programs {
+  ProgramOptions options;
+  UnitProgram gather;
+  UnitProgram gather_again;                       // from kGroupSlice
+  UnitProgram keep_slice;                         // of kForwardSlice
+  UnitProgram gather_in_backward;                 // from kForwardSlice
+  std::map<ReducePhase, UnitProgram> reductions;  // compiled when they are first needed
 };
 
-// Returns the bytes of the largest sum that is made inside a group and then reduced across groups.
-int64_t LargestHandedOver(const StrategyContext& context) {
-  int64_t numel = 0;
-  for (const Unit* unit : context.units) {
-    if (unit->mesh().replicate_size() == 1) continue;
-    for (int i = 0; i < unit->segment_count(); ++i) {
-      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
-    }
-  }
-  return numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
-}
-
-}  // namespace
-
-struct FlatStrategy::Scratch {
-  Scratch(Device& device, int64_t largest_handed_over)
-      : staging(device, MemoryCategory::kOffloadStaging),
-        gather_collectives(device, MemoryCategory::kCommunication),
-        sums(device, MemoryCategory::kCommunication),
-        reduce_collectives(device, MemoryCategory::kCommunication),
-        across_sums(device, MemoryCategory::kCommunication),
-        across_collectives(device, MemoryCategory::kCommunication),
-        handed_over(device, MemoryCategory::kCommunication, {largest_handed_over}, /*limit=*/2) {}
-
-  StreamScratch staging;  // of gathers
-  StreamScratch gather_collectives;
-  StreamScratch sums;  // of reductions inside groups
-  StreamScratch reduce_collectives;
-  StreamScratch across_sums;
-  StreamScratch across_collectives;
-  BufferSet handed_over;
-};
+FlatStrategy::FlatStrategy(const StrategyOptions& options) : options_(options) {}
+FlatStrategy::~FlatStrategy() = default;
 
 StrategyCapabilities FlatStrategy::capabilities() const {
   StrategyCapabilities serves;
@@ -100,8 +74,19 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
                            " with ", DataSize(),
                            " ranks; no fp32 number multiplies means by what that makes");
   }
-  scratch_ = std::make_shared<Scratch>(*context.device, LargestHandedOver(context));
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
+  runner_ = std::make_unique<ProgramRunner>(context);
+  for (const Unit* unit : context.units) {
+    Programs& programs = programs_.emplace_back();
+    programs.options = ProgramOptionsOf(*unit);
+    programs.gather = CompileGather(*unit);
+    if (unit->mesh().owners_span_groups()) {
+      programs.gather_again = CompileGatherFrom(Place::kGroupSlice, *unit, programs.options);
+    }
+    if (programs.options.post_forward_ranks == 0) continue;
+    programs.keep_slice = CompileKeepSlice(*unit, programs.options);
+    programs.gather_in_backward = CompileGatherFrom(Place::kForwardSlice, *unit, programs.options);
+  }
   std::vector<Communicator*> gathers;
   std::vector<Communicator*> reductions;
   const auto add_once = [](Communicator& group, std::vector<Communicator*>& groups) {
@@ -151,33 +136,47 @@ Communicator* FlatStrategy::PostForwardGroup(const Unit& unit) const {
   return nullptr;
 }
 
+ProgramOptions FlatStrategy::ProgramOptionsOf(const Unit& unit) const {
+  ProgramOptions program;
+  program.reduce_op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
+  program.scale = GradientScale();
+  program.has_across_lane = context_.across_stream != nullptr;
+  if (const Communicator* const group = PostForwardGroup(unit); group != nullptr) {
+    program.post_forward_ranks = group->size();
+    program.post_forward_rank = group->rank();
+  }
+  return program;
+}
+
+FlatStrategy::Programs& FlatStrategy::ProgramsOf(const Unit& unit) {
+  return programs_[static_cast<size_t>(unit.index())];
+}
+
+std::string FlatStrategy::ProgramsText(const Unit& unit) const {
+  return zeroth::ProgramsText(unit, ProgramOptionsOf(unit));
+}
+
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
-  const GatherTools tools{context_.gathered, context_.gather_kernels, &scratch_->staging,
-                          &scratch_->gather_collectives};
-  const MeshView& mesh = unit.mesh();
-  UnitParts& parts = unit.strategy_state<UnitParts>();
-  if (parts.after_forward.defined()) {
-    CommunicatorCollectives as_is;  // the unit's own have made the values that the forward has left
-    return parts.after_forward.Gather(unit, *PostForwardGroup(unit), as_is, tools, comm);
+  const Programs& programs = ProgramsOf(unit);
+  const UnitProgram* program = &programs.gather;
+  if (ProgramRunner::HasSlice(unit, Place::kForwardSlice)) {
+    program = &programs.gather_in_backward;
+  } else if (ProgramRunner::HasSlice(unit, Place::kGroupSlice)) {
+    program = &programs.gather_again;
   }
-  if (!mesh.owners_span_groups()) return GatherSegments(unit, mesh.shard_gather(), tools, comm);
-  if (!parts.of_group.defined()) {
-    ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
-    ZEROTH_RETURN_IF_ERROR(parts.of_group.GatherAcross(unit, mesh.replicate_gather(), tools, comm));
-  }
-  return parts.of_group.Gather(unit, mesh.shard_gather(), unit.collectives(), tools, comm);
+  return runner_->Gather(unit, *program, PostForwardGroup(unit), comm);
 }
 
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
-  KeptParts& after_forward = unit.strategy_state<UnitParts>().after_forward;
-  const Communicator* const group = PostForwardGroup(unit);
-  if (group != nullptr && pass == Pass::kForward && !after_forward.defined()) {
-    ZEROTH_RETURN_IF_ERROR(after_forward.Copy(unit, *group));
+  const Programs& programs = ProgramsOf(unit);
+  if (programs.options.post_forward_ranks > 0 && pass == Pass::kForward &&
+      !ProgramRunner::HasSlice(unit, Place::kForwardSlice)) {
+    ZEROTH_RETURN_IF_ERROR(runner_->KeepSlice(unit, programs.keep_slice));
   }
   ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *context_.gathered));
   if (pass != Pass::kBackward && pass != Pass::kStepEnd) return absl::OkStatus();
-  return after_forward.Drop(unit.device().compute_stream());
+  return runner_->DropSlice(unit, Place::kForwardSlice);
 }
 
 bool FlatStrategy::KeepsGathered(const Unit&, Pass pass) const {
@@ -193,18 +192,34 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 }
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
+  const bool is_last = sync == GradientSync::kFinish;
   const bool adds_up_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
-  if (adds_up_in_full && sync == GradientSync::kAccumulate) return absl::OkStatus();
-  ReductionOptions reduction;
-  reduction.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
-  reduction.scale = GradientScale();
-  reduction.inside = {&comm, context_.reduce_kernels, &scratch_->sums,
-                      &scratch_->reduce_collectives};
-  reduction.across = {context_.across_stream, context_.across_kernels, &scratch_->across_sums,
-                      &scratch_->across_collectives};
-  reduction.handed_over = &scratch_->handed_over;
-  reduction.timeline = context_.timeline;
-  return ReduceGradients(unit, reduction, sync, *context_.gradients);
+  if (adds_up_in_full && !is_last) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, is_last));
+  const int64_t earlier = unit.micro_batches_accumulated();
+  const ReducePhase phase = {
+      unit.micro_batches(), unit.sums_in_tree() ? earlier : std::min<int64_t>(earlier, 1), is_last};
+  Programs& programs = ProgramsOf(unit);
+  const auto found = programs.reductions.find(phase);
+  const UnitProgram& program =
+      found != programs.reductions.end()
+          ? found->second
+          : programs.reductions.emplace(phase, CompileReduce(unit, programs.options, phase))
+                .first->second;
+  return runner_->Reduce(unit, program, is_last, comm);
+}
+
+// Refuses a step with more or fewer micro-batches than the tree.
+absl::Status FlatStrategy::ExpectPlaceInTree(const Unit& unit, bool is_last) const {
+  const int64_t expected = unit.tree_micro_batches();
+  const int64_t number = unit.micro_batches_accumulated() + 1;
+  if (expected == 0 || (is_last == (number == expected) && number <= expected)) {
+    return absl::OkStatus();
+  }
+  return FailedPrecondition(
+      "unit '", unit.name(), "': micro-batch ", number, " of the step is ", is_last ? "" : "not ",
+      "its last one, but gradients are summed in the tree of ", expected,
+      " micro-batches a rank (tree_micro_batches); expected steps of as many");
 }
 
 // Collectives take the mean, which stays in the range of every type; this makes up for the divide
@@ -216,22 +231,6 @@ double FlatStrategy::GradientScale() const {
 
 int FlatStrategy::DataSize() const { return context_.units[0]->mesh().data_size(); }
 
-absl::Status FlatStrategy::Trim() {
-  absl::Status status;
-  for (StreamScratch* scratch :
-       {&scratch_->staging, &scratch_->gather_collectives, &scratch_->sums,
-        &scratch_->reduce_collectives, &scratch_->across_sums, &scratch_->across_collectives}) {
-    status.Update(scratch->Trim());
-  }
-  status.Update(scratch_->handed_over.Trim());
-  // The optimizer's update makes parts stale.
-  for (Unit* unit : context_.units) {
-    UnitParts& parts = unit->strategy_state<UnitParts>();
-    for (KeptParts* kept : {&parts.of_group, &parts.after_forward}) {
-      status.Update(kept->Drop(context_.device->compute_stream()));
-    }
-  }
-  return status;
-}
+absl::Status FlatStrategy::Trim() { return runner_->Trim(); }
 
 }  // namespace zeroth

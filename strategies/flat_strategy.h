@@ -1,12 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The base of strategies on flat units. It gathers and reduces; a strategy only says which units
-// stay gathered, and what it supports. A strategy that works otherwise implements ShardingStrategy
-// itself.
+// The base of strategies on flat units. It gathers and reduces by unit programs (unit_program.h); a
+// strategy only says which units stay gathered, and what it supports. Each function can be
+// overridden: SyncGradients for another reduction, say.
 
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,13 +16,16 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/strategies/program_runner.h"
 #include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {
 
 class FlatStrategy : public ShardingStrategy {
  public:
-  explicit FlatStrategy(const StrategyOptions& options) : options_(options) {}
+  explicit FlatStrategy(const StrategyOptions& options);
+  ~FlatStrategy() override;
 
   // Everything, except what only strategies that free units after their forward can support.
   StrategyCapabilities capabilities() const override;
@@ -34,6 +38,7 @@ class FlatStrategy : public ShardingStrategy {
   absl::Status PrepareGradients(Unit& unit) override;
   absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override;
   absl::Status Trim() override;
+  std::string ProgramsText(const Unit& unit) const override;
 
  protected:
   // True if the unit stays gathered after this pass over it. By default it does until the step
@@ -41,6 +46,7 @@ class FlatStrategy : public ShardingStrategy {
   virtual bool KeepsGathered(const Unit& unit, Pass pass) const;
 
   const StrategyOptions& options() const { return options_; }
+  const StrategyContext& context() const { return context_; }
   // InvalidArgument that says what is `wrong` with the shard size, and lists those that fit.
   absl::Status WrongShardSize(absl::string_view wrong, int world_size) const;
   // KeepsGathered for strategies that free units after their forward. True after a forward for the
@@ -48,12 +54,14 @@ class FlatStrategy : public ShardingStrategy {
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;
 
  private:
-  // The memory that the streams use for intermediate results.
-  struct Scratch;
+  struct Programs;
 
+  ProgramOptions ProgramOptionsOf(const Unit& unit) const;
+  Programs& ProgramsOf(const Unit& unit);
+  absl::Status ExpectPlaceInTree(const Unit& unit, bool is_last) const;
   absl::Status AttachPostForwardGroups();
-  // The group inside which the unit's backward gathers the parts that its forward has left; nullptr
-  // if its forward leaves none.
+  // The group inside which the unit's backward gathers the slices that its forward has kept;
+  // nullptr if its forward keeps none.
   Communicator* PostForwardGroup(const Unit& unit) const;
   // The number of ranks with data of their own; the same for all units.
   int DataSize() const;
@@ -62,7 +70,8 @@ class FlatStrategy : public ShardingStrategy {
 
   StrategyOptions options_;
   StrategyContext context_;
-  std::shared_ptr<Scratch> scratch_;
+  std::unique_ptr<ProgramRunner> runner_;
+  std::vector<Programs> programs_;  // by Unit::index()
   // The groups of StrategyOptions::post_forward_shard_size, by shard group, in the order of units.
   std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;
 };

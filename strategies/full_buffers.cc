@@ -25,6 +25,13 @@ std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   return {small, largest};
 }
 
+// The place of a segment in its unit's buffer. A unit whose segments are all empty has no buffer.
+absl::StatusOr<Tensor> PlaceIn(const Tensor& buffer, int64_t offset, int64_t numel, DType dtype,
+                               Device& device) {
+  if (buffer.defined()) return buffer.ViewAs(offset, Shape({numel}), dtype);
+  return Tensor::Empty(device, Shape({numel}), dtype, MemoryCategory::kGatheredParameters);
+}
+
 }  // namespace
 
 int64_t FullParameterBytes(const Unit& unit) {
@@ -121,6 +128,76 @@ absl::Status FullBuffers::Trim() {
     }
   }
   return status;
+}
+
+absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
+  const DType dtype = unit.precision().param_dtype;
+  const int64_t bytes = FullParameterBytes(unit);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          bytes > 0 ? buffers.Acquire(unit, bytes, comm) : Tensor());
+  int64_t offset = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const int64_t numel = unit.segment_layout(i).numel;
+    Unit::Segment& segment = unit.segment(i);
+    if (unit.is_full(i)) {
+      segment.full = segment.shard;
+      continue;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(segment.full, PlaceIn(buffer, offset, numel, dtype, unit.device()));
+    offset += AlignedBytes(numel, dtype);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> last_use, unit.device().compute_stream().Record());
+  ZEROTH_RETURN_IF_ERROR(unit.MarkSharded());
+  buffers.Release(unit, std::move(last_use));
+  return absl::OkStatus();
+}
+
+absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
+  ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
+  const int64_t bytes = FullGradientBytes(unit, unit.micro_batches());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor buffer,
+      bytes > 0 ? buffers.Acquire(unit, bytes, unit.device().compute_stream()) : Tensor());
+  int64_t offset = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const ShardLayout::Segment& layout = unit.segment_layout(i);
+    if (!layout.trainable) continue;
+    Unit::Segment& segment = unit.segment(i);
+    const DType dtype = unit.full_gradient_dtype(i);
+    if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
+      const DType result =
+          dtype == DType::kFloat32 ? DType::kFloat32 : unit.precision().gradient_dtype();
+      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
+                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), result,
+                                            MemoryCategory::kGradients));
+    }
+    if (unit.is_full_gradient(i)) {
+      segment.grad = segment.grad_shard;
+      continue;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(segment.grad,
+                            PlaceIn(buffer, offset, layout.numel, dtype, unit.device()));
+    offset += AlignedBytes(layout.numel, dtype);
+    // Layers add to the gradients of earlier micro-batches.
+    if (unit.is_replicated(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
+      Stream& compute = unit.device().compute_stream();
+      ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));
+      ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Read(0, segment.grad, compute));
+    }
+  }
+  return unit.BeginGradients();
+}
+
+absl::Status ZeroGaps(const Unit& unit, int segment, const Tensor& full, Stream& stream) {
+  for (const ShardLayout::Gap& gap : unit.layout().Gaps(segment)) {
+    const Tensor view = full.View(gap.offset, Shape({gap.numel}));
+    ZEROTH_RETURN_IF_ERROR(unit.device().FillZero(view.raw_data(), view.bytes(), stream));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth

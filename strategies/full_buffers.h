@@ -76,4 +76,18 @@ class FullBuffers {
   BufferSet unshared_;  // of all other buffers, none of which it keeps
 };
 
+// Gives every segment memory for its full parameters: a place in a buffer that `comm` may write, or
+// its shard if that is the same memory.
+absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm);
+// Frees the full parameters: kGathered → kSharded.
+absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
+
+// Gives every trainable segment memory for full gradients of Unit::full_gradient_dtype: from
+// `buffers`, or the memory that the optimizer will read if every rank holds all of the segment.
+// kNone → kFull.
+absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers);
+// Zeroes gaps and padding, which are reduced with the gradients, so that they are zeros in every
+// sum.
+absl::Status ZeroGaps(const Unit& unit, int segment, const Tensor& full, Stream& stream);
+
 }  // namespace zeroth

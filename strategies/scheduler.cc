@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/flat_collectives.h"
 
 namespace zeroth {
 namespace {

@@ -184,8 +184,10 @@ class Scheduler {
   absl::Status SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
     return ChoosePrefetch(unit, std::move(next), Pass::kBackward);
   }
-  // Gathers the unit's masters, in master_dtype, by segment (see flat_collectives.h). They are
-  // usable on the compute stream. The unit's state does not matter, and does not change.
+  // Gathers the unit's masters in full and unrounded, in master_dtype, by segment, for exports and
+  // inspection. Each is in memory of its own, except that replicated segments are their shards
+  // unless these are offloaded. They are usable on the compute stream. The unit's state does not
+  // matter, and does not change.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
   // SchedulerOptions::timeline.
   Timeline* timeline() const { return options_.timeline; }

@@ -8,10 +8,40 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/scheduler.h"
 
 namespace zeroth {
+namespace {
+
+absl::Status GatherMastersInto(std::vector<Tensor>& masters, const Unit& unit, Communicator& group,
+                               Stream& comm) {
+  std::vector<GatherBuffers> gathers;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const StateTensor shard = unit.ShardState(i);
+    if (unit.is_replicated(i) && !shard.is_offloaded()) {
+      masters.push_back(shard.tensor());
+      continue;
+    }
+    const int64_t numel = unit.segment_layout(i).numel;
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor memory,
+        AllocateBytes(unit.device(), numel * static_cast<int64_t>(SizeOf(shard.dtype())),
+                      MemoryCategory::kGatheredParameters, comm));
+    const Tensor full = memory.ViewAs(0, Shape({numel}), shard.dtype());
+    masters.push_back(full);
+    Tensor mine = shard.tensor();
+    if (shard.is_offloaded()) {
+      const int64_t begin = unit.is_replicated(i) ? 0 : unit.shard_rank() * shard.numel();
+      mine = full.View(begin, Shape({shard.numel()}));
+      ZEROTH_RETURN_IF_ERROR(shard.Read(0, mine, comm));
+    }
+    if (!unit.is_replicated(i)) gathers.push_back({mine, full});
+  }
+  return group.AllGatherAll(gathers, comm, unit.name());
+}
+
+}  // namespace
 
 absl::Status Scheduler::ChoosePrefetch(Unit& unit, std::vector<Unit*> next, Pass pass) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
@@ -47,11 +77,11 @@ absl::Status Scheduler::Reshard(Unit& unit) {
 absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
-                          zeroth::GatherMasters(unit, unit.mesh().owner_gather(), *gather_stream_));
+  std::vector<Tensor> masters;
+  absl::Status ready =
+      GatherMastersInto(masters, unit, unit.mesh().owner_gather(), *gather_stream_);
   const absl::StatusOr<std::shared_ptr<Event>> gathered = gather_stream_->Record();
-  const absl::Status ready =
-      gathered.ok() ? device_.compute_stream().Wait(*gathered) : gathered.status();
+  ready.Update(gathered.ok() ? device_.compute_stream().Wait(*gathered) : gathered.status());
   if (!ready.ok()) gather_stream_->Synchronize().IgnoreError();  // it may still write the masters
   ZEROTH_RETURN_IF_ERROR_WITH(ready,
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));

@@ -172,6 +172,9 @@ class ShardingStrategy {
   // if there is an error to return. After a failed step it is called with all streams idle, and
   // Unit::strategy_state is destroyed already.
   virtual absl::Status Trim() { return absl::OkStatus(); }
+  // After Attach: what Gather and SyncGradients do for the unit, one line an operation
+  // (unit_program.h). Empty if they run no programs.
+  virtual std::string ProgramsText(const Unit&) const { return ""; }
 };
 
 // Ranks in a shard group, from which the mesh is made. InvalidArgument as

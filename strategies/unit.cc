@@ -108,7 +108,7 @@ Unit::~Unit() {
 }
 
 UnitCollectives& Unit::collectives() const {
-  static CommunicatorCollectives communicators;  // has no state
+  static UnitCollectives communicators;  // has no state
   return has_own_collectives() ? *spec_.collectives : communicators;
 }
 

@@ -2,8 +2,6 @@
 
 #include "zeroth/strategies/unit_collectives.h"
 
-#include <vector>
-
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -14,42 +12,9 @@ absl::Status UnitCollectives::AllGather(const Tensor& mine, const Tensor& full,
   return context.group.AllGather(mine, full, context.stream, context.label);
 }
 
-absl::Status UnitCollectives::AllGatherAll(absl::Span<const UnitGather> gathers,
-                                           const CollectiveContext& context) {
-  for (const UnitGather& gather : gathers) {
-    ZEROTH_RETURN_IF_ERROR(AllGather(gather.mine, gather.full, context));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CommunicatorCollectives::AllGatherAll(absl::Span<const UnitGather> gathers,
-                                                   const CollectiveContext& context) {
-  std::vector<GatherBuffers> buffers;
-  for (const UnitGather& gather : gathers) buffers.push_back({gather.mine, gather.full});
-  return context.group.AllGatherAll(buffers, context.stream, context.label);
-}
-
 absl::Status UnitCollectives::ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
                                             bool accumulate, const CollectiveContext& context) {
   return context.group.ReduceScatter(full, mine, op, context.stream, context.label, accumulate);
-}
-
-absl::Status UnitCollectives::ReduceScatterAll(absl::Span<const UnitReduction> reductions,
-                                               ReduceOp op, const CollectiveContext& context) {
-  for (const auto& [full, mine, accumulate] : reductions) {
-    ZEROTH_RETURN_IF_ERROR(ReduceScatter(full, mine, op, accumulate, context));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CommunicatorCollectives::ReduceScatterAll(absl::Span<const UnitReduction> reductions,
-                                                       ReduceOp op,
-                                                       const CollectiveContext& context) {
-  std::vector<ReductionBuffers> buffers;
-  for (const auto& [full, mine, accumulate] : reductions) {
-    buffers.push_back({full, mine, accumulate});
-  }
-  return context.group.ReduceScatterAll(buffers, op, context.stream, context.label);
 }
 
 absl::Status UnitCollectives::AllReduce(const Tensor& values, ReduceOp op,

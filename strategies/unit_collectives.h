@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -19,19 +18,6 @@
 #include "zeroth/strategies/buffer_set.h"
 
 namespace zeroth {
-
-// The buffers of one gather.
-struct UnitGather {
-  Tensor mine;
-  Tensor full;
-};
-
-// The buffers of one reduction. With `accumulate`, the reduction is added to `mine`.
-struct UnitReduction {
-  Tensor full;
-  Tensor mine;
-  bool accumulate = false;
-};
 
 // What a collective works with. It enqueues all of its work on `stream`, on which `kernels` run.
 struct CollectiveContext {
@@ -46,11 +32,12 @@ struct CollectiveContext {
 
 // The collectives of one or several units (UnitSpec::collectives, ShardingOptions::collectives), as
 // FSDP2's set_custom_all_gather, set_custom_reduce_scatter and set_all_reduce_hook. This base class
-// calls the communicator. All ranks make the same calls in the same order. An override must leave
-// the same values on all ranks that receive the same elements: nothing compares them later. Gathers
-// of masters, for exports and checkpoints, do not use these collectives. Nor does the gather in
-// backward under StrategyOptions::post_forward_shard_size, which gathers the values that the
-// forward's gather has left. Used by one rank's thread only.
+// calls the communicator; each call is for one segment of the unit. All ranks make the same calls
+// in the same order. An override must leave the same values on all ranks that receive the same
+// elements: nothing compares them later. Gathers of masters, for exports and checkpoints, do not
+// use these collectives. Nor does the gather in backward under
+// StrategyOptions::post_forward_shard_size, which gathers the values that the forward's gather has
+// left. Used by one rank's thread only.
 class UnitCollectives {
  public:
   virtual ~UnitCollectives() = default;
@@ -58,29 +45,13 @@ class UnitCollectives {
   // full[r * mine.numel(), ...) = rank r's `mine`, which may be this rank's slice of `full`.
   virtual absl::Status AllGather(const Tensor& mine, const Tensor& full,
                                  const CollectiveContext& context);
-  // AllGather for each of `gathers`. Buffers of different gathers do not overlap.
-  virtual absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,
-                                    const CollectiveContext& context);
   // mine (+)= this rank's piece of the reduction of `full`; fp32 or of full's type. May be in
   // place, as Communicator::ReduceScatter.
   virtual absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
                                      bool accumulate, const CollectiveContext& context);
-  // ReduceScatter for each of `reductions`. Buffers of different reductions do not overlap.
-  virtual absl::Status ReduceScatterAll(absl::Span<const UnitReduction> reductions, ReduceOp op,
-                                        const CollectiveContext& context);
   // For shards across groups, and for replicated parameters.
   virtual absl::Status AllReduce(const Tensor& values, ReduceOp op,
                                  const CollectiveContext& context);
-};
-
-// The collectives of units that have none of their own. A transport that can do so runs all gathers
-// of a unit as one operation, and all its reductions (core/comm/communicator.h).
-class CommunicatorCollectives final : public UnitCollectives {
- public:
-  absl::Status AllGatherAll(absl::Span<const UnitGather> gathers,
-                            const CollectiveContext& context) override;
-  absl::Status ReduceScatterAll(absl::Span<const UnitReduction> reductions, ReduceOp op,
-                                const CollectiveContext& context) override;
 };
 
 // Encodes a shard before it is gathered, and decodes the gathered parts, as FSDP2's

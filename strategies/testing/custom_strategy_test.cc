@@ -18,7 +18,8 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
-#include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
@@ -35,8 +36,9 @@ using testing::HasSubstr;
 // ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
 // It costs twice the gradient traffic of shard_grad_op; its use is to look at full gradients. They
 // are sent in as many pieces as its own option says.
-class AllReduceShard : public ShardingStrategy {
+class AllReduceShard : public FlatStrategy {
  public:
+  using FlatStrategy::FlatStrategy;
   static constexpr char kName[] = "all_reduce_shard";
 
   // What it keeps for each unit.
@@ -44,32 +46,12 @@ class AllReduceShard : public ShardingStrategy {
     int64_t reductions = 0;
   };
 
-  explicit AllReduceShard(const StrategyOptions& options) : options_(options) {}
-
   absl::string_view name() const override { return kName; }
-  // Units stay gathered during a step, so they take no turns in buffers.
   StrategyCapabilities capabilities() const override {
     return {.unit_axes = true, .adds_up_in_full = true};
   }
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
-  absl::Status Attach(const StrategyContext& context) override {
-    context_ = context;
-    return absl::OkStatus();
-  }
-
-  absl::Status Gather(Unit& unit, Pass, Stream& comm) override {
-    return GatherSegments(unit, unit.mesh().shard_gather(),
-                          {context_.gathered, context_.gather_kernels}, comm);
-  }
-  absl::Status Reshard(Unit& unit, Pass pass) override {
-    if (pass == Pass::kForward || pass == Pass::kBackward) return absl::OkStatus();
-    return FreeGathered(unit, *context_.gathered);
-  }
-
-  absl::Status PrepareGradients(Unit& unit) override {
-    return PrepareFullGradients(unit, *context_.gradients);
-  }
   absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override {
     // The next micro-batch adds to what is there.
     if (sync == GradientSync::kAccumulate) return absl::OkStatus();
@@ -90,29 +72,26 @@ class AllReduceShard : public ShardingStrategy {
           segment.grad_shard.dtype() == mine.dtype()
               ? unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(),
                                    comm)
-              : kernels::Cast(*context_.reduce_kernels, mine, segment.grad_shard));
+              : kernels::Cast(*context().reduce_kernels, mine, segment.grad_shard));
     }
     ++unit.strategy_state<UnitState>().reductions;
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
     ZEROTH_RETURN_IF_ERROR(unit.MarkReduced(done));
-    context_.gradients->Release(unit, std::move(done));
+    context().gradients->Release(unit, std::move(done));
     return absl::OkStatus();
   }
 
  private:
   absl::Status AllReduce(const Unit& unit, const Tensor& values, Stream& comm) {
-    const int64_t pieces = std::min(options_.OwnNumber("pieces"), values.numel());
+    const int64_t pieces = std::min(options().OwnNumber("pieces"), values.numel());
     for (int64_t i = 0; i < pieces; ++i) {
       const int64_t begin = values.numel() * i / pieces;
       const int64_t end = values.numel() * (i + 1) / pieces;
       ZEROTH_RETURN_IF_ERROR(unit.mesh().data_reduce().AllReduce(
-          values.View(begin, Shape({end - begin})), options_.gradient_op, comm, unit.name()));
+          values.View(begin, Shape({end - begin})), options().gradient_op, comm, unit.name()));
     }
     return absl::OkStatus();
   }
-
-  StrategyOptions options_;
-  StrategyContext context_;
 };
 
 const StrategyRegistration registration(

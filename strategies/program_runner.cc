@@ -1,0 +1,424 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/program_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kFp32Bytes = 4;
+
+// Memory of kGroupSlice and kForwardSlice.
+struct Slices {
+  std::vector<Tensor> of_segment;
+  std::shared_ptr<Event> last_use;  // nullptr: there are no slices
+};
+struct UnitSlices {
+  Slices group;
+  Slices forward;
+};
+
+Slices& SlicesOf(Unit& unit, Place place) {
+  UnitSlices& slices = unit.strategy_state<UnitSlices>();
+  return place == Place::kGroupSlice ? slices.group : slices.forward;
+}
+
+constexpr std::array<Place, 2> kSlices = {Place::kGroupSlice, Place::kForwardSlice};
+
+// The bytes of the largest sum that is made inside a group and then reduced across groups.
+int64_t LargestHandover(const StrategyContext& context) {
+  int64_t numel = 0;
+  for (const Unit* unit : context.units) {
+    if (unit->mesh().replicate_size() == 1) continue;
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
+    }
+  }
+  return numel * kFp32Bytes;
+}
+
+absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, Place place,
+                            Stream& writer, std::vector<Tensor>& slices) {
+  const DType dtype = unit.precision().param_dtype;
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    offsets.push_back(bytes);
+    bytes += AlignedBytes(program.NumelOf(place, i), dtype);
+  }
+  slices.assign(offsets.size(), Tensor());
+  if (bytes == 0) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor memory,
+      AllocateBytes(unit.device(), bytes, MemoryCategory::kGatheredParameters, writer));
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const int64_t numel = program.NumelOf(place, static_cast<int>(i));
+    if (numel > 0) slices[i] = memory.ViewAs(offsets[i], Shape({numel}), dtype);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> AllocateSum(const Unit& unit, int64_t numel, Stream& writer) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, AllocateBytes(unit.device(), numel * kFp32Bytes,
+                                                             MemoryCategory::kGradients, writer));
+  return memory.ViewAs(0, Shape({numel}), DType::kFloat32);
+}
+
+// Gives the gradient shards the types of the program: fp32 while micro-batches add up in them.
+absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream& writer) {
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (!unit.segment_layout(i).trainable) continue;
+    const DType dtype = program.gradient_shard_dtypes[static_cast<size_t>(i)];
+    Unit::Segment& segment = unit.segment(i);
+    if (unit.offloads_gradients()) {
+      segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(dtype);
+    } else if (segment.grad_shard.dtype() != dtype) {
+      ZEROTH_CHECK(dtype == DType::kFloat32);
+      segment.grad_shard = Tensor();  // freed first, so that never both exist
+      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
+                              AllocateSum(unit, unit.segment_layout(i).shard_numel, writer));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Communicator& GroupOf(const Op& op, const Unit& unit, Communicator* post_forward) {
+  const MeshView& mesh = unit.mesh();
+  switch (op.group) {
+    case OpGroup::kShardGather:
+      return mesh.shard_gather();
+    case OpGroup::kReplicateGather:
+      return mesh.replicate_gather();
+    case OpGroup::kShardReduce:
+      return mesh.shard_reduce();
+    case OpGroup::kReplicateReduce:
+      return mesh.replicate_reduce();
+    case OpGroup::kDataReduce:
+      return mesh.data_reduce();
+    case OpGroup::kPostForward:
+    case OpGroup::kNone:
+      break;
+  }
+  ZEROTH_CHECK(op.group == OpGroup::kPostForward && post_forward != nullptr);
+  return *post_forward;
+}
+
+// True if the two collectives can be issued as one call.
+bool IsOneCall(const Op& a, const Op& b) {
+  const bool is_batched = a.kind == OpKind::kAllGather ||
+                          (a.kind == OpKind::kReduceScatter && a.lane == LaneName::kReduce);
+  return is_batched && a.kind == b.kind && a.lane == b.lane && a.group == b.group;
+}
+
+}  // namespace
+
+// One run of a program.
+class ProgramRunner::Execution {
+ public:
+  Execution(ProgramRunner& runner, Unit& unit, const UnitProgram& program,
+            Communicator* post_forward = nullptr)
+      : runner_(runner), unit_(unit), program_(program), post_forward_(post_forward) {}
+
+  // Enqueues all operations. On return no handover is in use, even after an error.
+  absl::Status Run() {
+    const absl::Status status = RunOps();
+    if (handover_.defined()) {
+      runner_.handover_.Release(std::move(handover_), AfterBothReductions());
+    }
+    return status;
+  }
+
+ private:
+  absl::Status RunOps() {
+    const std::vector<Op>& ops = program_.ops;
+    for (size_t i = 0; i < ops.size();) {
+      size_t end = i + 1;
+      while (end < ops.size() && IsOneCall(ops[i], ops[end])) ++end;
+      ZEROTH_RETURN_IF_ERROR(EnterLaneOf(ops[i]));
+      ZEROTH_RETURN_IF_ERROR(ops[i].group == OpGroup::kNone
+                                 ? RunOp(ops[i])
+                                 : RunCollectives(absl::MakeSpan(ops).subspan(i, end - i)));
+      i = end;
+    }
+    return LeaveAcross();
+  }
+
+  // The stream across groups waits for what the segment's operations have done on the other one.
+  absl::Status EnterLaneOf(const Op& op) {
+    const bool is_across = op.lane == LaneName::kAcross;
+    if (across_segment_ == (is_across ? op.segment : -1)) return absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(LeaveAcross());
+    if (!is_across) return absl::OkStatus();
+    Stream& across = *runner_.lane(LaneName::kAcross).stream;
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> made,
+                            runner_.lane(LaneName::kReduce).stream->Record());
+    ZEROTH_RETURN_IF_ERROR(across.Wait(made));
+    across_segment_ = op.segment;
+    Timeline* const timeline = runner_.context_.timeline;
+    return timeline == nullptr ? absl::OkStatus() : timeline->Begin(across, AcrossLabel());
+  }
+  absl::Status LeaveAcross() {
+    if (std::exchange(across_segment_, -1) < 0) return absl::OkStatus();
+    Stream& across = *runner_.lane(LaneName::kAcross).stream;
+    Timeline* const timeline = runner_.context_.timeline;
+    if (timeline != nullptr) ZEROTH_RETURN_IF_ERROR(timeline->End(across, AcrossLabel()));
+    if (!handover_.defined()) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> used, across.Record());
+    runner_.handover_.Release(std::move(handover_), std::move(used));
+    return absl::OkStatus();
+  }
+  std::string AcrossLabel() const { return absl::StrCat("reduce across ", unit_.name()); }
+
+  // Returns an event after which neither stream uses the handover; nullptr if both have failed,
+  // which ends their work.
+  std::shared_ptr<Event> AfterBothReductions() {
+    Stream& across = *runner_.lane(LaneName::kAcross).stream;
+    const absl::StatusOr<std::shared_ptr<Event>> made =
+        runner_.lane(LaneName::kReduce).stream->Record();
+    if (made.ok()) across.Wait(*made).IgnoreError();
+    const absl::StatusOr<std::shared_ptr<Event>> used = across.Record();
+    if (used.ok()) return *used;
+    return made.ok() ? *made : nullptr;
+  }
+
+  // The memory of an operand; memory that does not exist yet is allocated.
+  absl::StatusOr<Tensor> Find(const Op& op, const Operand& in) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor place, FindPlace(op, in));
+    ZEROTH_CHECK(place.defined() && place.dtype() == in.dtype);
+    return place.View(in.begin, Shape({in.numel}));
+  }
+  absl::StatusOr<Tensor> FindPlace(const Op& op, const Operand& in) {
+    Unit::Segment& segment = unit_.segment(op.segment);
+    Lane& lane = runner_.lane(op.lane);
+    switch (in.place) {
+      case Place::kShard:
+        return segment.shard;
+      case Place::kFull:
+        return segment.full;
+      case Place::kGroupSlice:
+      case Place::kForwardSlice:
+        return SlicesOf(unit_, in.place).of_segment[static_cast<size_t>(op.segment)];
+      case Place::kGradient:
+        return segment.grad;
+      case Place::kGradientShard:
+        return segment.grad_shard;
+      case Place::kScratch:
+        return lane.scratch->Take(in.begin + in.numel, *lane.stream);
+      case Place::kHandover:
+        break;
+      case Place::kSum: {
+        const auto level = static_cast<size_t>(in.level);
+        if (segment.waiting_sums.size() <= level) segment.waiting_sums.resize(level + 1);
+        Tensor& sum = segment.waiting_sums[level];
+        if (!sum.defined()) {
+          ZEROTH_ASSIGN_OR_RETURN(sum, AllocateSum(unit_, in.numel, *lane.stream));
+        }
+        return sum;
+      }
+    }
+    if (!handover_.defined()) {
+      ZEROTH_ASSIGN_OR_RETURN(handover_,
+                              runner_.handover_.Acquire(in.numel * kFp32Bytes, *lane.stream));
+    }
+    return handover_.ViewAs(0, Shape({in.begin + in.numel}), DType::kFloat32);
+  }
+
+  const StateTensor& StoreOf(const Op& op, Place place) {
+    const Unit::Segment& segment = unit_.segment(op.segment);
+    return place == Place::kShard ? segment.offloaded_shard : segment.offloaded_grad_shard;
+  }
+
+  absl::Status RunOp(const Op& op) {
+    Lane& lane = runner_.lane(op.lane);
+    if (op.kind == OpKind::kRead) return Read(op, lane);
+    if (op.kind == OpKind::kWrite) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
+      return StoreOf(op, op.to.place).Write(op.to.begin, from, *lane.stream);
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
+    if (op.kind == OpKind::kZeroGaps) return ZeroGaps(unit_, op.segment, to, *lane.stream);
+    if (op.kind == OpKind::kCopy) {
+      return unit_.device().Copy(to.raw_data(), from.raw_data(), to.bytes(), *lane.stream);
+    }
+    ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit_, lane.kernels, "a reduction in several steps"));
+    if (op.kind == OpKind::kCast) return kernels::Cast(*lane.kernels, from, to);
+    if (op.kind == OpKind::kAdd) return kernels::Add(*lane.kernels, to, from, to);
+    ZEROTH_CHECK(op.kind == OpKind::kScale);
+    return kernels::Scale(*lane.kernels, to, static_cast<float>(program_.scale));
+  }
+
+  // Reads offloaded state. What is rounded passes through scratch, chunk by chunk.
+  absl::Status Read(const Op& op, Lane& lane) {
+    const StateTensor& store = StoreOf(op, op.from.place);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
+    if (op.from.dtype == op.to.dtype) return store.Read(op.from.begin, to, *lane.stream);
+    const int64_t chunk = std::min(unit_.offload_chunk_numel(), op.from.numel);
+    for (int64_t begin = 0; begin < op.from.numel; begin += chunk) {
+      const int64_t numel = std::min(chunk, op.from.numel - begin);
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor values, lane.scratch->Take(numel, *lane.stream));
+      ZEROTH_RETURN_IF_ERROR(store.Read(op.from.begin + begin, values, *lane.stream));
+      ZEROTH_RETURN_IF_ERROR(kernels::Cast(*lane.kernels, values, to.View(begin, Shape({numel}))));
+    }
+    return absl::OkStatus();
+  }
+
+  // Issues collectives of one kind, lane and group: as one call, unless the unit has custom ones.
+  absl::Status RunCollectives(absl::Span<const Op> ops) {
+    const Op& first = ops.front();
+    Lane& lane = runner_.lane(first.lane);
+    Communicator& group = GroupOf(first, unit_, post_forward_);
+    // The unit's own collectives have made the values that the forward has left.
+    const bool is_custom = unit_.has_own_collectives() && first.group != OpGroup::kPostForward;
+    const CollectiveContext context{group, *lane.stream, lane.kernels,
+                                    lane.collective_scratch.get(), unit_.name()};
+    std::vector<GatherBuffers> gathers;
+    std::vector<ReductionBuffers> reductions;
+    for (const Op& op : ops) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
+      if (op.kind == OpKind::kAllReduce) {
+        ZEROTH_RETURN_IF_ERROR(unit_.collectives().AllReduce(to, program_.reduce_op, context));
+      } else if (op.kind == OpKind::kAllGather && is_custom) {
+        ZEROTH_RETURN_IF_ERROR(unit_.collectives().AllGather(from, to, context));
+      } else if (op.kind == OpKind::kAllGather) {
+        gathers.push_back({from, to});
+      } else if (is_custom) {
+        ZEROTH_RETURN_IF_ERROR(unit_.collectives().ReduceScatter(from, to, program_.reduce_op,
+                                                                 op.accumulate, context));
+      } else {
+        reductions.push_back({from, to, op.accumulate});
+      }
+    }
+    if (!gathers.empty()) return group.AllGatherAll(gathers, *lane.stream, unit_.name());
+    if (reductions.empty()) return absl::OkStatus();
+    return group.ReduceScatterAll(reductions, program_.reduce_op, *lane.stream, unit_.name());
+  }
+
+  ProgramRunner& runner_;
+  Unit& unit_;
+  const UnitProgram& program_;
+  Communicator* const post_forward_;
+  int across_segment_ = -1;  // whose operations run on the lane across groups; -1: none
+  Tensor handover_;          // while one is in use
+};
+
+ProgramRunner::ProgramRunner(const StrategyContext& context)
+    : context_(context),
+      lanes_(kLaneCount),
+      handover_(*context.device, MemoryCategory::kCommunication, {LargestHandover(context)},
+                /*limit=*/2) {
+  for (Lane& in : lanes_) {
+    const bool gathers = &in == &lane(LaneName::kGather);
+    in.scratch =
+        std::make_unique<StreamScratch>(*context.device, gathers ? MemoryCategory::kOffloadStaging
+                                                                 : MemoryCategory::kCommunication);
+    in.collective_scratch =
+        std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication);
+  }
+  lane(LaneName::kCompute).stream = &context.device->compute_stream();
+  lane(LaneName::kGather).kernels = context.gather_kernels;
+  lane(LaneName::kReduce).kernels = context.reduce_kernels;
+  lane(LaneName::kAcross).stream = context.across_stream;
+  lane(LaneName::kAcross).kernels = context.across_kernels;
+}
+
+absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
+                                   Communicator* post_forward, Stream& comm) {
+  ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
+  if (!unit.precision().computes_in_masters()) {
+    ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit, context_.gather_kernels, "a gather"));
+  }
+  lane(LaneName::kGather).stream = &comm;
+  Slices* used = nullptr;
+  for (const Place place : kSlices) {
+    if (!program.Uses(place, LaneName::kGather)) continue;
+    used = &SlicesOf(unit, place);
+    if (used->last_use != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(comm.Wait(used->last_use));
+    } else {
+      ZEROTH_RETURN_IF_ERROR(AllocateSlices(unit, program, place, comm, used->of_segment));
+    }
+  }
+  ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *context_.gathered, comm));
+  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program, post_forward).Run());
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done,
+                          program.ops.empty() ? std::shared_ptr<Event>() : comm.Record());
+  if (used != nullptr) used->last_use = done;
+  return unit.BeginGather(std::move(done));
+}
+
+absl::Status ProgramRunner::KeepSlice(Unit& unit, const UnitProgram& program) {
+  ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kGathered, "keep a slice of it"));
+  Stream& compute = context_.device->compute_stream();
+  Slices& slices = SlicesOf(unit, Place::kForwardSlice);
+  ZEROTH_RETURN_IF_ERROR(
+      AllocateSlices(unit, program, Place::kForwardSlice, compute, slices.of_segment));
+  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
+  ZEROTH_ASSIGN_OR_RETURN(slices.last_use, compute.Record());
+  return absl::OkStatus();
+}
+
+bool ProgramRunner::HasSlice(Unit& unit, Place place) {
+  return SlicesOf(unit, place).last_use != nullptr;
+}
+
+absl::Status ProgramRunner::DropSlice(Unit& unit, Place place) {
+  Slices& slices = SlicesOf(unit, place);
+  if (slices.last_use == nullptr) return absl::OkStatus();
+  const absl::Status status = context_.device->compute_stream().Wait(slices.last_use);
+  if (status.ok() || slices.last_use->IsDone()) slices = Slices();
+  return status;
+}
+
+absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool is_last,
+                                   Stream& comm) {
+  ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
+  lane(LaneName::kReduce).stream = &comm;
+  // The stream across groups may have made the sums of earlier micro-batches.
+  if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(comm.Wait(unit.reduce_event()));
+  ZEROTH_RETURN_IF_ERROR(WidenGradientShards(unit, program, comm));
+  ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
+  std::shared_ptr<Event> full_is_read = done;
+  if (program.Uses(LaneName::kAcross)) {
+    ZEROTH_RETURN_IF_ERROR(context_.across_stream->Wait(done));
+    ZEROTH_ASSIGN_OR_RETURN(done, context_.across_stream->Record());
+    if (program.Uses(Place::kGradient, LaneName::kAcross)) full_is_read = done;
+  }
+  ZEROTH_RETURN_IF_ERROR(is_last ? unit.MarkReduced(done) : unit.MarkAccumulated(done));
+  context_.gradients->Release(unit, std::move(full_is_read));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::Trim() {
+  absl::Status status;
+  for (Lane& in : lanes_) {
+    status.Update(in.scratch->Trim());
+    status.Update(in.collective_scratch->Trim());
+  }
+  status.Update(handover_.Trim());
+  for (Unit* unit : context_.units) {
+    for (const Place place : kSlices) status.Update(DropSlice(*unit, place));
+  }
+  return status;
+}
+
+absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::string_view what) {
+  if (kernels != nullptr) return absl::OkStatus();
+  return FailedPrecondition("unit '", unit.name(), "': ", what,
+                            " needs rounding, but no kernels were given; pass on those of "
+                            "StrategyContext");
+}
+
+}  // namespace zeroth

@@ -1,0 +1,71 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Executes unit programs (unit_program.h): buffers, order of streams, collectives, and the unit's
+// state.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/strategies/buffer_set.h"
+#include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/unit.h"
+#include "zeroth/strategies/unit_program.h"
+
+namespace zeroth {
+
+// A stream, and what operations use there.
+struct Lane {
+  Stream* stream = nullptr;
+  Kernels* kernels = nullptr;              // on that stream; nullptr if nothing is rounded
+  std::unique_ptr<StreamScratch> scratch;  // kScratch, and staging of offloaded state
+  std::unique_ptr<StreamScratch> collective_scratch;  // of UnitSpec::collectives
+};
+
+// Used by one rank's thread only. After an error the step must be abandoned, see Scheduler.
+class ProgramRunner {
+ public:
+  explicit ProgramRunner(const StrategyContext& context);
+
+  // Runs a gather on `comm`: kSharded → kGathering. `post_forward` is the group of kForwardSlice,
+  // nullptr if there is none. FailedPrecondition if the unit's program rounds, or the unit has
+  // custom collectives, and StrategyContext has no kernels.
+  absl::Status Gather(Unit& unit, const UnitProgram& program, Communicator* post_forward,
+                      Stream& comm);
+  // Runs CompileKeepSlice's program on the compute stream.
+  absl::Status KeepSlice(Unit& unit, const UnitProgram& program);
+  // True if the unit has the slice, kGroupSlice or kForwardSlice.
+  static bool HasSlice(Unit& unit, Place place);
+  // Frees the slice after making the compute stream wait for its last use. If the compute stream
+  // has failed, returns its error, and keeps memory that may be in use until the next DropSlice.
+  absl::Status DropSlice(Unit& unit, Place place);
+  // Runs a reduction on `comm`, and on StrategyContext::across_stream: kFull → kReduced, or → kNone
+  // unless `is_last`. Full gradients return to their buffers as soon as they have been read.
+  absl::Status Reduce(Unit& unit, const UnitProgram& program, bool is_last, Stream& comm);
+  // As ShardingStrategy::Trim; drops all slices, which the optimizer's update makes stale.
+  absl::Status Trim();
+
+ private:
+  class Execution;
+
+  Lane& lane(LaneName name) { return lanes_[static_cast<size_t>(name)]; }
+
+  StrategyContext context_;
+  std::vector<Lane> lanes_;  // by LaneName
+  BufferSet handover_;
+};
+
+// Returns FailedPrecondition unless kernels are there that `what` needs to round.
+absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::string_view what);
+
+}  // namespace zeroth

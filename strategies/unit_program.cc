@@ -1,0 +1,242 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/unit_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace zeroth {
+namespace {
+
+// Compiles gathers.
+class GatherCompiler {
+ public:
+  explicit GatherCompiler(const Unit& unit) : unit_(unit) {}
+
+  // This rank's contribution to a gather of a segment: its shard, or `slice` of param_dtype after
+  // the shard was rounded or read into it.
+  Operand Contribution(int segment, const Operand& slice) {
+    const Operand shard = {Place::kShard, unit_.precision().master_dtype, 0,
+                           unit_.segment_layout(segment).shard_numel};
+    if (unit_.offloads_parameters()) {
+      Add({.kind = OpKind::kRead, .segment = segment, .from = shard, .to = slice});
+    } else if (unit_.precision().computes_in_masters()) {
+      return shard;
+    } else {
+      Add({.kind = OpKind::kCast, .segment = segment, .from = shard, .to = slice});
+    }
+    return slice;
+  }
+
+  Operand Full(int segment) const {
+    return {Place::kFull, dtype(), 0, unit_.segment_layout(segment).numel};
+  }
+  Operand SliceOf(const Operand& whole, int rank, int ranks) const {
+    const int64_t numel = whole.numel / ranks;
+    return {whole.place, whole.dtype, rank * numel, numel};
+  }
+
+  // Fills segments from the shards, without traffic if they are replicated.
+  void FromShards() {
+    for (int i = 0; i < unit_.segment_count(); ++i) {
+      if (unit_.is_full(i)) continue;
+      const int ranks = unit_.is_replicated(i) ? 1 : unit_.layout().shard_count();
+      const int rank = unit_.is_replicated(i) ? 0 : unit_.shard_rank();
+      const Operand mine = Contribution(i, SliceOf(Full(i), rank, ranks));
+      if (!unit_.is_replicated(i)) Gather(i, mine, Full(i), OpGroup::kShardGather, ranks);
+    }
+  }
+
+  // Fills kGroupSlice of the sharded segments from the owners in all groups.
+  void GroupSlices() {
+    const Communicator& across = unit_.mesh().replicate_gather();
+    for (int i = 0; i < unit_.segment_count(); ++i) {
+      if (unit_.is_replicated(i)) continue;
+      const int64_t numel = unit_.segment_layout(i).shard_numel * across.size();
+      const Operand slice = {Place::kGroupSlice, dtype(), 0, numel};
+      const Operand mine = Contribution(i, SliceOf(slice, across.rank(), across.size()));
+      Gather(i, mine, slice, OpGroup::kReplicateGather, across.size());
+    }
+    FlushGathers();
+  }
+
+  void FromSlices(Place place, OpGroup group, int ranks) {
+    for (int i = 0; i < unit_.segment_count(); ++i) {
+      if (unit_.is_full(i)) continue;
+      const Operand full = Full(i);
+      const Operand slice = {place, dtype(), 0, full.numel / ranks};
+      if (unit_.is_replicated(i)) {
+        Contribution(i, full);
+      } else if (ranks == 1) {
+        Add({.kind = OpKind::kCopy, .segment = i, .from = slice, .to = full});
+      } else {
+        Gather(i, slice, full, group, ranks);
+      }
+    }
+  }
+
+  UnitProgram Finish() {
+    FlushGathers();
+    return std::move(program_);
+  }
+
+ private:
+  DType dtype() const { return unit_.precision().param_dtype; }
+  void Add(const Op& op) { program_.ops.push_back(op); }
+  // The collectives come after all rounding, so that they are issued as one call.
+  void Gather(int segment, const Operand& from, const Operand& to, OpGroup group, int ranks) {
+    gathers_.push_back({.kind = OpKind::kAllGather,
+                        .segment = segment,
+                        .from = from,
+                        .to = to,
+                        .group = group,
+                        .ranks = ranks});
+  }
+  void FlushGathers() {
+    program_.ops.insert(program_.ops.end(), gathers_.begin(), gathers_.end());
+    gathers_.clear();
+  }
+
+  const Unit& unit_;
+  UnitProgram program_;
+  std::vector<Op> gathers_;
+};
+
+constexpr absl::string_view kPlaceNames[] = {"shard",         "full",     "group_slice",
+                                             "forward_slice", "gradient", "gradient_shard",
+                                             "sum",           "scratch",  "handover"};
+constexpr absl::string_view kOpNames[] = {"zero_gaps",  "read",           "cast",       "copy",
+                                          "all_gather", "reduce_scatter", "all_reduce", "scale",
+                                          "add",        "write"};
+constexpr absl::string_view kLaneNames[] = {"compute", "gather", "reduce", "across"};
+constexpr absl::string_view kGroupNames[] = {"",      "shard",     "replicate", "post-forward",
+                                             "shard", "replicate", "data"};
+
+std::string OperandText(const Operand& in, const Op& op, const Unit& unit) {
+  const bool is_stored = (in.place == Place::kShard && unit.offloads_parameters()) ||
+                         (in.place == Place::kGradientShard && unit.offloads_gradients());
+  return absl::StrCat(is_stored ? "stored " : "", kPlaceNames[static_cast<size_t>(in.place)],
+                      in.place == Place::kSum ? absl::StrCat(" ", in.level) : "", op.segment, "[",
+                      in.begin, ":", in.begin + in.numel, "] ", DTypeName(in.dtype));
+}
+
+std::string OpText(const Op& op, const UnitProgram& program, const Unit& unit) {
+  std::string line = absl::StrFormat("    %-7s %-14s ", kLaneNames[static_cast<size_t>(op.lane)],
+                                     kOpNames[static_cast<size_t>(op.kind)]);
+  const bool in_place =
+      op.kind == OpKind::kZeroGaps || op.kind == OpKind::kScale || op.kind == OpKind::kAllReduce;
+  if (!in_place) absl::StrAppend(&line, OperandText(op.from, op, unit), " -> ");
+  absl::StrAppend(&line, OperandText(op.to, op, unit));
+  if (op.kind == OpKind::kScale) absl::StrAppend(&line, ", by ", program.scale);
+  if (op.group == OpGroup::kNone) return line;
+  const bool reduces = op.kind != OpKind::kAllGather;
+  absl::StrAppend(&line, ", ", kGroupNames[static_cast<size_t>(op.group)], " group of ", op.ranks);
+  if (reduces) absl::StrAppend(&line, program.reduce_op == ReduceOp::kMean ? ", mean" : ", sum");
+  if (op.accumulate) absl::StrAppend(&line, ", accumulates");
+  return line;
+}
+
+void AppendProgram(absl::string_view title, const UnitProgram& program, const Unit& unit,
+                   std::string& text) {
+  absl::StrAppend(&text, "  ", title, "\n");
+  for (const Op& op : program.ops) absl::StrAppend(&text, OpText(op, program, unit), "\n");
+}
+
+}  // namespace
+
+bool UnitProgram::Uses(Place place, LaneName lane) const {
+  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+    return op.lane == lane && (op.from.place == place || op.to.place == place);
+  });
+}
+
+bool UnitProgram::Uses(LaneName lane) const {
+  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) { return op.lane == lane; });
+}
+
+int64_t UnitProgram::NumelOf(Place place, int segment) const {
+  int64_t numel = 0;
+  for (const Op& op : ops) {
+    if (op.segment != segment) continue;
+    for (const Operand& in : {op.from, op.to}) {
+      if (in.place == place) numel = std::max(numel, in.begin + in.numel);
+    }
+  }
+  return numel;
+}
+
+UnitProgram CompileGather(const Unit& unit) {
+  GatherCompiler compiler(unit);
+  if (unit.mesh().owners_span_groups()) {
+    compiler.GroupSlices();
+    compiler.FromSlices(Place::kGroupSlice, OpGroup::kShardGather, unit.mesh().shard_size());
+  } else {
+    compiler.FromShards();
+  }
+  return compiler.Finish();
+}
+
+UnitProgram CompileGatherFrom(Place slice, const Unit& unit, const ProgramOptions& options) {
+  GatherCompiler compiler(unit);
+  if (slice == Place::kForwardSlice) {
+    compiler.FromSlices(slice, OpGroup::kPostForward, options.post_forward_ranks);
+  } else {
+    compiler.FromSlices(slice, OpGroup::kShardGather, unit.mesh().shard_size());
+  }
+  return compiler.Finish();
+}
+
+UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
+  UnitProgram program;
+  const GatherCompiler compiler(unit);
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (unit.is_replicated(i)) continue;
+    const Operand mine =
+        compiler.SliceOf(compiler.Full(i), options.post_forward_rank, options.post_forward_ranks);
+    program.ops.push_back({.kind = OpKind::kCopy,
+                           .segment = i,
+                           .lane = LaneName::kCompute,
+                           .from = mine,
+                           .to = {Place::kForwardSlice, mine.dtype, 0, mine.numel}});
+  }
+  return program;
+}
+
+std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
+  std::string text = absl::StrCat("unit ", unit.name(), "\n");
+  AppendProgram("gather", CompileGather(unit), unit, text);
+  if (unit.mesh().owners_span_groups()) {
+    AppendProgram("gather again", CompileGatherFrom(Place::kGroupSlice, unit, options), unit, text);
+  }
+  if (options.post_forward_ranks > 0) {
+    AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
+    AppendProgram("gather in backward", CompileGatherFrom(Place::kForwardSlice, unit, options),
+                  unit, text);
+  }
+  if (!unit.has_trainable()) return text;
+  if (unit.sums_in_tree()) {
+    const int64_t count = unit.tree_micro_batches();
+    for (int64_t i = 0; i < count; ++i) {
+      const ReducePhase phase = {count > 1 ? MicroBatches::kReducedEach : MicroBatches::kOne, i,
+                                 i + 1 == count};
+      AppendProgram(absl::StrCat("reduce micro-batch ", i + 1, " of ", count),
+                    CompileReduce(unit, options, phase), unit, text);
+    }
+    return text;
+  }
+  AppendProgram("reduce", CompileReduce(unit, options, {}), unit, text);
+  if (unit.sums_only_across()) return text;
+  const MicroBatches each = MicroBatches::kReducedEach;
+  AppendProgram("reduce first micro-batch", CompileReduce(unit, options, {each, 0, false}), unit,
+                text);
+  AppendProgram("reduce next micro-batch", CompileReduce(unit, options, {each, 1, false}), unit,
+                text);
+  AppendProgram("reduce last micro-batch", CompileReduce(unit, options, {each, 1, true}), unit,
+                text);
+  return text;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,151 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a unit's gather and its gradient reduction do, as lists of operations: compiled once from
+// the unit and the options, then executed by ProgramRunner (program_runner.h).
+
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+
+// Memory that an operation reads or writes. Each segment of the unit has its own, see
+// Unit::Segment.
+enum class Place : uint8_t {
+  kShard,          // this rank's masters, in memory or in the offload store
+  kFull,           // the full parameters
+  kGroupSlice,     // this rank's slice of the full parameters, gathered across groups once a step
+  kForwardSlice,   // its slice inside the post-forward group, kept from forward to backward
+  kGradient,       // the full gradients
+  kGradientShard,  // what the optimizer reads, in memory or in the offload store
+  kSum,            // an fp32 sum that waits for later micro-batches (Unit::Segment::waiting_sums)
+  kScratch,        // fp32 memory of the lane, until the lane's next segment
+  kHandover,       // fp32 memory that one lane writes, and the lane across groups then reads
+};
+
+enum class OpKind : uint8_t {
+  kZeroGaps,  // zeroes the gaps between parameters in `to`
+  kRead,      // from the offload store; rounds if the types differ
+  kCast,
+  kCopy,
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,  // in place
+  kScale,      // to *= UnitProgram::scale
+  kAdd,        // to += from
+  kWrite,      // to the offload store
+};
+
+// The stream that an operation is enqueued on.
+enum class LaneName : uint8_t { kCompute, kGather, kReduce, kAcross };
+inline constexpr int kLaneCount = 4;
+
+// The ranks of a collective, as MeshView names them.
+enum class OpGroup : uint8_t {
+  kNone,
+  kShardGather,
+  kReplicateGather,
+  kPostForward,
+  kShardReduce,
+  kReplicateReduce,
+  kDataReduce,
+};
+
+// Elements [begin, begin + numel) of a place.
+struct Operand {
+  Place place = Place::kShard;
+  DType dtype = DType::kFloat32;
+  int64_t begin = 0;
+  int64_t numel = 0;
+  int level = 0;  // of kSum
+
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+struct Op {
+  OpKind kind = OpKind::kCopy;
+  int segment = 0;
+  LaneName lane = LaneName::kGather;
+  Operand from = {};
+  Operand to = {};
+  OpGroup group = OpGroup::kNone;  // of a collective, and the number of its ranks
+  int ranks = 0;
+  bool accumulate = false;  // the reduce-scatter adds to `to`
+};
+
+struct UnitProgram {
+  std::vector<Op> ops;
+  // For reductions:
+  ReduceOp reduce_op = ReduceOp::kMean;
+  double scale = 1;
+  std::vector<DType> gradient_shard_dtypes;  // of kGradientShard, by segment
+
+  // True if an operation of this lane reads or writes the place.
+  bool Uses(Place place, LaneName lane) const;
+  bool Uses(LaneName lane) const;
+  // The elements of a place that the program reads or writes, from 0 on; 0: none.
+  int64_t NumelOf(Place place, int segment) const;
+};
+
+// What a strategy's programs depend on besides the unit.
+struct ProgramOptions {
+  ReduceOp reduce_op = ReduceOp::kMean;
+  // Multiplies the complete sum; for a gradient divide factor other than the number of ranks.
+  double scale = 1;
+  // True if reductions across groups have a stream of their own.
+  bool has_across_lane = false;
+  // This rank's place in the unit's group of StrategyOptions::post_forward_shard_size.
+  int post_forward_ranks = 0;  // 0: there is none
+  int post_forward_rank = 0;
+};
+
+// The micro-batch of a step whose gradients are reduced.
+struct ReducePhase {
+  MicroBatches how = MicroBatches::kOne;  // Unit::micro_batches
+  int64_t earlier = 0;                    // Unit::micro_batches_accumulated
+  bool is_last = true;
+
+  friend auto operator<=>(const ReducePhase&, const ReducePhase&) = default;
+};
+
+// Gathers the full parameters from the shards. Each shard is rounded into its slice of the full
+// buffer, and all-gathered there in place. Segments whose shard is the full buffer need no
+// operation; replicated segments need no collective. If owners span groups, a first all-gather
+// across groups fills kGroupSlice, and a second one inside the group the full buffer.
+UnitProgram CompileGather(const Unit& unit);
+// Gathers the full parameters from kGroupSlice or kForwardSlice, which the ranks of a group keep.
+UnitProgram CompileGatherFrom(Place slice, const Unit& unit, const ProgramOptions& options);
+// Keeps kForwardSlice of a gathered unit.
+UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
+
+// Reduces the full gradients of every trainable segment to what the optimizer reads: reduce inside
+// the group → reduce across groups → scale → add to the sums of earlier micro-batches → round once
+// → store. A segment skips the steps that it does not need. Sharded segments are reduce-scattered
+// inside the shard group, and then all-reduced across groups, or reduce-scattered if owners span
+// groups. Replicated segments are all-reduced over all ranks. Every step after the first is fp32
+// unless it is the last one, so that a sum in 16 bits is rounded once.
+//
+// Without a tree over micro-batches, the first step adds to the fp32 shards that the step's earlier
+// micro-batches have left, and only the last micro-batch takes the other steps. If owners span
+// groups, micro-batches add up in memory, even if gradients are offloaded. Replicated segments, to
+// whose full gradients layers add, are reduced by the last micro-batch only.
+//
+// Units with tree_micro_batches() above 1 take each micro-batch through all steps, and add its sum
+// to a waiting sum of equally many micro-batches (tree_sum.h). Waiting sums are fp32, and are
+// rounded at the end.
+UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
+                          const ReducePhase& phase);
+
+// All programs of a unit as text, one line an operation, for --print_programs and for tests.
+std::string ProgramsText(const Unit& unit, const ProgramOptions& options);
+
+}  // namespace zeroth
