@@ -110,7 +110,7 @@ int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& 
   if (!system.late_gradient_shards || options.offload != "none" || options.world_size == 1) {
     return 0;
   }
-  const MicroBatches how = in_full ? MicroBatches::kAddedInFull : MicroBatches::kOne;
+  const Accumulation how = in_full ? Accumulation::kFull : Accumulation::kSingle;
   int64_t bytes = 0;
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {

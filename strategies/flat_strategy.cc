@@ -140,6 +140,7 @@ ProgramOptions FlatStrategy::ProgramOptionsOf(const Unit& unit) const {
   ProgramOptions program;
   program.reduce_op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   program.scale = GradientScale();
+  program.accumulates_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
   program.has_across_lane = context_.across_stream != nullptr;
   if (const Communicator* const group = PostForwardGroup(unit); group != nullptr) {
     program.post_forward_ranks = group->size();
@@ -191,15 +192,13 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
   return PrepareFullGradients(unit, *context_.gradients);
 }
 
-absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
-  const bool is_last = sync == GradientSync::kFinish;
-  const bool adds_up_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
-  if (adds_up_in_full && !is_last) return absl::OkStatus();
+absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, bool is_last) {
+  Programs& programs = ProgramsOf(unit);
+  if (programs.options.accumulates_in_full && !is_last) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, is_last));
   const int64_t earlier = unit.micro_batches_accumulated();
   const ReducePhase phase = {
-      unit.micro_batches(), unit.sums_in_tree() ? earlier : std::min<int64_t>(earlier, 1), is_last};
-  Programs& programs = ProgramsOf(unit);
+      unit.accumulation(), unit.sums_in_tree() ? earlier : std::min<int64_t>(earlier, 1), is_last};
   const auto found = programs.reductions.find(phase);
   const UnitProgram& program =
       found != programs.reductions.end()

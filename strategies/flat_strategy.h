@@ -36,7 +36,7 @@ class FlatStrategy : public ShardingStrategy {
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
   absl::Status Reshard(Unit& unit, Pass pass) override;
   absl::Status PrepareGradients(Unit& unit) override;
-  absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override;
+  absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last_micro_batch) override;
   absl::Status Trim() override;
   std::string ProgramsText(const Unit& unit) const override;
 

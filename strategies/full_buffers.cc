@@ -43,7 +43,7 @@ int64_t FullParameterBytes(const Unit& unit) {
   return bytes;
 }
 
-int64_t FullGradientBytes(const Unit& unit, MicroBatches how) {
+int64_t FullGradientBytes(const Unit& unit, Accumulation how) {
   int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& segment = unit.segment_layout(i);
@@ -65,7 +65,7 @@ FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vec
   for (size_t how = 0; how < shared_of_.size(); ++how) {
     std::vector<int64_t> bytes;
     for (const Unit* unit : units) {
-      if (!unit->is_root()) bytes.push_back(bytes_of(*unit, static_cast<MicroBatches>(how)));
+      if (!unit->is_root()) bytes.push_back(bytes_of(*unit, static_cast<Accumulation>(how)));
     }
     const auto same = std::find(sizes.begin(), sizes.end(), SizesOf(bytes));
     const auto index = static_cast<size_t>(same - sizes.begin());
@@ -86,7 +86,7 @@ void FullBuffers::RegisterWith(const std::vector<Communicator*>& groups) {
 }
 
 BufferSet& FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
-  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.micro_batches())];
+  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.accumulation())];
   if (shared != nullptr && !unit.is_root()) return *shared;
   if (groups_.empty() || bytes == 0) return unshared_;
   std::unique_ptr<BufferSet>& own = own_[static_cast<size_t>(unit.index())];
@@ -98,7 +98,7 @@ BufferSet& FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
 }
 
 bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
-  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.micro_batches())];
+  BufferSet* const shared = shared_of_[static_cast<size_t>(unit.accumulation())];
   return shared == nullptr || unit.is_root() || bytes == 0 || shared->HasRoom(bytes);
 }
 
@@ -158,7 +158,7 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
-  const int64_t bytes = FullGradientBytes(unit, unit.micro_batches());
+  const int64_t bytes = FullGradientBytes(unit, unit.accumulation());
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor buffer,
       bytes > 0 ? buffers.Acquire(unit, bytes, unit.device().compute_stream()) : Tensor());

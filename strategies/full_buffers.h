@@ -25,7 +25,7 @@ namespace zeroth {
 // Bytes of the buffer for a unit's full parameters, or full gradients, without segments whose shard
 // is the full buffer.
 int64_t FullParameterBytes(const Unit& unit);
-int64_t FullGradientBytes(const Unit& unit, MicroBatches how);
+int64_t FullGradientBytes(const Unit& unit, Accumulation how);
 
 // Gives a full buffer to each unit that asks. Units other than the root use shared buffers, one
 // after the other, which have the size of the largest of these units. Units of at most an eighth of
@@ -34,8 +34,8 @@ int64_t FullGradientBytes(const Unit& unit, MicroBatches how);
 class FullBuffers {
  public:
   // The bytes that a unit needs. Gradients of one micro-batch and sums of several may differ in
-  // size, so each MicroBatches has buffers of its own, unless all sizes are the same.
-  using BytesOf = std::function<int64_t(const Unit& unit, MicroBatches how)>;
+  // size, so each Accumulation has buffers of its own, unless all sizes are the same.
+  using BytesOf = std::function<int64_t(const Unit& unit, Accumulation how)>;
 
   // `limit` is the number of shared buffers of each size, see BufferSet; 0: nothing is shared.
   FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units, int limit,
@@ -67,8 +67,8 @@ class FullBuffers {
   Device& device_;
   MemoryCategory category_;
   std::vector<std::unique_ptr<BufferSet>> shared_;
-  // The set for each MicroBatches; nullptr if nothing is shared.
-  std::array<BufferSet*, kMicroBatchesCount> shared_of_{};
+  // The set for each Accumulation; nullptr if nothing is shared.
+  std::array<BufferSet*, kAccumulationCount> shared_of_{};
   std::vector<Communicator*> groups_;  // whose transport registers buffers
   std::vector<Holding> held_;          // by unit index
   // The registered buffers of units that share none, by unit index.

@@ -243,7 +243,6 @@ UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
     SegmentCompiler compiler(unit, i, options, phase);
     program.gradient_shard_dtypes[static_cast<size_t>(i)] = compiler.ShardDType();
     const std::vector<Op> ops = compiler.Compile();
-    if (ops.empty()) continue;
     if (!unit.layout().Gaps(i).empty()) {
       const Operand full = {Place::kGradient, unit.full_gradient_dtype(i, phase.how), 0,
                             unit.segment_layout(i).numel};
@@ -253,7 +252,7 @@ UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
                              .from = full,
                              .to = full});
     }
-    const bool scatters_first = IsFirstScatter(ops[0]);
+    const bool scatters_first = !ops.empty() && IsFirstScatter(ops[0]);
     if (scatters_first) scatters.push_back(ops[0]);
     rest.insert(rest.end(), ops.begin() + (scatters_first ? 1 : 0), ops.end());
   }

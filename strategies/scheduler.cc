@@ -49,7 +49,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
       order_(units_.size()),
       gathered_(device, MemoryCategory::kGatheredParameters, units_,
                 capabilities_.shares_buffers ? options.gather_buffers : 0,
-                [](const Unit& unit, MicroBatches) { return FullParameterBytes(unit); }),
+                [](const Unit& unit, Accumulation) { return FullParameterBytes(unit); }),
       gradients_(device, MemoryCategory::kGradients, units_, options.gradient_buffers,
                  FullGradientBytes) {}
 

@@ -224,7 +224,7 @@ class Scheduler {
   absl::Status FinishUnshard(Unit& unit);
   absl::Status PrefetchAhead(const Unit& from, Pass pass);
   absl::Status PrepareGradients(Unit& unit);
-  MicroBatches HowMicroBatchesComeTogether(const Unit& unit) const;
+  Accumulation AccumulationOf(const Unit& unit) const;
   absl::Status ExpectRoomForSum(const Unit& unit) const;
   absl::Status BeginGradients(Unit& unit);
   absl::Status BackwardIsOver(Unit& unit);

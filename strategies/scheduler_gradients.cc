@@ -45,17 +45,17 @@ absl::Status Scheduler::PrepareGradients(Unit& unit) {
 }
 
 // Returns the same on all ranks, whichever units they use.
-MicroBatches Scheduler::HowMicroBatchesComeTogether(const Unit& unit) const {
+Accumulation Scheduler::AccumulationOf(const Unit& unit) const {
   if (requires_gradient_sync_ && is_last_backward_ && !has_micro_batches_) {
-    return MicroBatches::kOne;
+    return Accumulation::kSingle;
   }
   const bool in_full = !requires_gradient_sync_ || kept_in_full_ || capabilities_.adds_up_in_full ||
                        unit.sums_only_across();
-  return in_full ? MicroBatches::kAddedInFull : MicroBatches::kReducedEach;
+  return in_full ? Accumulation::kFull : Accumulation::kReduced;
 }
 
 absl::Status Scheduler::BeginGradients(Unit& unit) {
-  unit.set_micro_batches(HowMicroBatchesComeTogether(unit));
+  unit.set_accumulation(AccumulationOf(unit));
   const AllocationPlace place(device_.allocator(), "gradients of", unit.name());
   // An earlier reduction may still read the buffer.
   return TimedWait(options_.timeline, device_.compute_stream(), "wait for gradient buffer",
@@ -66,7 +66,7 @@ absl::Status Scheduler::BeginGradients(Unit& unit) {
 absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
   if (unit.gradient_state() != GradientState::kFull) return absl::OkStatus();
   for (int i = 0; i < unit.segment_count(); ++i) {
-    const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether(unit));
+    const DType sum = unit.full_gradient_dtype(i, AccumulationOf(unit));
     if (!unit.segment_layout(i).trainable || unit.segment(i).grad.dtype() == sum) continue;
     return FailedPrecondition(
         "unit '", unit.name(), "': its gradients of this micro-batch began in ",
@@ -87,12 +87,11 @@ absl::Status Scheduler::SyncGradients(Unit& unit) {
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
   ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
-  const GradientSync sync = is_last_backward_ ? GradientSync::kFinish : GradientSync::kAccumulate;
   // Buffers that are not kept return to the allocator in the order of the compute stream, which
   // then waits until they have been read.
   ZEROTH_RETURN_IF_ERROR(
       TimedWait(options_.timeline, device_.compute_stream(), kWaitForReduce, unit.name(),
-                [&] { return strategy_.SyncGradients(unit, *reduce_stream_, sync); }));
+                [&] { return strategy_.SyncGradients(unit, *reduce_stream_, is_last_backward_); }));
   ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
   if (!is_last_backward_) return absl::OkStatus();
   return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");

@@ -301,6 +301,26 @@ int64_t Sharding::ReplicatedMemoryBytes() const {
   return bytes;
 }
 
+std::string Sharding::ProgramsText() const {
+  std::vector<std::pair<std::string, std::vector<std::string>>> programs;  // and the units' names
+  for (const Unit* unit : units()) {
+    std::string text = strategy_->ProgramsText(*unit);
+    const auto same = std::find_if(programs.begin(), programs.end(),
+                                   [&](const auto& known) { return known.first == text; });
+    if (same != programs.end()) {
+      same->second.push_back(unit->name());
+    } else {
+      programs.push_back({std::move(text), {unit->name()}});
+    }
+  }
+  std::string all;
+  for (const auto& [text, names] : programs) {
+    absl::StrAppend(&all, names.size() == 1 ? "unit " : "units ", absl::StrJoin(names, ", "), "\n",
+                    text.empty() ? "  the strategy runs no programs\n" : text);
+  }
+  return all;
+}
+
 std::vector<Communicator*> Sharding::communicators() const {
   std::vector<Communicator*> all = mesh_->communicators();
   for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);

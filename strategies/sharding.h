@@ -135,6 +135,10 @@ class Sharding {
   // Every parameter once, by unit and then as given: the same order on every rank.
   std::vector<Parameter*> parameters() const;
 
+  // What the strategy does to gather and to reduce each unit, one line an operation; units that are
+  // alike come once (ShardingStrategy::ProgramsText).
+  std::string ProgramsText() const;
+
   // Bytes of memory of this rank's shards of parameters (0 if they are offloaded), and of all
   // parameters in full.
   int64_t ShardMemoryBytes() const;

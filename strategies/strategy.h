@@ -35,9 +35,6 @@ enum class Pass : uint8_t {
   kStepEnd,  // the optimizer has changed the shards, so gathered parameters are stale
 };
 
-// kFinish: the micro-batch is the last of its step. kAccumulate: more micro-batches follow.
-enum class GradientSync : uint8_t { kFinish, kAccumulate };
-
 // What a strategy supports. Everything that it does not claim is refused with InvalidArgument, by
 // the registry or by Sharding.
 struct StrategyCapabilities {
@@ -62,7 +59,7 @@ struct StrategyCapabilities {
   bool tree_micro_batches = false;
   // SyncGradients needs StrategyContext::reduce_kernels even if gradients are fp32.
   bool needs_reduce_kernels = false;
-  // With kAccumulate, SyncGradients leaves all gradients full, and the next micro-batch adds to
+  // Before the last micro-batch SyncGradients leaves all gradients full, and the next one adds to
   // them. Full gradients then have MixedPrecision::grad_accum_dtype.
   bool adds_up_in_full = false;
 };
@@ -163,11 +160,11 @@ class ShardingStrategy {
   // Enqueues on `comm` the reduction of full gradients to the shard that the optimizer reads, and
   // adds it to the sum of the step's earlier micro-batches (Unit::has_accumulated). The full
   // gradients are complete, with zeros where there were none, and the caller has ordered their
-  // writes before `comm`. kFinish: kFull → kReduced. kAccumulate: kFull → kNone
-  // (Unit::MarkAccumulated), and work that can wait for the last micro-batch, such as sums across
-  // groups, is left to it. Or the gradients stay kFull, and the next micro-batch adds to them
-  // (StrategyCapabilities::adds_up_in_full).
-  virtual absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) = 0;
+  // writes before `comm`. In the step's last micro-batch: kFull → kReduced. Otherwise: kFull →
+  // kNone (Unit::MarkAccumulated), and work that can wait for the last micro-batch, such as sums
+  // across groups, is left to it. Or the gradients stay kFull, and the next micro-batch adds to
+  // them (StrategyCapabilities::adds_up_in_full).
+  virtual absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last_micro_batch) = 0;
   // Called between steps: returns the strategy's own unused memory to the allocator, all of it even
   // if there is an error to return. After a failed step it is called with all streams idle, and
   // Unit::strategy_state is destroyed already.

@@ -117,9 +117,9 @@ bool Unit::has_trainable() const {
                      [](const ShardLayout::Segment& segment) { return segment.trainable; });
 }
 
-DType Unit::full_gradient_dtype(int i, MicroBatches how) const {
+DType Unit::full_gradient_dtype(int i, Accumulation how) const {
   const bool adds_up =
-      how == MicroBatches::kAddedInFull || (how == MicroBatches::kReducedEach && is_replicated(i));
+      how == Accumulation::kFull || (how == Accumulation::kReduced && is_replicated(i));
   // In a tree, micro-batches are apart from each other.
   return adds_up && !sums_in_tree() ? precision_.grad_accum_dtype : precision_.reduce_dtype;
 }
@@ -266,7 +266,7 @@ void Unit::DropGradients() {
   }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;
-  micro_batches_ = MicroBatches::kOne;
+  accumulation_ = Accumulation::kSingle;
   micro_batches_accumulated_ = 0;
 }
 

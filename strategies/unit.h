@@ -48,13 +48,13 @@ enum class GradientState : uint8_t {
 };
 absl::string_view GradientStateName(GradientState state);
 
-// How the gradients of a step's micro-batches add up.
-enum class MicroBatches : uint8_t {
-  kOne,          // the step has one micro-batch
-  kReducedEach,  // each micro-batch's gradients are reduced, and the shards add up
-  kAddedInFull,  // the full gradients add up, and are reduced once
+// How the gradients of a step's micro-batches accumulate.
+enum class Accumulation : uint8_t {
+  kSingle,   // the step has one micro-batch
+  kReduced,  // each micro-batch's gradients are reduced, and the shards accumulate
+  kFull,     // the full gradients accumulate, and are reduced once
 };
-inline constexpr size_t kMicroBatchesCount = 3;
+inline constexpr size_t kAccumulationCount = 3;
 
 // The mesh axes over which a unit is replicated, and those over which it is sharded, by name and in
 // the mesh's order. Each of "replicate" and "shard" is in one of the lists. Whatever the strategy
@@ -187,12 +187,12 @@ class Unit {
     return mesh().owners_span_groups() && mesh().shard_size() == 1 && tree_micro_batches_ == 0;
   }
   // Set before gradients begin (kNone → kFull).
-  void set_micro_batches(MicroBatches how) { micro_batches_ = how; }
-  MicroBatches micro_batches() const { return micro_batches_; }
+  void set_accumulation(Accumulation how) { accumulation_ = how; }
+  Accumulation accumulation() const { return accumulation_; }
   // The type of a segment's full gradients: grad_accum_dtype if micro-batches add up in them, and
   // reduce_dtype otherwise.
-  DType full_gradient_dtype(int i, MicroBatches how) const;
-  DType full_gradient_dtype(int i) const { return full_gradient_dtype(i, micro_batches_); }
+  DType full_gradient_dtype(int i, Accumulation how) const;
+  DType full_gradient_dtype(int i) const { return full_gradient_dtype(i, accumulation_); }
   // True if the parameter has memory for gradients: if requires_grad() was true when the unit was
   // made, which decided its segment. A parameter that is frozen later keeps that memory, which
   // holds zeros.
@@ -288,7 +288,7 @@ class Unit {
   std::vector<Segment> segments_;
   UnitState state_ = UnitState::kSharded;
   GradientState gradient_state_ = GradientState::kNone;
-  MicroBatches micro_batches_ = MicroBatches::kOne;
+  Accumulation accumulation_ = Accumulation::kSingle;
   int64_t micro_batches_accumulated_ = 0;
   int64_t tree_micro_batches_ = 0;
   const MeshView* mesh_ = nullptr;

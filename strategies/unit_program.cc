@@ -119,7 +119,7 @@ std::string OperandText(const Operand& in, const Op& op, const Unit& unit) {
   const bool is_stored = (in.place == Place::kShard && unit.offloads_parameters()) ||
                          (in.place == Place::kGradientShard && unit.offloads_gradients());
   return absl::StrCat(is_stored ? "stored " : "", kPlaceNames[static_cast<size_t>(in.place)],
-                      in.place == Place::kSum ? absl::StrCat(" ", in.level) : "", op.segment, "[",
+                      in.place == Place::kSum ? absl::StrCat(in.level) : "", ".", op.segment, "[",
                       in.begin, ":", in.begin + in.numel, "] ", DTypeName(in.dtype));
 }
 
@@ -142,6 +142,7 @@ std::string OpText(const Op& op, const UnitProgram& program, const Unit& unit) {
 void AppendProgram(absl::string_view title, const UnitProgram& program, const Unit& unit,
                    std::string& text) {
   absl::StrAppend(&text, "  ", title, "\n");
+  if (program.ops.empty()) absl::StrAppend(&text, "    nothing\n");
   for (const Op& op : program.ops) absl::StrAppend(&text, OpText(op, program, unit), "\n");
 }
 
@@ -206,7 +207,7 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
 }
 
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
-  std::string text = absl::StrCat("unit ", unit.name(), "\n");
+  std::string text;
   AppendProgram("gather", CompileGather(unit), unit, text);
   if (unit.mesh().owners_span_groups()) {
     AppendProgram("gather again", CompileGatherFrom(Place::kGroupSlice, unit, options), unit, text);
@@ -217,25 +218,21 @@ std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
                   unit, text);
   }
   if (!unit.has_trainable()) return text;
-  if (unit.sums_in_tree()) {
-    const int64_t count = unit.tree_micro_batches();
-    for (int64_t i = 0; i < count; ++i) {
-      const ReducePhase phase = {count > 1 ? MicroBatches::kReducedEach : MicroBatches::kOne, i,
-                                 i + 1 == count};
-      AppendProgram(absl::StrCat("reduce micro-batch ", i + 1, " of ", count),
-                    CompileReduce(unit, options, phase), unit, text);
-    }
-    return text;
+  const auto append = [&](absl::string_view title, const ReducePhase& phase) {
+    AppendProgram(title, CompileReduce(unit, options, phase), unit, text);
+  };
+  const int64_t in_tree = unit.sums_in_tree() ? unit.tree_micro_batches() : 0;
+  for (int64_t i = 0; i < in_tree; ++i) {
+    append(absl::StrCat("reduce micro-batch ", i + 1, " of ", in_tree),
+           {Accumulation::kReduced, i, i + 1 == in_tree});
   }
-  AppendProgram("reduce", CompileReduce(unit, options, {}), unit, text);
-  if (unit.sums_only_across()) return text;
-  const MicroBatches each = MicroBatches::kReducedEach;
-  AppendProgram("reduce first micro-batch", CompileReduce(unit, options, {each, 0, false}), unit,
-                text);
-  AppendProgram("reduce next micro-batch", CompileReduce(unit, options, {each, 1, false}), unit,
-                text);
-  AppendProgram("reduce last micro-batch", CompileReduce(unit, options, {each, 1, true}), unit,
-                text);
+  if (in_tree > 0) return text;
+  append("reduce the only micro-batch", {Accumulation::kSingle, 0, true});
+  append("reduce full gradients of several micro-batches", {Accumulation::kFull, 0, true});
+  if (options.accumulates_in_full) return text;
+  append("reduce the first micro-batch", {Accumulation::kReduced, 0, false});
+  append("reduce the next micro-batch", {Accumulation::kReduced, 1, false});
+  append("reduce the last micro-batch", {Accumulation::kReduced, 1, true});
   return text;
 }
 

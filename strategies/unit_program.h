@@ -103,6 +103,8 @@ struct ProgramOptions {
   double scale = 1;
   // True if reductions across groups have a stream of their own.
   bool has_across_lane = false;
+  // Gradients of several micro-batches always accumulate in full.
+  bool accumulates_in_full = false;
   // This rank's place in the unit's group of StrategyOptions::post_forward_shard_size.
   int post_forward_ranks = 0;  // 0: there is none
   int post_forward_rank = 0;
@@ -110,8 +112,8 @@ struct ProgramOptions {
 
 // The micro-batch of a step whose gradients are reduced.
 struct ReducePhase {
-  MicroBatches how = MicroBatches::kOne;  // Unit::micro_batches
-  int64_t earlier = 0;                    // Unit::micro_batches_accumulated
+  Accumulation how = Accumulation::kSingle;  // Unit::accumulation
+  int64_t earlier = 0;                       // Unit::micro_batches_accumulated
   bool is_last = true;
 
   friend auto operator<=>(const ReducePhase&, const ReducePhase&) = default;
@@ -145,7 +147,7 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
                           const ReducePhase& phase);
 
-// All programs of a unit as text, one line an operation, for --print_programs and for tests.
+// All programs of a unit as text, one line an operation.
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options);
 
 }  // namespace zeroth

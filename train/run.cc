@@ -190,6 +190,7 @@ absl::Status RankRun::SetUp() {
         "samples   none: the data are tokens of an unknown tokenizer; name it by --tokenizer");
   }
   for (const std::string& note : notes) Say(note);
+  if (options_.print_programs) Say(absl::StrCat("programs\n", trainer_->sharding().ProgramsText()));
   AnnounceInterrupt();
   return absl::OkStatus();
 }

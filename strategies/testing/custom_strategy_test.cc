@@ -52,9 +52,9 @@ class AllReduceShard : public FlatStrategy {
   }
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
-  absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override {
+  absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last) override {
     // The next micro-batch adds to what is there.
-    if (sync == GradientSync::kAccumulate) return absl::OkStatus();
+    if (!is_last) return absl::OkStatus();
     for (int i = 0; i < unit.segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit.segment_layout(i);
       Unit::Segment& segment = unit.segment(i);
