@@ -28,12 +28,12 @@ struct UnitSlices {
   Slices forward;
 };
 
-Slices& SlicesOf(Unit& unit, Place place) {
+Slices& SlicesOf(Unit& unit, OpPlace place) {
   UnitSlices& slices = unit.strategy_state<UnitSlices>();
-  return place == Place::kGroupSlice ? slices.group : slices.forward;
+  return place == OpPlace::kGroupSlice ? slices.group : slices.forward;
 }
 
-constexpr std::array<Place, 2> kSlices = {Place::kGroupSlice, Place::kForwardSlice};
+constexpr std::array<OpPlace, 2> kSlices = {OpPlace::kGroupSlice, OpPlace::kForwardSlice};
 
 // The bytes of the largest sum that is made inside a group and then reduced across groups.
 int64_t LargestHandover(const StrategyContext& context) {
@@ -47,7 +47,7 @@ int64_t LargestHandover(const StrategyContext& context) {
   return numel * kFp32Bytes;
 }
 
-absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, Place place,
+absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, OpPlace place,
                             Stream& writer, std::vector<Tensor>& slices) {
   const DType dtype = unit.precision().param_dtype;
   std::vector<int64_t> offsets;
@@ -92,7 +92,7 @@ absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream&
   return absl::OkStatus();
 }
 
-Communicator& GroupOf(const Op& op, const Unit& unit, Communicator* post_forward) {
+Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward) {
   const MeshView& mesh = unit.mesh();
   switch (op.group) {
     case OpGroup::kShardGather:
@@ -114,7 +114,7 @@ Communicator& GroupOf(const Op& op, const Unit& unit, Communicator* post_forward
 }
 
 // True if the two collectives can be issued as one call.
-bool IsOneCall(const Op& a, const Op& b) {
+bool IsOneCall(const UnitOp& a, const UnitOp& b) {
   const bool is_batched = a.kind == OpKind::kAllGather ||
                           (a.kind == OpKind::kReduceScatter && a.lane == LaneName::kReduce);
   return is_batched && a.kind == b.kind && a.lane == b.lane && a.group == b.group;
@@ -140,7 +140,7 @@ class ProgramRunner::Execution {
 
  private:
   absl::Status RunOps() {
-    const std::vector<Op>& ops = program_.ops;
+    const std::vector<UnitOp>& ops = program_.ops;
     for (size_t i = 0; i < ops.size();) {
       size_t end = i + 1;
       while (end < ops.size() && IsOneCall(ops[i], ops[end])) ++end;
@@ -154,7 +154,7 @@ class ProgramRunner::Execution {
   }
 
   // The stream across groups waits for what the segment's operations have done on the other one.
-  absl::Status EnterLaneOf(const Op& op) {
+  absl::Status EnterLaneOf(const UnitOp& op) {
     const bool is_across = op.lane == LaneName::kAcross;
     if (across_segment_ == (is_across ? op.segment : -1)) return absl::OkStatus();
     ZEROTH_RETURN_IF_ERROR(LeaveAcross());
@@ -192,31 +192,31 @@ class ProgramRunner::Execution {
   }
 
   // The memory of an operand; memory that does not exist yet is allocated.
-  absl::StatusOr<Tensor> Find(const Op& op, const Operand& in) {
+  absl::StatusOr<Tensor> Find(const UnitOp& op, const Operand& in) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor place, FindPlace(op, in));
     ZEROTH_CHECK(place.defined() && place.dtype() == in.dtype);
     return place.View(in.begin, Shape({in.numel}));
   }
-  absl::StatusOr<Tensor> FindPlace(const Op& op, const Operand& in) {
+  absl::StatusOr<Tensor> FindPlace(const UnitOp& op, const Operand& in) {
     Unit::Segment& segment = unit_.segment(op.segment);
     Lane& lane = runner_.lane(op.lane);
     switch (in.place) {
-      case Place::kShard:
+      case OpPlace::kShard:
         return segment.shard;
-      case Place::kFull:
+      case OpPlace::kFull:
         return segment.full;
-      case Place::kGroupSlice:
-      case Place::kForwardSlice:
+      case OpPlace::kGroupSlice:
+      case OpPlace::kForwardSlice:
         return SlicesOf(unit_, in.place).of_segment[static_cast<size_t>(op.segment)];
-      case Place::kGradient:
+      case OpPlace::kGradient:
         return segment.grad;
-      case Place::kGradientShard:
+      case OpPlace::kGradientShard:
         return segment.grad_shard;
-      case Place::kScratch:
+      case OpPlace::kScratch:
         return lane.scratch->Take(in.begin + in.numel, *lane.stream);
-      case Place::kHandover:
+      case OpPlace::kHandover:
         break;
-      case Place::kSum: {
+      case OpPlace::kSum: {
         const auto level = static_cast<size_t>(in.level);
         if (segment.waiting_sums.size() <= level) segment.waiting_sums.resize(level + 1);
         Tensor& sum = segment.waiting_sums[level];
@@ -233,12 +233,12 @@ class ProgramRunner::Execution {
     return handover_.ViewAs(0, Shape({in.begin + in.numel}), DType::kFloat32);
   }
 
-  const StateTensor& StoreOf(const Op& op, Place place) {
+  const StateTensor& StoreOf(const UnitOp& op, OpPlace place) {
     const Unit::Segment& segment = unit_.segment(op.segment);
-    return place == Place::kShard ? segment.offloaded_shard : segment.offloaded_grad_shard;
+    return place == OpPlace::kShard ? segment.offloaded_shard : segment.offloaded_grad_shard;
   }
 
-  absl::Status RunOp(const Op& op) {
+  absl::Status RunOp(const UnitOp& op) {
     Lane& lane = runner_.lane(op.lane);
     if (op.kind == OpKind::kRead) return Read(op, lane);
     if (op.kind == OpKind::kWrite) {
@@ -259,7 +259,7 @@ class ProgramRunner::Execution {
   }
 
   // Reads offloaded state. What is rounded passes through scratch, chunk by chunk.
-  absl::Status Read(const Op& op, Lane& lane) {
+  absl::Status Read(const UnitOp& op, Lane& lane) {
     const StateTensor& store = StoreOf(op, op.from.place);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
     if (op.from.dtype == op.to.dtype) return store.Read(op.from.begin, to, *lane.stream);
@@ -274,8 +274,8 @@ class ProgramRunner::Execution {
   }
 
   // Issues collectives of one kind, lane and group: as one call, unless the unit has custom ones.
-  absl::Status RunCollectives(absl::Span<const Op> ops) {
-    const Op& first = ops.front();
+  absl::Status RunCollectives(absl::Span<const UnitOp> ops) {
+    const UnitOp& first = ops.front();
     Lane& lane = runner_.lane(first.lane);
     Communicator& group = GroupOf(first, unit_, post_forward_);
     // The unit's own collectives have made the values that the forward has left.
@@ -284,7 +284,7 @@ class ProgramRunner::Execution {
                                     lane.collective_scratch.get(), unit_.name()};
     std::vector<GatherBuffers> gathers;
     std::vector<ReductionBuffers> reductions;
-    for (const Op& op : ops) {
+    for (const UnitOp& op : ops) {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
       ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
       if (op.kind == OpKind::kAllReduce) {
@@ -341,7 +341,7 @@ absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
   }
   lane(LaneName::kGather).stream = &comm;
   Slices* used = nullptr;
-  for (const Place place : kSlices) {
+  for (const OpPlace place : kSlices) {
     if (!program.Uses(place, LaneName::kGather)) continue;
     used = &SlicesOf(unit, place);
     if (used->last_use != nullptr) {
@@ -361,19 +361,19 @@ absl::Status ProgramRunner::Gather(Unit& unit, const UnitProgram& program,
 absl::Status ProgramRunner::KeepSlice(Unit& unit, const UnitProgram& program) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kGathered, "keep a slice of it"));
   Stream& compute = context_.device->compute_stream();
-  Slices& slices = SlicesOf(unit, Place::kForwardSlice);
+  Slices& slices = SlicesOf(unit, OpPlace::kForwardSlice);
   ZEROTH_RETURN_IF_ERROR(
-      AllocateSlices(unit, program, Place::kForwardSlice, compute, slices.of_segment));
+      AllocateSlices(unit, program, OpPlace::kForwardSlice, compute, slices.of_segment));
   ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());
   ZEROTH_ASSIGN_OR_RETURN(slices.last_use, compute.Record());
   return absl::OkStatus();
 }
 
-bool ProgramRunner::HasSlice(Unit& unit, Place place) {
+bool ProgramRunner::HasSlice(Unit& unit, OpPlace place) {
   return SlicesOf(unit, place).last_use != nullptr;
 }
 
-absl::Status ProgramRunner::DropSlice(Unit& unit, Place place) {
+absl::Status ProgramRunner::DropSlice(Unit& unit, OpPlace place) {
   Slices& slices = SlicesOf(unit, place);
   if (slices.last_use == nullptr) return absl::OkStatus();
   const absl::Status status = context_.device->compute_stream().Wait(slices.last_use);
@@ -394,7 +394,7 @@ absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool 
   if (program.Uses(LaneName::kAcross)) {
     ZEROTH_RETURN_IF_ERROR(context_.across_stream->Wait(done));
     ZEROTH_ASSIGN_OR_RETURN(done, context_.across_stream->Record());
-    if (program.Uses(Place::kGradient, LaneName::kAcross)) full_is_read = done;
+    if (program.Uses(OpPlace::kGradient, LaneName::kAcross)) full_is_read = done;
   }
   ZEROTH_RETURN_IF_ERROR(is_last ? unit.MarkReduced(done) : unit.MarkAccumulated(done));
   context_.gradients->Release(unit, std::move(full_is_read));
@@ -409,7 +409,7 @@ absl::Status ProgramRunner::Trim() {
   }
   status.Update(handover_.Trim());
   for (Unit* unit : context_.units) {
-    for (const Place place : kSlices) status.Update(DropSlice(*unit, place));
+    for (const OpPlace place : kSlices) status.Update(DropSlice(*unit, place));
   }
   return status;
 }

@@ -18,7 +18,7 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/strategy_context.h"
 #include "zeroth/strategies/unit.h"
 #include "zeroth/strategies/unit_program.h"
 
@@ -45,10 +45,10 @@ class ProgramRunner {
   // Runs CompileKeepSlice's program on the compute stream.
   absl::Status KeepSlice(Unit& unit, const UnitProgram& program);
   // True if the unit has the slice, kGroupSlice or kForwardSlice.
-  static bool HasSlice(Unit& unit, Place place);
+  static bool HasSlice(Unit& unit, OpPlace place);
   // Frees the slice after making the compute stream wait for its last use. If the compute stream
   // has failed, returns its error, and keeps memory that may be in use until the next DropSlice.
-  absl::Status DropSlice(Unit& unit, Place place);
+  absl::Status DropSlice(Unit& unit, OpPlace place);
   // Runs a reduction on `comm`, and on StrategyContext::across_stream: kFull → kReduced, or → kNone
   // unless `is_last`. Full gradients return to their buffers as soon as they have been read.
   absl::Status Reduce(Unit& unit, const UnitProgram& program, bool is_last, Stream& comm);

@@ -25,7 +25,7 @@ class SegmentCompiler {
         is_replicated_(unit.is_replicated(segment)),
         in_tree_(unit.sums_in_tree()),
         is_scaled_(options.scale != 1 && phase.is_last),
-        full_{Place::kGradient, unit.full_gradient_dtype(segment, phase.how), 0,
+        full_{OpPlace::kGradient, unit.full_gradient_dtype(segment, phase.how), 0,
               unit.segment_layout(segment).numel},
         value_(full_) {}
 
@@ -37,7 +37,7 @@ class SegmentCompiler {
     return adds_up || full_.dtype == DType::kFloat32 ? DType::kFloat32 : narrow;
   }
 
-  std::vector<Op> Compile() {
+  std::vector<UnitOp> Compile() {
     if (full_.numel == 0) return {};
     ChooseEnd();
     SumOverRanks();
@@ -68,18 +68,18 @@ class SegmentCompiler {
            IsOverAllRanks() && unit_.mesh().replicate_size() > 1;
   }
   Operand Shard() const {
-    return {Place::kGradientShard, ShardDType(), 0, unit_.segment_layout(segment_).shard_numel};
+    return {OpPlace::kGradientShard, ShardDType(), 0, unit_.segment_layout(segment_).shard_numel};
   }
   // Waiting sum number `level`. Number 0 is the shard that the optimizer reads, if that is fp32 in
   // memory.
   Operand Level(int level) const {
     const Operand shard = Shard();
     if (level == 0 && !unit_.offloads_gradients() && shard.dtype == DType::kFloat32) return shard;
-    return {Place::kSum, DType::kFloat32, 0, shard.numel, level};
+    return {OpPlace::kSum, DType::kFloat32, 0, shard.numel, level};
   }
   // The sum of the step's earlier micro-batches if owners span groups.
   Operand GroupSum() const {
-    return {Place::kSum, DType::kFloat32, 0, full_.numel / unit_.mesh().shard_size(), 0};
+    return {OpPlace::kSum, DType::kFloat32, 0, full_.numel / unit_.mesh().shard_size(), 0};
   }
 
   // The collectives, without those of groups of one rank.
@@ -104,9 +104,9 @@ class SegmentCompiler {
   }
   // Copies or rounds the value to `target`, unless it is there already.
   void MoveTo(const Operand& target) {
-    const bool is_there =
-        value_ == target || (unit_.is_full_gradient(segment_) && value_.place == Place::kGradient &&
-                             target.place == Place::kGradientShard);
+    const bool is_there = value_ == target ||
+                          (unit_.is_full_gradient(segment_) && value_.place == OpPlace::kGradient &&
+                           target.place == OpPlace::kGradientShard);
     if (!is_there)
       Add(value_.dtype == target.dtype ? OpKind::kCopy : OpKind::kCast, value_, target);
     value_ = target;
@@ -129,7 +129,7 @@ class SegmentCompiler {
     return end_.numel == numel && end_.dtype == dtype;
   }
   Operand Scratch(int64_t numel) const {
-    return {HandsOver() ? Place::kHandover : Place::kScratch, DType::kFloat32, 0, numel};
+    return {HandsOver() ? OpPlace::kHandover : OpPlace::kScratch, DType::kFloat32, 0, numel};
   }
   void Widen() {
     if (value_.dtype == DType::kFloat32) return;
@@ -201,7 +201,7 @@ class SegmentCompiler {
     const Operand shard = Shard();
     if (!unit_.offloads_gradients()) return MoveTo(shard);
     // The full gradient's memory is free by now.
-    if (value_.dtype != shard.dtype) MoveTo({Place::kGradient, shard.dtype, 0, shard.numel});
+    if (value_.dtype != shard.dtype) MoveTo({OpPlace::kGradient, shard.dtype, 0, shard.numel});
     Add(OpKind::kWrite, value_, shard);
   }
 
@@ -219,13 +219,13 @@ class SegmentCompiler {
   // the last collective may write.
   Operand end_;
   DType end_dtype_ = DType::kFloat32;
-  std::vector<Op> ops_;
+  std::vector<UnitOp> ops_;
 };
 
 // True if the operation can be issued together with those of the unit's other segments.
-bool IsFirstScatter(const Op& op) {
+bool IsFirstScatter(const UnitOp& op) {
   return op.kind == OpKind::kReduceScatter && op.lane == LaneName::kReduce &&
-         op.to.place != Place::kScratch && op.to.place != Place::kHandover;
+         op.to.place != OpPlace::kScratch && op.to.place != OpPlace::kHandover;
 }
 
 }  // namespace
@@ -236,15 +236,15 @@ UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
   program.reduce_op = options.reduce_op;
   program.scale = options.scale;
   program.gradient_shard_dtypes.resize(static_cast<size_t>(unit.segment_count()));
-  std::vector<Op> scatters;
-  std::vector<Op> rest;
+  std::vector<UnitOp> scatters;
+  std::vector<UnitOp> rest;
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
     SegmentCompiler compiler(unit, i, options, phase);
     program.gradient_shard_dtypes[static_cast<size_t>(i)] = compiler.ShardDType();
-    const std::vector<Op> ops = compiler.Compile();
+    const std::vector<UnitOp> ops = compiler.Compile();
     if (!unit.layout().Gaps(i).empty()) {
-      const Operand full = {Place::kGradient, unit.full_gradient_dtype(i, phase.how), 0,
+      const Operand full = {OpPlace::kGradient, unit.full_gradient_dtype(i, phase.how), 0,
                             unit.segment_layout(i).numel};
       program.ops.push_back({.kind = OpKind::kZeroGaps,
                              .segment = i,

@@ -4,190 +4,233 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <cstdint>
+#include <map>
+#include <numeric>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 
-#include "zeroth/core/base/check.h"
-#include "zeroth/core/base/did_you_mean.h"
-#include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/full_buffers.h"
+#include "zeroth/strategies/program_runner.h"
+#include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {
-namespace {
 
-struct Entry {
-  std::vector<StrategyOption> own;
-  StrategyRegistry::Factory factory;
+// A unit's programs.
+struct ShardingStrategy::Programs {
+  ProgramOptions options;
+  UnitProgram gather;
+  UnitProgram gather_again;                       // from kGroupSlice
+  UnitProgram keep_slice;                         // of kForwardSlice
+  UnitProgram gather_in_backward;                 // from kForwardSlice
+  std::map<ReducePhase, UnitProgram> reductions;  // compiled when they are first needed
 };
 
-using Strategies = Registry<StrategyRegistry, Entry>;
+ShardingStrategy::ShardingStrategy(const StrategyOptions& options) : options_(options) {}
+ShardingStrategy::~ShardingStrategy() = default;
 
-// The names of ZeRO, FSDP, FSDP2, Megatron-FSDP and DDP.
-constexpr NamedElsewhere kElsewhere[] = {
-    {"full_shard (ZeRO-3)",
-     "zero3 zero_3 stage3 stage_3 3 fsdp fsdp2 fsdp1 fully_shard fullyshard optim_grads_params"},
-    {"shard_grad_op (ZeRO-2)", "zero2 zero_2 stage2 stage_2 2 optim_grads sdp"},
-    {"shard_optimizer (ZeRO-1)",
-     "zero1 zero_1 stage1 stage_1 1 optim zero zero_redundancy_optimizer"},
-    {"no_shard (data parallel)",
-     "ddp dp zero0 zero_0 stage0 stage_0 0 none replicate data_parallel distributed_data_parallel"},
-    {"hybrid_shard", "hsdp hfsdp hybrid zero++ mics"},
-    {"shard_grad_op with a shard size", "_hybrid_shard_zero2 hybrid_shard_zero2"},
-};
+StrategyCapabilities ShardingStrategy::capabilities() const {
+  StrategyCapabilities serves;
+  serves.offload = true;
+  serves.unit_collectives = true;
+  serves.unit_axes = true;
+  serves.gradient_divide_factor = true;
+  serves.tree_micro_batches = true;
+  serves.needs_reduce_kernels =
+      options_.gradient_divide_factor != 0 || options_.tree_micro_batches > 1;
+  return serves;
+}
 
-bool Allows(const StrategyOption& option, absl::string_view value) {
-  if (!option.choices.empty()) {
-    return std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
+StrategyCapabilities FreesAfterForward::capabilities() const {
+  StrategyCapabilities serves = ShardingStrategy::capabilities();
+  serves.shares_buffers = options().reshard_after_forward;
+  serves.post_forward_shard_size = options().reshard_after_forward;
+  return serves;
+}
+
+absl::StatusOr<int> ShardingStrategy::ShardSize(int world_size) const {
+  const int size = options_.shard_size;
+  if (size == 0) return world_size;
+  if (size > 0 && world_size % size == 0) return size;
+  return WrongShardSize(absl::StrCat("shard size ", size, " does not divide the ", world_size,
+                                     " ranks that have data of their own"),
+                        world_size);
+}
+
+absl::Status ShardingStrategy::WrongShardSize(absl::string_view wrong, int world_size) const {
+  std::vector<int> fitting;
+  for (int divisor = 1; divisor <= world_size; ++divisor) {
+    if (world_size % divisor == 0) fitting.push_back(divisor);
   }
-  int64_t number = 0;
-  return absl::SimpleAtoi(value, &number) && number >= option.least && number <= option.most;
+  return InvalidArgument(name(), ": ", wrong, "; give one of ", absl::StrJoin(fitting, ", "));
 }
 
-std::string Allowed(const StrategyOption& option) {
-  if (!option.choices.empty()) return absl::StrJoin(option.choices, ", ");
-  return absl::StrCat("a number from ", option.least, " to ", option.most);
-}
-
-// Parses the text after the name's colon; an empty one gives the defaults.
-absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
-    absl::string_view name, absl::string_view text, const std::vector<StrategyOption>& options) {
-  std::map<std::string, std::string> values;
-  for (const absl::string_view pair : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(pair, absl::MaxSplits('=', 1));
-    const auto option =
-        std::find_if(options.begin(), options.end(),
-                     [&](const StrategyOption& known) { return known.name == parts.first; });
-    if (option == options.end()) {
-      const auto append_name = [](std::string* out, const auto& known) { out->append(known.name); };
-      return InvalidArgument(
-          name, ": unknown option '", parts.first, "' of this strategy; ",
-          options.empty() ? "it has none of its own"
-                          : absl::StrCat("it has ", absl::StrJoin(options, ", ", append_name)));
+absl::Status ShardingStrategy::Attach(const StrategyContext& context) {
+  context_ = context;
+  if (!std::isnormal(static_cast<float>(GradientScale()))) {
+    return InvalidArgument(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
+                           " with ", DataSize(),
+                           " ranks; no fp32 number multiplies means by what that makes");
+  }
+  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
+  runner_ = std::make_unique<ProgramRunner>(context);
+  for (const Unit* unit : context.units) {
+    Programs& programs = programs_.emplace_back();
+    programs.options = ProgramOptionsOf(*unit);
+    programs.gather = CompileGather(*unit);
+    if (unit->mesh().owners_span_groups()) {
+      programs.gather_again = CompileGatherFrom(OpPlace::kGroupSlice, *unit, programs.options);
     }
-    if (!Allows(*option, parts.second)) {
-      return InvalidArgument(name, ": option ", option->name, " is '", parts.second, "', expected ",
-                             Allowed(*option));
-    }
-    if (!values.emplace(option->name, parts.second).second) {
-      return InvalidArgument(name, ": option ", option->name, " is given twice");
-    }
+    if (programs.options.post_forward_ranks == 0) continue;
+    programs.keep_slice = CompileKeepSlice(*unit, programs.options);
+    programs.gather_in_backward =
+        CompileGatherFrom(OpPlace::kForwardSlice, *unit, programs.options);
   }
-  for (const StrategyOption& option : options) values.emplace(option.name, option.default_value);
-  return values;
-}
-
-absl::Status CheckTreeSums(absl::string_view name, const StrategyOptions& options) {
-  if (options.tree_micro_batches < 0) {
-    return InvalidArgument(
-        name, ": tree_micro_batches is ", options.tree_micro_batches,
-        ", expected the micro-batches of a rank's step, or 0 for no tree over them");
-  }
-  if (options.gradient_op == ReduceOp::kSum && options.gradient_divide_factor == 0) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument(name,
-                         ": tree_micro_batches goes with gradient_op kSum and no divide factor: "
-                         "what gradients are divided by belongs into the loss");
-}
-
-// Refuses options that no strategy supports.
-absl::Status CheckOptions(absl::string_view name, const StrategyOptions& options) {
-  if (options.shard_size < 0) {
-    return InvalidArgument(name, ": shard size ", options.shard_size,
-                           " is negative; give the number of ranks in a shard group, "
-                           "or 0 for the strategy's default");
-  }
-  if (options.gradient_op == ReduceOp::kMax) {
-    return InvalidArgument(name, ": gradients combine by mean or sum, not by maximum");
-  }
-  if (!std::isfinite(options.gradient_divide_factor) || options.gradient_divide_factor < 0) {
-    return InvalidArgument(name, ": gradient_divide_factor is ", options.gradient_divide_factor,
-                           ", expected a finite number above 0 that sums of gradients are divided "
-                           "by, or 0 for gradient_op to decide");
-  }
-  return options.tree_micro_batches == 0 ? absl::OkStatus() : CheckTreeSums(name, options);
-}
-
-// Refuses options that this strategy does not claim to support.
-absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
-                         const StrategyCapabilities& serves) {
-  struct Request {
-    bool is_made;
-    bool is_served;
-    std::string what;
+  std::vector<Communicator*> gathers;
+  std::vector<Communicator*> reductions;
+  const auto add_once = [](Communicator& group, std::vector<Communicator*>& groups) {
+    if (std::count(groups.begin(), groups.end(), &group) == 0) groups.push_back(&group);
   };
-  const Request requests[] = {
-      {options.shard_optimizer_over_world, serves.shard_optimizer_over_world,
-       "shard_optimizer_over_world shards the optimizer's state beyond shard groups, which this "
-       "strategy does not; leave it out, or use hybrid_shard"},
-      {options.post_forward_shard_size != 0, serves.post_forward_shard_size,
-       absl::StrCat("reshard_after_forward to groups of ", options.post_forward_shard_size,
-                    " ranks (post_forward_shard_size), but parameters stay gathered after their "
-                    "forward; use full_shard or hybrid_shard")},
-      {options.gradient_divide_factor != 0, serves.gradient_divide_factor,
-       "gradient_divide_factor is not served by this strategy; leave it out, or use one that comes "
-       "with the project"},
-      {options.tree_micro_batches != 0, serves.tree_micro_batches,
-       "this strategy does not sum micro-batches in a tree (tree_micro_batches); leave it out, or "
-       "use a strategy that comes with the project"},
-  };
-  for (const Request& request : requests) {
-    if (!request.is_made || request.is_served) continue;
-    return InvalidArgument(name, ": ", request.what);
+  for (const Unit* unit : context.units) {
+    add_once(unit->mesh().shard_gather(), gathers);
+    add_once(unit->mesh().shard_reduce(), reductions);
+  }
+  for (Communicator* own : OwnGroups()) gathers.push_back(own);
+  context.gathered->RegisterWith(gathers);
+  context.gradients->RegisterWith(reductions);
+  return absl::OkStatus();
+}
+
+std::vector<Communicator*> ShardingStrategy::OwnGroups() const {
+  std::vector<Communicator*> groups;
+  for (const auto& [shard_gather, group] : post_forward_groups_) groups.push_back(group.get());
+  return groups;
+}
+
+absl::Status ShardingStrategy::AttachPostForwardGroups() {
+  const int size = options_.post_forward_shard_size;
+  if (size == 0) return absl::OkStatus();
+  for (const Unit* unit : context_.units) {
+    Communicator& group = unit->mesh().shard_gather();
+    const bool keeps_whole = !unit->has_default_axes() && group.size() == 1;
+    if (keeps_whole || PostForwardGroup(*unit) != nullptr) continue;
+    if (size < 0 || group.size() % size != 0) {
+      return InvalidArgument(name(), ": reshard_after_forward to groups of ", size,
+                             " ranks, but shard groups have ", group.size(),
+                             "; expected a divisor of that");
+    }
+    std::vector<int> members(static_cast<size_t>(size));
+    std::iota(members.begin(), members.end(), group.rank() / size * size);
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
+                            group.SplitInto(members, group.rank() / size, /*for_gathers=*/true));
+    post_forward_groups_.emplace_back(&group, std::move(smaller));
   }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-int64_t StrategyOptions::OwnNumber(const std::string& option) const {
-  int64_t number = 0;
-  const auto found = own.find(option);
-  ZEROTH_CHECK(found != own.end() && absl::SimpleAtoi(found->second, &number));
-  return number;
-}
-
-absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const StrategyOptions& options,
-                                int world_size) {
-  ZEROTH_ASSIGN_OR_RETURN(const int size, strategy.ShardSize(world_size));
-  if (options.shard_size == 0 || options.shard_size == size) return size;
-  return InvalidArgument(strategy.name(), " has shard groups of ", size,
-                         " ranks here, but shard size ", options.shard_size,
-                         " was asked for; leave the shard size out, or use hybrid_shard");
-}
-
-void StrategyRegistry::Register(absl::string_view name, std::vector<StrategyOption> own,
-                                Factory factory) {
-  for (const StrategyOption& option : own) ZEROTH_CHECK(Allows(option, option.default_value));
-  Strategies::Global().Add(name, {std::move(own), std::move(factory)});
-}
-
-absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
-    absl::string_view text, StrategyOptions options) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text, absl::MaxSplits(':', 1));
-  const absl::string_view name = parts.first;
-  const std::optional<Entry> entry = Strategies::Global().Find(name);
-  if (!entry.has_value()) {
-    return InvalidArgument("unknown sharding strategy '", name, "'",
-                           Strategies::Global().Instead(name, kElsewhere));
+Communicator* ShardingStrategy::PostForwardGroup(const Unit& unit) const {
+  for (const auto& [shard_gather, group] : post_forward_groups_) {
+    if (shard_gather == &unit.mesh().shard_gather()) return group.get();
   }
-  ZEROTH_ASSIGN_OR_RETURN(options.own, ParseOwn(name, parts.second, entry->own));
-  ZEROTH_RETURN_IF_ERROR(CheckOptions(name, options));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, entry->factory(options));
-  if (strategy == nullptr) {
-    return absl::InternalError(
-        absl::StrCat("strategy '", name, "': its factory returned no strategy"));
-  }
-  ZEROTH_RETURN_IF_ERROR(CheckServed(name, options, strategy->capabilities()));
-  return strategy;
+  return nullptr;
 }
 
-std::vector<std::string> StrategyRegistry::Names() { return Strategies::Global().Names(); }
+ProgramOptions ShardingStrategy::ProgramOptionsOf(const Unit& unit) const {
+  ProgramOptions program;
+  program.reduce_op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
+  program.scale = GradientScale();
+  program.accumulates_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
+  program.has_across_lane = context_.across_stream != nullptr;
+  if (const Communicator* const group = PostForwardGroup(unit); group != nullptr) {
+    program.post_forward_ranks = group->size();
+    program.post_forward_rank = group->rank();
+  }
+  return program;
+}
+
+ShardingStrategy::Programs& ShardingStrategy::ProgramsOf(const Unit& unit) {
+  return programs_[static_cast<size_t>(unit.index())];
+}
+
+std::string ShardingStrategy::ProgramsText(const Unit& unit) const {
+  return zeroth::ProgramsText(unit, ProgramOptionsOf(unit));
+}
+
+absl::Status ShardingStrategy::Gather(Unit& unit, Pass, Stream& comm) {
+  const Programs& programs = ProgramsOf(unit);
+  const UnitProgram* program = &programs.gather;
+  if (ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
+    program = &programs.gather_in_backward;
+  } else if (ProgramRunner::HasSlice(unit, OpPlace::kGroupSlice)) {
+    program = &programs.gather_again;
+  }
+  return runner_->Gather(unit, *program, PostForwardGroup(unit), comm);
+}
+
+absl::Status ShardingStrategy::Reshard(Unit& unit, Pass pass) {
+  if (Keeps(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
+  const Programs& programs = ProgramsOf(unit);
+  if (programs.options.post_forward_ranks > 0 && pass == Pass::kForward &&
+      !ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
+    ZEROTH_RETURN_IF_ERROR(runner_->KeepSlice(unit, programs.keep_slice));
+  }
+  ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *context_.gathered));
+  if (pass != Pass::kBackward && pass != Pass::kStepEnd) return absl::OkStatus();
+  return runner_->DropSlice(unit, OpPlace::kForwardSlice);
+}
+
+bool ShardingStrategy::Keeps(const Unit&, Pass pass) const {
+  return pass == Pass::kForward || pass == Pass::kBackward;
+}
+
+bool ShardingStrategy::KeepsAfterForward(const Unit& unit, Pass pass) const {
+  return pass == Pass::kForward && (unit.is_root() || !options_.reshard_after_forward);
+}
+
+absl::Status ShardingStrategy::PrepareGradients(Unit& unit) {
+  return PrepareFullGradients(unit, *context_.gradients);
+}
+
+absl::Status ShardingStrategy::SyncGradients(Unit& unit, Stream& comm, bool is_last) {
+  Programs& programs = ProgramsOf(unit);
+  if (programs.options.accumulates_in_full && !is_last) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, is_last));
+  const int64_t earlier = unit.micro_batches_accumulated();
+  const ReducePhase phase = {
+      unit.accumulation(), unit.sums_in_tree() ? earlier : std::min<int64_t>(earlier, 1), is_last};
+  const auto found = programs.reductions.find(phase);
+  const UnitProgram& program =
+      found != programs.reductions.end()
+          ? found->second
+          : programs.reductions.emplace(phase, CompileReduce(unit, programs.options, phase))
+                .first->second;
+  return runner_->Reduce(unit, program, is_last, comm);
+}
+
+// Refuses a step with more or fewer micro-batches than the tree.
+absl::Status ShardingStrategy::ExpectPlaceInTree(const Unit& unit, bool is_last) const {
+  const int64_t expected = unit.tree_micro_batches();
+  const int64_t number = unit.micro_batches_accumulated() + 1;
+  if (expected == 0 || (is_last == (number == expected) && number <= expected)) {
+    return absl::OkStatus();
+  }
+  return FailedPrecondition(
+      "unit '", unit.name(), "': micro-batch ", number, " of the step is ", is_last ? "" : "not ",
+      "its last one, but gradients are summed in the tree of ", expected,
+      " micro-batches a rank (tree_micro_batches); expected steps of as many");
+}
+
+// Collectives take the mean, which stays in the range of every type; this makes up for the divide
+// factor.
+double ShardingStrategy::GradientScale() const {
+  const double factor = options_.gradient_divide_factor;
+  return factor == 0 ? 1 : DataSize() / factor;
+}
+
+int ShardingStrategy::DataSize() const { return context_.units[0]->mesh().data_size(); }
+
+absl::Status ShardingStrategy::Trim() { return runner_->Trim(); }
 
 }  // namespace zeroth

@@ -16,14 +16,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
-#include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/core/device/timeline.h"
-#include "zeroth/kernels/kernels.h"
-#include "zeroth/strategies/full_buffers.h"
+#include "zeroth/strategies/program_runner.h"
+#include "zeroth/strategies/strategy_context.h"
 #include "zeroth/strategies/unit.h"
+#include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {
 
@@ -112,51 +111,37 @@ struct StrategyOption {
   std::vector<std::string> choices = {};
 };
 
-// What a strategy works with. Everything outlives the strategy.
-struct StrategyContext {
-  Device* device = nullptr;
-  Mesh* mesh = nullptr;  // for groups of the strategy's own; a unit's groups are in Unit::mesh
-  absl::Span<Unit* const> units;
-  // Buffers for full parameters and full gradients. After a failed step the scheduler takes all of
-  // them back, and between steps it returns unused ones to the allocator.
-  FullBuffers* gathered = nullptr;
-  FullBuffers* gradients = nullptr;
-  // Kernels on the streams that Gather and SyncGradients are given, which round parameters and
-  // gradients; nullptr if everything is fp32.
-  Kernels* gather_kernels = nullptr;
-  Kernels* reduce_kernels = nullptr;
-  // A second stream for SyncGradients, with its kernels: for reductions across groups, so that the
-  // next unit's reduction inside its group need not wait for them. The event that Unit::MarkReduced
-  // gets has to come after the work on both streams. nullptr if no unit is reduced across groups.
-  Stream* across_stream = nullptr;
-  Kernels* across_kernels = nullptr;
-  Timeline* timeline = nullptr;  // SchedulerOptions::timeline
-};
-
+// A strategy on flat units. Its gathers and reductions are unit programs (unit_program.h), compiled
+// when it is attached; a strategy that comes with the project only says what is sharded and which
+// units stay gathered. Each function can be overridden: SyncGradients for another reduction, say.
+//
 // One object per rank, used by that rank's thread only. Calls enqueue collectives on streams and
 // never wait for them. Every rank makes the same calls in the same order.
 class ShardingStrategy {
  public:
-  virtual ~ShardingStrategy() = default;
+  explicit ShardingStrategy(const StrategyOptions& options);
+  virtual ~ShardingStrategy();
 
   virtual absl::string_view name() const = 0;
-  // Always returns the same.
-  virtual StrategyCapabilities capabilities() const { return {}; }
-  // Ranks in a shard group, if `world_size` ranks have data of their own. InvalidArgument if the
-  // options do not fit.
-  virtual absl::StatusOr<int> ShardSize(int world_size) const = 0;
+  // Always returns the same. By default everything, except what only strategies that free units
+  // after their forward can support.
+  virtual StrategyCapabilities capabilities() const;
+  // Ranks in a shard group, if `world_size` ranks have data of their own. By default
+  // StrategyOptions::shard_size, which must divide `world_size`, or all ranks. InvalidArgument if
+  // the options do not fit.
+  virtual absl::StatusOr<int> ShardSize(int world_size) const;
   // Called once, before the calls below.
-  virtual absl::Status Attach(const StrategyContext& context) = 0;
+  virtual absl::Status Attach(const StrategyContext& context);
   // Groups of the strategy's own, besides the mesh's; their traffic counts as the sharding's.
-  virtual std::vector<Communicator*> OwnGroups() const { return {}; }
+  virtual std::vector<Communicator*> OwnGroups() const;
 
   // Enqueues on `comm` the gather of a sharded unit's parameters: kSharded → kGathering.
-  virtual absl::Status Gather(Unit& unit, Pass pass, Stream& comm) = 0;
+  virtual absl::Status Gather(Unit& unit, Pass pass, Stream& comm);
   // Called when a pass over a gathered unit is over. Frees the full parameters (kGathered →
-  // kSharded), or keeps them; at kStepEnd it must free them.
-  virtual absl::Status Reshard(Unit& unit, Pass pass) = 0;
+  // kSharded), or keeps them (Keeps); at kStepEnd it must free them.
+  virtual absl::Status Reshard(Unit& unit, Pass pass);
   // Gives a unit its full gradient buffers of Unit::full_gradient_dtype: kNone → kFull.
-  virtual absl::Status PrepareGradients(Unit& unit) = 0;
+  virtual absl::Status PrepareGradients(Unit& unit);
   // Enqueues on `comm` the reduction of full gradients to the shard that the optimizer reads, and
   // adds it to the sum of the step's earlier micro-batches (Unit::has_accumulated). The full
   // gradients are complete, with zeros where there were none, and the caller has ordered their
@@ -164,14 +149,59 @@ class ShardingStrategy {
   // kNone (Unit::MarkAccumulated), and work that can wait for the last micro-batch, such as sums
   // across groups, is left to it. Or the gradients stay kFull, and the next micro-batch adds to
   // them (StrategyCapabilities::adds_up_in_full).
-  virtual absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last_micro_batch) = 0;
+  virtual absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last_micro_batch);
   // Called between steps: returns the strategy's own unused memory to the allocator, all of it even
   // if there is an error to return. After a failed step it is called with all streams idle, and
   // Unit::strategy_state is destroyed already.
-  virtual absl::Status Trim() { return absl::OkStatus(); }
-  // After Attach: what Gather and SyncGradients do for the unit, one line an operation
-  // (unit_program.h). Empty if they run no programs.
-  virtual std::string ProgramsText(const Unit&) const { return ""; }
+  virtual absl::Status Trim();
+  // After Attach: what Gather and SyncGradients do for the unit, one line an operation.
+  virtual std::string ProgramsText(const Unit& unit) const;
+
+ protected:
+  // True if the unit stays gathered after this pass over it. By default it does until the step
+  // ends.
+  virtual bool Keeps(const Unit& unit, Pass pass) const;
+
+  const StrategyOptions& options() const { return options_; }
+  const StrategyContext& context() const { return context_; }
+  // InvalidArgument that says what is `wrong` with the shard size, and lists those that fit.
+  absl::Status WrongShardSize(absl::string_view wrong, int world_size) const;
+  // Keeps for strategies that free units after their forward. True after a forward for the
+  // root, which is used at both ends of a pass, and for all units without reshard_after_forward.
+  bool KeepsAfterForward(const Unit& unit, Pass pass) const;
+
+ private:
+  struct Programs;
+
+  ProgramOptions ProgramOptionsOf(const Unit& unit) const;
+  Programs& ProgramsOf(const Unit& unit);
+  absl::Status ExpectPlaceInTree(const Unit& unit, bool is_last) const;
+  absl::Status AttachPostForwardGroups();
+  // The group inside which the unit's backward gathers the slices that its forward has kept;
+  // nullptr if its forward keeps none.
+  Communicator* PostForwardGroup(const Unit& unit) const;
+  // The number of ranks with data of their own; the same for all units.
+  int DataSize() const;
+  // The factor that multiplies reduced gradients.
+  double GradientScale() const;
+
+  StrategyOptions options_;
+  StrategyContext context_;
+  std::unique_ptr<ProgramRunner> runner_;
+  std::vector<Programs> programs_;  // by Unit::index()
+  // The groups of StrategyOptions::post_forward_shard_size, by shard group, in the order of units.
+  std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;
+};
+
+// The base of strategies that free units after their forward, unless the options say otherwise.
+class FreesAfterForward : public ShardingStrategy {
+ public:
+  using ShardingStrategy::ShardingStrategy;
+
+  StrategyCapabilities capabilities() const override;
+
+ protected:
+  bool Keeps(const Unit& unit, Pass pass) const override { return KeepsAfterForward(unit, pass); }
 };
 
 // Ranks in a shard group, from which the mesh is made. InvalidArgument as

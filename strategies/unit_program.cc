@@ -19,7 +19,7 @@ class GatherCompiler {
   // This rank's contribution to a gather of a segment: its shard, or `slice` of param_dtype after
   // the shard was rounded or read into it.
   Operand Contribution(int segment, const Operand& slice) {
-    const Operand shard = {Place::kShard, unit_.precision().master_dtype, 0,
+    const Operand shard = {OpPlace::kShard, unit_.precision().master_dtype, 0,
                            unit_.segment_layout(segment).shard_numel};
     if (unit_.offloads_parameters()) {
       Add({.kind = OpKind::kRead, .segment = segment, .from = shard, .to = slice});
@@ -32,7 +32,7 @@ class GatherCompiler {
   }
 
   Operand Full(int segment) const {
-    return {Place::kFull, dtype(), 0, unit_.segment_layout(segment).numel};
+    return {OpPlace::kFull, dtype(), 0, unit_.segment_layout(segment).numel};
   }
   Operand SliceOf(const Operand& whole, int rank, int ranks) const {
     const int64_t numel = whole.numel / ranks;
@@ -56,14 +56,14 @@ class GatherCompiler {
     for (int i = 0; i < unit_.segment_count(); ++i) {
       if (unit_.is_replicated(i)) continue;
       const int64_t numel = unit_.segment_layout(i).shard_numel * across.size();
-      const Operand slice = {Place::kGroupSlice, dtype(), 0, numel};
+      const Operand slice = {OpPlace::kGroupSlice, dtype(), 0, numel};
       const Operand mine = Contribution(i, SliceOf(slice, across.rank(), across.size()));
       Gather(i, mine, slice, OpGroup::kReplicateGather, across.size());
     }
     FlushGathers();
   }
 
-  void FromSlices(Place place, OpGroup group, int ranks) {
+  void FromSlices(OpPlace place, OpGroup group, int ranks) {
     for (int i = 0; i < unit_.segment_count(); ++i) {
       if (unit_.is_full(i)) continue;
       const Operand full = Full(i);
@@ -85,7 +85,7 @@ class GatherCompiler {
 
  private:
   DType dtype() const { return unit_.precision().param_dtype; }
-  void Add(const Op& op) { program_.ops.push_back(op); }
+  void Add(const UnitOp& op) { program_.ops.push_back(op); }
   // The collectives come after all rounding, so that they are issued as one call.
   void Gather(int segment, const Operand& from, const Operand& to, OpGroup group, int ranks) {
     gathers_.push_back({.kind = OpKind::kAllGather,
@@ -102,7 +102,7 @@ class GatherCompiler {
 
   const Unit& unit_;
   UnitProgram program_;
-  std::vector<Op> gathers_;
+  std::vector<UnitOp> gathers_;
 };
 
 constexpr absl::string_view kPlaceNames[] = {"shard",         "full",     "group_slice",
@@ -115,15 +115,15 @@ constexpr absl::string_view kLaneNames[] = {"compute", "gather", "reduce", "acro
 constexpr absl::string_view kGroupNames[] = {"",      "shard",     "replicate", "post-forward",
                                              "shard", "replicate", "data"};
 
-std::string OperandText(const Operand& in, const Op& op, const Unit& unit) {
-  const bool is_stored = (in.place == Place::kShard && unit.offloads_parameters()) ||
-                         (in.place == Place::kGradientShard && unit.offloads_gradients());
+std::string OperandText(const Operand& in, const UnitOp& op, const Unit& unit) {
+  const bool is_stored = (in.place == OpPlace::kShard && unit.offloads_parameters()) ||
+                         (in.place == OpPlace::kGradientShard && unit.offloads_gradients());
   return absl::StrCat(is_stored ? "stored " : "", kPlaceNames[static_cast<size_t>(in.place)],
-                      in.place == Place::kSum ? absl::StrCat(in.level) : "", ".", op.segment, "[",
+                      in.place == OpPlace::kSum ? absl::StrCat(in.level) : "", ".", op.segment, "[",
                       in.begin, ":", in.begin + in.numel, "] ", DTypeName(in.dtype));
 }
 
-std::string OpText(const Op& op, const UnitProgram& program, const Unit& unit) {
+std::string OpText(const UnitOp& op, const UnitProgram& program, const Unit& unit) {
   std::string line = absl::StrFormat("    %-7s %-14s ", kLaneNames[static_cast<size_t>(op.lane)],
                                      kOpNames[static_cast<size_t>(op.kind)]);
   const bool in_place =
@@ -143,24 +143,24 @@ void AppendProgram(absl::string_view title, const UnitProgram& program, const Un
                    std::string& text) {
   absl::StrAppend(&text, "  ", title, "\n");
   if (program.ops.empty()) absl::StrAppend(&text, "    nothing\n");
-  for (const Op& op : program.ops) absl::StrAppend(&text, OpText(op, program, unit), "\n");
+  for (const UnitOp& op : program.ops) absl::StrAppend(&text, OpText(op, program, unit), "\n");
 }
 
 }  // namespace
 
-bool UnitProgram::Uses(Place place, LaneName lane) const {
-  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+bool UnitProgram::Uses(OpPlace place, LaneName lane) const {
+  return std::any_of(ops.begin(), ops.end(), [&](const UnitOp& op) {
     return op.lane == lane && (op.from.place == place || op.to.place == place);
   });
 }
 
 bool UnitProgram::Uses(LaneName lane) const {
-  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) { return op.lane == lane; });
+  return std::any_of(ops.begin(), ops.end(), [&](const UnitOp& op) { return op.lane == lane; });
 }
 
-int64_t UnitProgram::NumelOf(Place place, int segment) const {
+int64_t UnitProgram::NumelOf(OpPlace place, int segment) const {
   int64_t numel = 0;
-  for (const Op& op : ops) {
+  for (const UnitOp& op : ops) {
     if (op.segment != segment) continue;
     for (const Operand& in : {op.from, op.to}) {
       if (in.place == place) numel = std::max(numel, in.begin + in.numel);
@@ -173,16 +173,16 @@ UnitProgram CompileGather(const Unit& unit) {
   GatherCompiler compiler(unit);
   if (unit.mesh().owners_span_groups()) {
     compiler.GroupSlices();
-    compiler.FromSlices(Place::kGroupSlice, OpGroup::kShardGather, unit.mesh().shard_size());
+    compiler.FromSlices(OpPlace::kGroupSlice, OpGroup::kShardGather, unit.mesh().shard_size());
   } else {
     compiler.FromShards();
   }
   return compiler.Finish();
 }
 
-UnitProgram CompileGatherFrom(Place slice, const Unit& unit, const ProgramOptions& options) {
+UnitProgram CompileGatherFrom(OpPlace slice, const Unit& unit, const ProgramOptions& options) {
   GatherCompiler compiler(unit);
-  if (slice == Place::kForwardSlice) {
+  if (slice == OpPlace::kForwardSlice) {
     compiler.FromSlices(slice, OpGroup::kPostForward, options.post_forward_ranks);
   } else {
     compiler.FromSlices(slice, OpGroup::kShardGather, unit.mesh().shard_size());
@@ -201,7 +201,7 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
                            .segment = i,
                            .lane = LaneName::kCompute,
                            .from = mine,
-                           .to = {Place::kForwardSlice, mine.dtype, 0, mine.numel}});
+                           .to = {OpPlace::kForwardSlice, mine.dtype, 0, mine.numel}});
   }
   return program;
 }
@@ -210,11 +210,12 @@ std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
   std::string text;
   AppendProgram("gather", CompileGather(unit), unit, text);
   if (unit.mesh().owners_span_groups()) {
-    AppendProgram("gather again", CompileGatherFrom(Place::kGroupSlice, unit, options), unit, text);
+    AppendProgram("gather again", CompileGatherFrom(OpPlace::kGroupSlice, unit, options), unit,
+                  text);
   }
   if (options.post_forward_ranks > 0) {
     AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
-    AppendProgram("gather in backward", CompileGatherFrom(Place::kForwardSlice, unit, options),
+    AppendProgram("gather in backward", CompileGatherFrom(OpPlace::kForwardSlice, unit, options),
                   unit, text);
   }
   if (!unit.has_trainable()) return text;

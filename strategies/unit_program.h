@@ -20,7 +20,7 @@ namespace zeroth {
 
 // Memory that an operation reads or writes. Each segment of the unit has its own, see
 // Unit::Segment.
-enum class Place : uint8_t {
+enum class OpPlace : uint8_t {
   kShard,          // this rank's masters, in memory or in the offload store
   kFull,           // the full parameters
   kGroupSlice,     // this rank's slice of the full parameters, gathered across groups once a step
@@ -62,7 +62,7 @@ enum class OpGroup : uint8_t {
 
 // Elements [begin, begin + numel) of a place.
 struct Operand {
-  Place place = Place::kShard;
+  OpPlace place = OpPlace::kShard;
   DType dtype = DType::kFloat32;
   int64_t begin = 0;
   int64_t numel = 0;
@@ -71,7 +71,7 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
-struct Op {
+struct UnitOp {
   OpKind kind = OpKind::kCopy;
   int segment = 0;
   LaneName lane = LaneName::kGather;
@@ -83,17 +83,17 @@ struct Op {
 };
 
 struct UnitProgram {
-  std::vector<Op> ops;
+  std::vector<UnitOp> ops;
   // For reductions:
   ReduceOp reduce_op = ReduceOp::kMean;
   double scale = 1;
   std::vector<DType> gradient_shard_dtypes;  // of kGradientShard, by segment
 
   // True if an operation of this lane reads or writes the place.
-  bool Uses(Place place, LaneName lane) const;
+  bool Uses(OpPlace place, LaneName lane) const;
   bool Uses(LaneName lane) const;
   // The elements of a place that the program reads or writes, from 0 on; 0: none.
-  int64_t NumelOf(Place place, int segment) const;
+  int64_t NumelOf(OpPlace place, int segment) const;
 };
 
 // What a strategy's programs depend on besides the unit.
@@ -125,7 +125,7 @@ struct ReducePhase {
 // across groups fills kGroupSlice, and a second one inside the group the full buffer.
 UnitProgram CompileGather(const Unit& unit);
 // Gathers the full parameters from kGroupSlice or kForwardSlice, which the ranks of a group keep.
-UnitProgram CompileGatherFrom(Place slice, const Unit& unit, const ProgramOptions& options);
+UnitProgram CompileGatherFrom(OpPlace slice, const Unit& unit, const ProgramOptions& options);
 // Keeps kForwardSlice of a gathered unit.
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 

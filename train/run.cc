@@ -190,7 +190,10 @@ absl::Status RankRun::SetUp() {
         "samples   none: the data are tokens of an unknown tokenizer; name it by --tokenizer");
   }
   for (const std::string& note : notes) Say(note);
-  if (options_.print_programs) Say(absl::StrCat("programs\n", trainer_->sharding().ProgramsText()));
+  if (options_.print_programs) {
+    const std::string programs = trainer_->sharding().ProgramsText();
+    Say(absl::StrCat("programs\n", absl::StripTrailingAsciiWhitespace(programs)));
+  }
   AnnounceInterrupt();
   return absl::OkStatus();
 }

@@ -5,18 +5,18 @@
 
 #include <memory>
 
-#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace {
 
-class KeepSome : public zeroth::FlatStrategy {
+class KeepSome : public zeroth::ShardingStrategy {
  public:
-  using FlatStrategy::FlatStrategy;
+  using ShardingStrategy::ShardingStrategy;
 
   absl::string_view name() const override { return "keep_some"; }
 
  protected:
-  bool KeepsGathered(const zeroth::Unit& unit, zeroth::Pass pass) const override {
+  bool Keeps(const zeroth::Unit& unit, zeroth::Pass pass) const override {
     // The root is unit 0.
     const bool keeps = unit.index() <= options().OwnNumber("units");
     return KeepsAfterForward(unit, pass) || (keeps && pass == zeroth::Pass::kForward);

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {

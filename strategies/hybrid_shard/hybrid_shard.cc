@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
@@ -28,7 +28,7 @@ class HybridShard : public FreesAfterForward {
     return serves;
   }
   absl::StatusOr<int> ShardSize(int world_size) const override {
-    if (options().shard_size > 0) return FlatStrategy::ShardSize(world_size);
+    if (options().shard_size > 0) return ShardingStrategy::ShardSize(world_size);
     return WrongShardSize("no shard size was given (the number of ranks in a group)", world_size);
   }
 };

@@ -9,20 +9,20 @@
 
 #include "absl/strings/string_view.h"
 
-#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
 constexpr char kName[] = "no_shard";
 
-class NoShard : public FlatStrategy {
+class NoShard : public ShardingStrategy {
  public:
-  using FlatStrategy::FlatStrategy;
+  using ShardingStrategy::ShardingStrategy;
 
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = FlatStrategy::capabilities();
+    StrategyCapabilities serves = ShardingStrategy::capabilities();
     serves.shards = false;
     return serves;
   }

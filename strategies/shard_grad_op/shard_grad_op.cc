@@ -11,16 +11,16 @@
 
 #include "absl/strings/string_view.h"
 
-#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
 constexpr char kName[] = "shard_grad_op";
 
-class ShardGradOp : public FlatStrategy {
+class ShardGradOp : public ShardingStrategy {
  public:
-  using FlatStrategy::FlatStrategy;
+  using ShardingStrategy::ShardingStrategy;
 
   absl::string_view name() const override { return kName; }
 };

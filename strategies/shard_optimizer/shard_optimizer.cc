@@ -10,20 +10,20 @@
 
 #include "absl/strings/string_view.h"
 
-#include "zeroth/strategies/flat_strategy.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 namespace {
 
 constexpr char kName[] = "shard_optimizer";
 
-class ShardOptimizer : public FlatStrategy {
+class ShardOptimizer : public ShardingStrategy {
  public:
-  using FlatStrategy::FlatStrategy;
+  using ShardingStrategy::ShardingStrategy;
 
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = FlatStrategy::capabilities();
+    StrategyCapabilities serves = ShardingStrategy::capabilities();
     serves.adds_up_in_full = options().tree_micro_batches == 0;
     return serves;
   }

@@ -18,7 +18,6 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
-#include "zeroth/strategies/flat_strategy.h"
 #include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/strategies/strategy.h"
@@ -36,9 +35,9 @@ using testing::HasSubstr;
 // ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
 // It costs twice the gradient traffic of shard_grad_op; its use is to look at full gradients. They
 // are sent in as many pieces as its own option says.
-class AllReduceShard : public FlatStrategy {
+class AllReduceShard : public ShardingStrategy {
  public:
-  using FlatStrategy::FlatStrategy;
+  using ShardingStrategy::ShardingStrategy;
   static constexpr char kName[] = "all_reduce_shard";
 
   // What it keeps for each unit.

@@ -220,6 +220,23 @@ TEST(TrainOutputTest, ProcessesOfALauncherAreNotRunsSideBySide) {
   refused({}, torchrun, {"torchrun has started 2 processes", "mpirun or srun", "--device=cuda"});
 }
 
+TEST(TrainOutputTest, ProgramsArePrintedOnRequest) {
+  Write(Scratch() / "text.txt", std::string(5000, 'a'));
+  const Flags flags = {"--data=" + (Scratch() / "text.txt").string(),
+                       "--steps=1",
+                       "--seq_len=16",
+                       "--batch_size=1",
+                       "--sample_tokens=0",
+                       "--strategy=full_shard",
+                       "--out=" + (Scratch() / "out").string()};
+  const Outcome run = RunTrainer(With(flags, {"--print_programs"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  // Units of the same shape come once.
+  ExpectSaid(run, "units transformer.h.0, transformer.h.1");
+  ExpectSaid(run, "reduce  reduce_scatter gradient.0[0:");
+  EXPECT_EQ(run.output.find("unit transformer."), std::string::npos) << run.output;
+}
+
 TEST(TrainOutputTest, TheVersionIsPrinted) {
   const Outcome run = RunTrainer({"--version"});
   EXPECT_EQ(run.exit_code, 0) << run.output;
