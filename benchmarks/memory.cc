@@ -38,7 +38,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/testing/memory_formula.h"
 #include "zeroth/strategies/strategy.h"
 
 ABSL_FLAG(std::string, device, "cpu", "The kind of device to train on.");

@@ -18,6 +18,13 @@ namespace {
 
 constexpr int64_t kFp32Bytes = 4;
 
+absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::string_view what) {
+  if (kernels != nullptr) return absl::OkStatus();
+  return FailedPrecondition("unit '", unit.name(), "': ", what,
+                            " needs rounding, but no kernels were given; pass on those of "
+                            "StrategyContext");
+}
+
 // Memory of kGroupSlice and kForwardSlice.
 struct Slices {
   std::vector<Tensor> of_segment;
@@ -50,20 +57,14 @@ int64_t LargestHandover(const StrategyContext& context) {
 absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, OpPlace place,
                             Stream& writer, std::vector<Tensor>& slices) {
   const DType dtype = unit.precision().param_dtype;
-  std::vector<int64_t> offsets;
-  int64_t bytes = 0;
+  slices.assign(static_cast<size_t>(unit.segment_count()), Tensor());
   for (int i = 0; i < unit.segment_count(); ++i) {
-    offsets.push_back(bytes);
-    bytes += AlignedBytes(program.NumelOf(place, i), dtype);
-  }
-  slices.assign(offsets.size(), Tensor());
-  if (bytes == 0) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor memory,
-      AllocateBytes(unit.device(), bytes, MemoryCategory::kGatheredParameters, writer));
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const int64_t numel = program.NumelOf(place, static_cast<int>(i));
-    if (numel > 0) slices[i] = memory.ViewAs(offsets[i], Shape({numel}), dtype);
+    const int64_t numel = program.NumelOf(place, i);
+    if (numel == 0) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                            AllocateBytes(unit.device(), AlignedBytes(numel, dtype),
+                                          MemoryCategory::kGatheredParameters, writer));
+    slices[static_cast<size_t>(i)] = memory.ViewAs(0, Shape({numel}), dtype);
   }
   return absl::OkStatus();
 }
@@ -90,27 +91,6 @@ absl::Status WidenGradientShards(Unit& unit, const UnitProgram& program, Stream&
     }
   }
   return absl::OkStatus();
-}
-
-Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward) {
-  const MeshView& mesh = unit.mesh();
-  switch (op.group) {
-    case OpGroup::kShardGather:
-      return mesh.shard_gather();
-    case OpGroup::kReplicateGather:
-      return mesh.replicate_gather();
-    case OpGroup::kShardReduce:
-      return mesh.shard_reduce();
-    case OpGroup::kReplicateReduce:
-      return mesh.replicate_reduce();
-    case OpGroup::kDataReduce:
-      return mesh.data_reduce();
-    case OpGroup::kPostForward:
-    case OpGroup::kNone:
-      break;
-  }
-  ZEROTH_CHECK(op.group == OpGroup::kPostForward && post_forward != nullptr);
-  return *post_forward;
 }
 
 // True if the two collectives can be issued as one call.
@@ -412,13 +392,6 @@ absl::Status ProgramRunner::Trim() {
     for (const OpPlace place : kSlices) status.Update(DropSlice(*unit, place));
   }
   return status;
-}
-
-absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::string_view what) {
-  if (kernels != nullptr) return absl::OkStatus();
-  return FailedPrecondition("unit '", unit.name(), "': ", what,
-                            " needs rounding, but no kernels were given; pass on those of "
-                            "StrategyContext");
 }
 
 }  // namespace zeroth

@@ -65,7 +65,4 @@ class ProgramRunner {
   BufferSet handover_;
 };
 
-// Returns FailedPrecondition unless kernels are there that `what` needs to round.
-absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::string_view what);
-
 }  // namespace zeroth

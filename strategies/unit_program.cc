@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "zeroth/core/base/check.h"
+
 namespace zeroth {
 namespace {
 
@@ -167,6 +169,27 @@ int64_t UnitProgram::NumelOf(OpPlace place, int segment) const {
     }
   }
   return numel;
+}
+
+Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward) {
+  const MeshView& mesh = unit.mesh();
+  switch (op.group) {
+    case OpGroup::kShardGather:
+      return mesh.shard_gather();
+    case OpGroup::kReplicateGather:
+      return mesh.replicate_gather();
+    case OpGroup::kShardReduce:
+      return mesh.shard_reduce();
+    case OpGroup::kReplicateReduce:
+      return mesh.replicate_reduce();
+    case OpGroup::kDataReduce:
+      return mesh.data_reduce();
+    case OpGroup::kPostForward:
+    case OpGroup::kNone:
+      break;
+  }
+  ZEROTH_CHECK(op.group == OpGroup::kPostForward && post_forward != nullptr);
+  return *post_forward;
 }
 
 UnitProgram CompileGather(const Unit& unit) {

@@ -82,6 +82,9 @@ struct UnitOp {
   bool accumulate = false;  // the reduce-scatter adds to `to`
 };
 
+// The communicator of a collective. `post_forward` is that of OpGroup::kPostForward.
+Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_forward);
+
 struct UnitProgram {
   std::vector<UnitOp> ops;
   // For reductions:

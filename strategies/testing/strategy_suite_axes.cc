@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/testing/memory_formula.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
 #include "zeroth/strategies/testing/toy_training.h"
 

@@ -17,7 +17,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/testing/memory_formula.h"
 #include "zeroth/tests/structure/small_gpt2.h"
 
 namespace zeroth::testing {

@@ -3,7 +3,7 @@
 // Measured peaks against the formula: of a small GPT-2 in every case, and of gpt2_124m in a few,
 // or, at night, in all of them.
 
-#include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/testing/memory_formula.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/testing/memory_formula.h"
 
 #include <algorithm>
 
