@@ -154,7 +154,7 @@ class Joining {
     std::optional<MeetingPlace> told = MeetingPlace::Parse(*address);
     if (!told.has_value()) {
       return absl::UnavailableError(
-          absl::StrCat("what rank 0 has sent as its address is none: '", *address, "'"));
+          absl::StrCat("rank 0 sent an invalid address: '", *address, "'"));
     }
     place_ = *std::move(told);
     return absl::OkStatus();
