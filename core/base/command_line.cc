@@ -88,7 +88,7 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
     // Abseil handles these without registering them.
     if (absl::StartsWith(name, "help") || name == "version") continue;
     const absl::CommandLineFlag* const flag = FindFlag(name);
-    // Elsewhere the last value counts. Of files that would leave some out without a word.
+    // For other flags the last value counts. With these, files would be dropped silently.
     if ((name == "in" || name == "data") && !files.insert(name).second) {
       wrong.push_back(absl::StrCat(
           "--", name, " is given more than once; give it once, with commas if it takes several"));

@@ -26,10 +26,10 @@ struct LaunchOptions {
   // missing.
   absl::Duration timeout = absl::Minutes(10);
   // How reductions over a network add: "tree" as communicator.h says; "nccl" leaves floating-point
-  // sums to NCCL, with an order and rounding of its own.
+  // sums to NCCL, whose order and rounding are its own.
   std::string reduction = "tree";
-  // Whether the back end nccl gathers by the device's copy engines, which leaves the
-  // multiprocessors to compute: "on", "off", or "auto" (if it can).
+  // Whether the back end nccl gathers by the device's copy engines, which leaves the SMs to
+  // compute: "on", "off", or "auto" (if it can).
   std::string nccl_copy_engine = "auto";
 };
 

@@ -72,7 +72,7 @@ TEST_P(MpiTest, LibrariesThatAreNone) {
   Expect(run, "ALibraryThatIsNoMpi");
 }
 
-// Each of the ranks would be a world of its own.
+// Each rank would be a world of size 1.
 TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kMpich);

@@ -64,8 +64,8 @@ class RecordedCalls final : public cuda::PlayObserver {
   std::shared_ptr<Event> begin_;
 };
 
-// One rank's communicator of a group. Each has an NCCL communicator of its own, because NCCL runs
-// the calls of one communicator in host order, whatever their streams.
+// One rank's communicator of a group. Each has its own NCCL communicator, because NCCL runs the
+// calls of one communicator in host order, whatever their streams.
 //
 // Reductions add in the fixed tree: ranks exchange the pieces all-to-all, with as many bytes on the
 // wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A program of its own, because it forks, which wants a process without threads.
+// A separate program, because it forks, which needs a process without threads.
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -94,7 +94,7 @@ TEST(NcclTest, PiecesOfAllReducesAreWholeLines) {
   EXPECT_EQ(nccl::emulation::UnalignedTransfers(), before);
 }
 
-// The library adds in an order of its own, and rounds to the dtype as it goes; the mean is exact.
+// The library adds in its own order, and rounds to the dtype as it goes; the mean is exact.
 TEST(NcclTest, TheLibraryMayReduce) {
   LaunchOptions options;
   options.reduction = "nccl";
@@ -234,7 +234,7 @@ TEST(NcclTest, GathersTogetherAreOneGroup) {
     return gather(rank, *group);
   });
   EXPECT_TRUE(status.ok()) << status;
-  // One of each rank: copy engines serve the second communicator.
+  // One group for each rank: the second communicator uses copy engines.
   EXPECT_EQ(nccl::emulation::Groups() - before, 2);
 }
 

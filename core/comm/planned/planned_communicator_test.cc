@@ -124,7 +124,7 @@ TEST(PlannedCommunicatorTest, AReductionByExchangeCrossesTheNetworkWithEachPiece
   EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds,
                    4.0 * 63'000'000 * 56 / 63 / TwoSpeeds().network_bandwidth);
   EXPECT_GT(tree->TimeOf(scatter).seconds, 7 * ring->TimeOf(scatter).seconds);
-  // Of an all-reduce only the first half.
+  // In an all-reduce, only the first half.
   const Collective reduce = Call(CollectiveOp::kAllReduce, 64'000'000, 64'000'000);
   EXPECT_DOUBLE_EQ(tree->TimeOf(reduce).seconds,
                    tree->TimeOf(scatter).seconds + ring->TimeOf(reduce).seconds / 2);

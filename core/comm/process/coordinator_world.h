@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's state and its decisions: it takes messages and produces messages. Coordinator
-// has the sockets.
+// The coordinator's state and its decisions: it consumes and produces messages. Coordinator has the
+// sockets.
 
 #pragma once
 

@@ -2,8 +2,8 @@
 //
 // How a rank and the coordinator prove to each other that they belong to one job. The rank names
 // its job (Hello). The coordinator answers with a proof that it knows the job's secret (Challenge).
-// The rank says who it is, with a proof of its own (Join). Each proof covers a random number that
-// the other side has just drawn, so that no proof can be replayed. The secret itself is never sent.
+// The rank says who it is, with its own proof (Join). Each proof covers a random number that the
+// other side has just drawn, so that no proof can be replayed. The secret itself is never sent.
 // Later messages on the connection are neither signed nor encrypted.
 
 #pragma once

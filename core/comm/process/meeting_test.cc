@@ -57,7 +57,7 @@ TEST(AddressExchangeTest, RanksMeetWhereRankZeroSays) {
       });
   for (const absl::Status& status : JoinAll(3)) EXPECT_TRUE(status.ok()) << status;
 
-  // What is no address is not followed.
+  // An invalid address is not followed.
   promise = std::make_unique<std::promise<Answer>>();
   future = promise->get_future().share();
   promise->set_value(std::string("nowhere"));

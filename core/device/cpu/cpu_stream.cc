@@ -61,7 +61,7 @@ class CpuEvent final : public Event {
 // While this exists, signal handlers do not run on the calling thread, nor ever on threads that it
 // starts, such as those of a parallel region. The single-precision GEMM of oneDNN 2.6 keeps data
 // below its stack pointer, and farther down than the 128 bytes that the ABI protects. There the
-// kernel builds the frame of a handler, and the product and the heap are corrupted.
+// kernel builds the frame of a handler, and the result and the heap are corrupted.
 class BlockedSignals {
  public:
   BlockedSignals() {

@@ -144,7 +144,7 @@ bool DropPrivileges() {
   return syscall(SYS_capset, &header, none) == 0;
 }
 
-// In a process of its own.
+// Runs in a child process.
 void OpenWithoutPrivileges(Device& device, const OffloadStoreOptions& options) {
   if (!DropPrivileges()) std::_Exit(3);
   const absl::Status status = device.CreateOffloadStore(options).status();

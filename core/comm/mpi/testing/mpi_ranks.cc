@@ -144,7 +144,7 @@ TEST(MpiRanks, ADroppedCallEndsTheOthersWait) {
   ExpectWords(status, {"rank 0 failed", "'nobody'"});
 }
 
-// All-reduces of megabytes for ever; shortly after the first, rank 1 sends itself `signal`.
+// All-reduces megabytes forever; shortly after the first, rank 1 sends itself `signal`.
 absl::Status RunWithASignal(TestRank& rank, int signal) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
                           ToDevice(rank.device, std::vector<float>(size_t{16} << 20, 1.0f)));

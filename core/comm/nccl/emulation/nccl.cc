@@ -146,7 +146,7 @@ struct ncclComm {
   ~ncclComm() {
     if (background.joinable()) background.join();
   }
-  // Does `work` on a thread of its own; its result becomes the state.
+  // Runs `work` on a separate thread; its result becomes the state.
   void Start(const std::function<ncclResult_t()>& work) {
     if (background.joinable()) background.join();
     shared->state = ncclInProgress;
@@ -238,7 +238,7 @@ class Places {
     return Exchange(
         shared, sizeof(Told), [&](int) { return at(shared.rank); }, at);
   }
-  // Of ranks that are at this call: what others send is none of this.
+  // True if all ranks at this call pass the same window and offset. Ignores ranks elsewhere.
   bool Match() const {
     return std::all_of(all_.begin(), all_.end(), [&](const Told& told) {
       const Told& own = all_[rank_];
@@ -469,7 +469,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* data, size_t 
   return StartOrDo(communicator, communicator->blocking, [=] {
     const ncclResult_t injected = fail_next_registration.exchange(ncclSuccess);
     if (injected != ncclSuccess) return injected;
-    // Of memory from elsewhere there is no handle that others could map.
+    // Memory from elsewhere has no handle that others could map.
     if (!IsAllocated(data, bytes)) return ncclUnhandledCudaError;
     const ncclResult_t met = MeetAtWindow(*shared, bytes);
     if (met == ncclSuccess) *window = communicator->windows.Add(data, bytes);

@@ -251,7 +251,7 @@ TEST_F(RaceDeathTest, TheHostWritesWhatACopyReads) {
   });
 }
 
-// Shared memory is each block's own: what the same name holds in another block is no race.
+// Each block has its own shared memory: using the same name in another block is not a race.
 __global__ void BlocksUseTheSameName(int* out) {
   ZEROTH_SHARED(int, values, [64]);
   values[threadIdx.x ^ blockIdx.x] = 1;

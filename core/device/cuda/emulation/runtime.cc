@@ -157,9 +157,9 @@ void CUstream_st::Run() {
 namespace zeroth::cuda::emulation {
 namespace {
 
-// Memory as cudaMalloc aligns it, of just the size, so that the address sanitizer sees what reaches
-// beyond; null if there is none. It reads as NaNs, lest a kernel that forgets to write some of its
-// output, or to clear what it adds to, pass on zeros.
+// Memory aligned as by cudaMalloc, of exactly the size, so that the address sanitizer sees accesses
+// beyond it; null if there is none. It reads as NaNs, so that a kernel that forgets to write some
+// of its output, or to clear what it adds to, cannot pass on zeros.
 void* AllocateFresh(size_t bytes) {
   constexpr size_t kAlignment = 256;
   // Sanitizers end the program where malloc would say no.
@@ -237,7 +237,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
-  if (stream == nullptr) {  // the project makes streams of its own; what is left is synchronous
+  if (stream == nullptr) {  // the project creates its own streams; other calls are synchronous
     const cudaError_t refused = RefuseWhileCapturing(cudaErrorStreamCaptureImplicit);
     if (refused != cudaSuccess) return refused;
     work();

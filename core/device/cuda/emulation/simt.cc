@@ -68,8 +68,7 @@ uint3 Unravel(unsigned linear, dim3 size) {
 }
 
 // A fiber of the thread sanitizer costs a millisecond and a megabyte, and each makes all others
-// slower, so of second sets there are only so many in a process. Counted by relaxed atomics, which
-// order nothing.
+// slower, so a process limits its second sets. Counted by relaxed atomics, which order nothing.
 constexpr unsigned kMostSecondFibers = 2048;
 std::atomic<unsigned> second_fibers{0};
 

@@ -256,8 +256,8 @@ std::string ShortKernelName(absl::string_view demangled) {
   absl::ConsumePrefix(&demangled, "void ");
   std::string name = absl::StrReplaceAll(
       demangled, {{"(anonymous namespace)::", ""}, {"zeroth::cuda::", ""}, {"zeroth::", ""}});
-  // The parameters begin at the first parenthesis outside of the template's arguments, where casts
-  // of enumerators have some.
+  // The parameters begin at the first parenthesis outside of the template's arguments, in which
+  // casts of enumerators contain parentheses.
   int depth = 0;
   for (size_t i = 0; i < name.size(); ++i) {
     if (name[i] == '<') ++depth;
