@@ -45,7 +45,7 @@ struct MemoryStats {
   };
   std::array<Usage, kMemoryCategoryCount> categories;
   Usage total;                 // its peak is the peak of the sum, not the sum of the peaks
-  int64_t reserved_bytes = 0;  // taken from the operating system, pooled blocks included
+  int64_t reserved_bytes = 0;  // obtained from the operating system, pooled blocks included
 
   const Usage& operator[](MemoryCategory category) const {
     return categories[static_cast<size_t>(category)];
@@ -155,7 +155,7 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   int64_t limit_ = 0;
   mutable std::mutex holders_mutex_;
   std::map<std::string, MemoryHolder> holders_;  // by place
-  MemoryHolder outside_;                         // of allocations outside of all places
+  MemoryHolder outside_;                         // for allocations outside of all places
   std::vector<MemoryHolder*> entered_;
   std::atomic<MemoryHolder*> holder_ = &outside_;
 };

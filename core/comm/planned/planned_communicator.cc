@@ -66,7 +66,7 @@ bool Reduces(const Collective& collective) {
   return collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
 }
 
-// Whether NCCL's own reduction writes its sum to the destination.
+// True if NCCL's own reduction writes its sum to the destination.
 bool InPlace(const Collective& collective) {
   return !collective.accumulate && collective.recv.dtype == collective.send.dtype;
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator of ranks that are processes: a thread in rank 0's process. It compares the calls
-// that ranks post (call_ledger.h), splits groups, passes small values on, and tells every rank when
+// that ranks post (call_ledger.h), splits groups, forwards small values, and tells every rank when
 // the world has broken. The data of collectives do not pass through it, and no rank waits for it in
 // a call: ranks post their calls and go on.
 //

@@ -68,7 +68,7 @@ class CoordinatorHandshake {
   struct Step {
     std::string reply = "";                            // empty: none
     std::optional<Announcement> joins = std::nullopt;  // set once the rank has proven who it is
-    // Why the connection is not a rank of this job, in words that follow "it"; empty if it may be.
+    // Why the connection is not a rank of this job, as a predicate of "it"; empty if it may be one.
     std::string fault = "";
   };
   Step Handle(absl::string_view frame);

@@ -142,7 +142,7 @@ std::string ReadJobId(const Lookup& lookup, const ProcessEnvironment& environmen
   const std::string& launcher = environment.launcher;
   if (launcher == kTorchrun.launcher) {
     const std::string run = lookup("TORCHELASTIC_RUN_ID").value_or("");
-    // torchrun's word for no --rdzv-id: all jobs have it.
+    // torchrun's value without --rdzv-id, the same for all jobs.
     if (run.empty() || run == "none") return "";
     const auto restart = lookup("TORCHELASTIC_RESTART_COUNT");
     // Each node's agent counts only the failures of its own ranks.

@@ -54,7 +54,7 @@ struct ProcessEnvironment {
   // Returns the value of an environment variable, or none.
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-  // The one of this process.
+  // Looks up this process's environment.
   static std::optional<std::string> Variable(const std::string& name);
 
   // InvalidArgument names the variable that is missing, is not a number, or contradicts another

@@ -106,7 +106,7 @@ ProcessEnvironment At(int rank, int world_size, int port, const std::string& id,
 
 int FreePort() { return Listen("127.0.0.1", 0, /*others_elsewhere=*/false)->port; }
 
-// Listens where rank 0 would, and answers every greeting with `message`, proving nothing.
+// Listens where rank 0 would, and answers every Hello with `message`, without a proof.
 class Impostor {
  public:
   explicit Impostor(const std::string& message)
@@ -303,7 +303,7 @@ TEST(StrangersTest, TheTimeoutNamesWhoWasTurnedAway) {
               {"rank 1 did not come", "Turned away were", "a rank of another job, 'another'"});
 }
 
-// The coordinator does not wait for connections that send nothing, or less than a greeting.
+// The coordinator does not wait for connections that send nothing, or less than a Hello.
 TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   Coordinator::Options options;
   options.world_size = 2;

@@ -92,7 +92,7 @@ absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_na
   }
 }
 
-// What both kinds of streams have.
+// The common base of both kinds of streams.
 class NamedCpuStream : public CpuStream {
  public:
   NamedCpuStream(Device& device, absl::string_view name) : device_(device), name_(name) {}
@@ -193,7 +193,7 @@ class WorkerCpuStream final : public NamedCpuStream {
   }
 
  private:
-  // One of the three.
+  // Exactly one of the three is set.
   struct Item {
     Work work = nullptr;
     std::shared_ptr<Event> wait_for = nullptr;

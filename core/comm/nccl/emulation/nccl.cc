@@ -499,7 +499,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->shared->aborted = true;
-  // While it connects there is no mesh to be aborted, and what connects looks at the flag itself.
+  // While it connects there is no mesh to abort, and the connecting thread checks the flag itself.
   if (communicator->shared->connected) communicator->shared->mesh->Abort();
   if (group_depth > 0) {
     group_aborts.push_back(communicator);

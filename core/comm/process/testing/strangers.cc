@@ -102,7 +102,7 @@ void Strangers::Round(const MeetingPlace& place) {
       Frame(std::string(kMostHandshakeBytes + 1, 'x')),
       std::string("\xff\xff\xff\xff ...."),
   };
-  // Messages that only ranks may send, and wrong greetings.
+  // Messages that only ranks may send, and wrong handshakes.
   for (int type = 0; type < 80; ++type) {
     WireWriter message;
     message.U8(static_cast<uint8_t>(type)).U32(0).String("a").String("b");
