@@ -67,7 +67,7 @@ TEST_P(KilledRankTest, TheOthersEndWithAnError) {
   }
 }
 
-// The library cannot end what the device does then: the process ends instead, with the reason.
+// The library cannot stop the device's work then: the process ends instead, with the reason.
 TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
   constexpr int kVictim = 1;
   const std::string file = TestRendezvousFile();

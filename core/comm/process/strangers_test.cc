@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ranks among strangers: who comes to their port, and where they listen.
+// Ranks among strangers: who connects to their port, and where they listen.
 
 #include "zeroth/core/comm/process/testing/strangers.h"
 
@@ -177,7 +177,7 @@ TEST(StrangersTest, HarmNobodyAtAnyTime) {
   EXPECT_FALSE(std::filesystem::exists(file)) << "the file with the secret is left";
 }
 
-// Rank 0's process may open few files, and strangers want them all.
+// Rank 0's process may open few files, and strangers use them up.
 TEST(StrangersTest, NoFilesAreLeftForThem) {
   const std::string file = TestRendezvousFile();
   const pid_t child = fork();
@@ -320,7 +320,7 @@ TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   }
 }
 
-// One connection that says it is both ranks has not brought both.
+// One connection that claims to be both ranks does not count as both.
 TEST(CoordinatorTest, AConnectionIsOneRank) {
   Coordinator::Options options;
   options.world_size = 2;

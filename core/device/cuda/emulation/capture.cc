@@ -71,7 +71,7 @@ class Capture {
   }
   const Nodes& Last(cudaStream_t stream) const { return lanes_.at(stream).last; }
 
-  // Every stream is itself again.
+  // No stream is captured any more.
   void Close() {
     open_ = false;
     for (const auto& [stream, lane] : lanes_) {
@@ -138,7 +138,7 @@ class Program {
     }
   }
   void RunOrigin(uint64_t launch) {
-    end_.Await(launch - 1);  // a graph does not run beside itself
+    end_.Await(launch - 1);  // launches of one graph do not overlap
     start_.Reach(launch);
     RunLane(0, launch);
     for (size_t lane = 1; lane < graph_.lanes; ++lane) lane_ends_[lane].Await(launch);

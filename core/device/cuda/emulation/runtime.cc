@@ -162,7 +162,7 @@ namespace {
 // of its output, or to clear what it adds to, cannot pass on zeros.
 void* AllocateFresh(size_t bytes) {
   constexpr size_t kAlignment = 256;
-  // Sanitizers end the program where malloc would say no.
+  // Sanitizers end the program where malloc would return null.
   constexpr size_t kMost = size_t{1} << 39;
   void* memory = nullptr;
   if (bytes > kMost || posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
@@ -374,8 +374,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-// A small device of compute capability 9.0: few multiprocessors, so that grids that follow their
-// number stay short here.
+// A small device of compute capability 9.0: few SMs, so that grids that follow their number stay
+// short here.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return Report(cudaErrorInvalidDevice);
   std::memset(properties, 0, sizeof(*properties));

@@ -54,7 +54,7 @@ absl::StatusOr<T> Read(absl::string_view bytes, uint64_t offset, absl::string_vi
 struct Section {
   std::string name;
   Elf64_Shdr header = {};
-  absl::string_view content;  // empty for what takes no room in the file
+  absl::string_view content;  // empty if it occupies no bytes of the file
 };
 
 absl::StatusOr<std::string> NameAt(absl::string_view names, uint64_t offset) {
