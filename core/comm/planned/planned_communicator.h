@@ -109,11 +109,11 @@ class PlannedCommunicator final : public CheckedCommunicator {
   const std::vector<int> members_;  // ranks of the world
   const int rank_;
   const Options options_;
-  int local_ = 0;  // of them, on this rank's node
+  int local_ = 0;  // members on this rank's node
   int nodes_ = 1;
   std::shared_ptr<Buffer> staging_;        // scratch memory of reductions
-  size_t staged_bytes_ = 0;                // of it that the operation's calls have needed so far
-  std::shared_ptr<Buffer> gather_buffer_;  // of copies
+  size_t staged_bytes_ = 0;                // what the operation's calls have needed so far
+  std::shared_ptr<Buffer> gather_buffer_;  // for copies in and out
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;
   absl::Status status_;

@@ -147,7 +147,7 @@ class ProcessWorld {
   bool has_returned_ = false;
   std::optional<CollectiveCall> last_posted_;
   std::function<std::string()> unfinished_;
-  std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded
+  std::optional<SharedError> all_returned_;  // its code is OK if all ranks succeeded
 
   // Set when the world breaks. Destroyed after all later members, whose destruction may hang.
   std::unique_ptr<LastResort> last_resort_;
