@@ -40,7 +40,7 @@ TEST(ChecksumTest, EveryProcessorComputesTheSame) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * i % 251);
   for (size_t size = 0; size < bytes.size() - 8; size += size < 600 ? 1 : 97) {
     for (const size_t begin : {0u, 1u, 7u}) {
-      // The library's own.
+      // The library's own variant.
       const uint64_t expected = XXH3_64bits(bytes.data() + begin, size);
       EXPECT_EQ(ChecksumOf(absl::MakeConstSpan(bytes).subspan(begin, size)), expected) << size;
       for (const Xxh3Variant* variant : Variants()) {

@@ -88,7 +88,7 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
     // Abseil handles these without registering them.
     if (absl::StartsWith(name, "help") || name == "version") continue;
     const absl::CommandLineFlag* const flag = FindFlag(name);
-    // Elsewhere the last value counts. Of files that would leave some out without a word.
+    // For other flags the last value counts. With these, files would be dropped silently.
     if ((name == "in" || name == "data") && !files.insert(name).second) {
       wrong.push_back(absl::StrCat(
           "--", name, " is given more than once; give it once, with commas if it takes several"));
@@ -102,7 +102,7 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
   return RefusedFlags(wrong);
 }
 
-// Whether standard output has been written, or nobody reads its pipe.
+// True if standard output has been written, or nobody reads its pipe.
 bool PrintedAll() {
   const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   struct stat out = {};
@@ -149,7 +149,7 @@ absl::Status ParseFlags(absl::string_view usage, std::string source, absl::strin
 int RunProgram(absl::FunctionRef<absl::Status()> program) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  // Files would take the numbers of standard streams that are closed, and have what is printed.
+  // Otherwise files would get the numbers of closed standard streams, and printed text with them.
   int unused = -1;
   do unused = open("/dev/null", O_RDWR);
   while (unused >= 0 && unused <= STDERR_FILENO);

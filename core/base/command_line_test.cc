@@ -62,7 +62,7 @@ TEST(CommandLineTest, FlagsThatDoNotExistAreAnErrorThatSaysWhichMayBeMeant) {
       {{"-promt", "a"}, "there is no flag --promt; did you mean --prompt? --help"},
       {{"--max-tokens=3"}, "there is no flag --max-tokens; did you mean --max_tokens? --help"},
       {{"--max_new_tokens=3"}, "no flag --max_new_tokens; did you mean --max_tokens?"},
-      // Others' name for what this program has not.
+      // Other programs' names for flags that this one does not have.
       {{"--max_shard_sise=3"}, "there is no flag --max_shard_sise; --help lists all flags"},
       {{"--output=x"}, "there is no flag --output; --help lists all flags"},
       {{"--in=a", "--chat", "--in", "b"}, "--in is given more than once; give it once"},

@@ -31,7 +31,7 @@ TEST(DidYouMeanTest, OtherwiseTheNearestSpellings) {
   EXPECT_EQ(DidYouMean("beta3", {}, options, "--"), "; did you mean --beta1 or --beta2?");
 }
 
-// Another number is another thing of the same kind, and no typing error.
+// Another number means another thing of the same kind, not a typing error.
 TEST(DidYouMeanTest, NamesInOtherNumbersComeBeforeSpellings) {
   const std::vector<std::string> models = {"gpt2_124m", "llama32_1b", "llama3_8b",
                                            "llama_1b",  "llama_tiny", "mistral_7b"};

@@ -15,11 +15,11 @@ namespace zeroth {
 inline constexpr size_t kExcerptBytes = 60;
 
 // Returns `text` in double quotes and in one line: control characters, quotes and bytes that are
-// not UTF-8 are escaped as in C. Of more than `most` bytes, the first ones and "...", cut between
-// characters.
+// not UTF-8 are escaped as in C. Text longer than `most` bytes is cut between characters and ends
+// in "...".
 std::string Excerpt(absl::string_view text, size_t most = kExcerptBytes);
 
-// Returns `text` as it is, or of more than `most` bytes the first ones and "...".
+// Returns `text` as it is. Text longer than `most` bytes is cut and ends in "...".
 std::string Shorten(absl::string_view text, size_t most = kExcerptBytes);
 
 // Returns an Excerpt of the line of `text` that has byte `position` (or ends there), from shortly

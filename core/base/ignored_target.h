@@ -6,7 +6,7 @@
 
 namespace zeroth {
 
-// A target of this value does not count: it is left out of the mean loss, and has no gradient.
+// Targets of this value are masked: left out of the mean loss, and without a gradient.
 inline constexpr int32_t kIgnoredTarget = -100;
 
 }  // namespace zeroth

@@ -13,7 +13,7 @@
 
 namespace zeroth {
 
-// Starts a thread that calls `function`. ResourceExhausted if the machine gives no more threads;
+// Starts a thread that calls `function`. ResourceExhausted if the system can start no more threads;
 // the message says what this one is for.
 template <typename Function>
 absl::StatusOr<std::thread> StartThread(absl::string_view purpose, Function&& function) {

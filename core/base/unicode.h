@@ -16,7 +16,7 @@ namespace zeroth {
 struct DecodedChar {
   // kInvalid for a byte that begins no valid UTF-8 sequence.
   uint32_t code_point = 0;
-  // Bytes taken: 1 to 4, and 1 for an invalid byte.
+  // Bytes consumed: 1 to 4, and 1 for an invalid byte.
   size_t length = 0;
 
   static constexpr uint32_t kInvalid = 0xFFFFFFFF;

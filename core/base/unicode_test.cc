@@ -56,7 +56,7 @@ TEST(UnicodeTest, ValidLengthEndsAtTheFirstBadByte) {
 TEST(UnicodeTest, WhatIsInvalidIsReplacedByMaximalSubparts) {
   const auto replaced = [](absl::string_view text) {
     std::string out;
-    // One character to read, in the place of three bytes.
+    // One character to read, instead of three bytes.
     for (const char c : ReplaceInvalidUtf8(text)) out.push_back(c);
     for (size_t at; (at = out.find("\uFFFD")) != std::string::npos;) out.replace(at, 3, "?");
     return out;

@@ -40,7 +40,7 @@ class CallLedger {
 
   // `rank` issues a call. Returns the call's index, or the world's error.
   absl::StatusOr<uint64_t> IssueLocked(int rank);
-  // `rank` arrives at its next call. If others are missing, the ledger takes it for waiting.
+  // `rank` arrives at its next call. If others are missing, the ledger counts it as waiting.
   // Returns the world's error if it is broken. FailedPrecondition, which breaks the world, if the
   // call differs from another rank's, or if a missing rank will never make it.
   absl::Status ArriveLocked(int rank, const CollectiveCall& call);

@@ -138,8 +138,7 @@ class Communicator {
   // As AllGather for each of `gathers`, or ReduceScatter for each of `reductions`, such as those of
   // all parameters of a unit. A transport may run the calls as one operation, and then in any order
   // or at once. So the buffers of different calls must not overlap. Ranks compare them, and
-  // CommStats counts them, as calls of their own. All ranks pass equally many, which nothing
-  // compares.
+  // CommStats counts them, as separate calls. All ranks pass equally many, which nothing compares.
   virtual absl::Status AllGatherAll(absl::Span<const GatherBuffers> gathers, Stream& stream,
                                     absl::string_view label);
   virtual absl::Status ReduceScatterAll(absl::Span<const ReductionBuffers> reductions, ReduceOp op,
@@ -154,7 +153,7 @@ class Communicator {
   // device device_index(). nullptr if the transport does not register memory.
   virtual std::shared_ptr<MemorySource> memory_source() { return nullptr; }
   // Registers memory that calls of this group will use, each call at the same offset on all ranks.
-  // Then data may be sent without staging, and without the device's multiprocessors. Only speed
+  // Then data may be sent without staging, and without occupying the device's SMs. Only speed
   // changes. Returns nullptr, on all ranks, if it makes no difference. Collective on the host,
   // synchronous, and in one order with the calls. Size and `label` are the same on all ranks.
   // Errors are those of calls, and InvalidArgument unless the memory is from
@@ -173,8 +172,7 @@ class Communicator {
   // orders its calls independently of this one. It may outlive this one, but not the world.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) = 0;
   // As Split, for a group whose calls are gathers that overlap with compute. A back end may leave
-  // the device's multiprocessors to compute. FailedPrecondition if the options demand that and it
-  // cannot.
+  // the device's SMs to compute. FailedPrecondition if the options demand that and it cannot.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) {
     return Split(color, key);
   }

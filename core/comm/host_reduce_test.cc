@@ -29,7 +29,7 @@ T RandomValue(const CounterRng& rng, uint64_t index) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(rng.Bits64(index));
   } else {
-    // Magnitudes differ, so that another order of additions rounds otherwise.
+    // Magnitudes differ, so that another order of additions rounds differently.
     const float scale = std::exp2(static_cast<float>(rng.Bits(index) % 8));
     return FromFloat<T>((rng.Uniform(index + (1ull << 40)) - 0.5f) * scale);
   }

@@ -26,10 +26,10 @@ struct LaunchOptions {
   // missing.
   absl::Duration timeout = absl::Minutes(10);
   // How reductions over a network add: "tree" as communicator.h says; "nccl" leaves floating-point
-  // sums to NCCL, with an order and rounding of its own.
+  // sums to NCCL, whose order and rounding are its own.
   std::string reduction = "tree";
-  // Whether the back end nccl gathers by the device's copy engines, which leaves the
-  // multiprocessors to compute: "on", "off", or "auto" (if it can).
+  // Whether the back end nccl gathers by the device's copy engines, which leaves the SMs to
+  // compute: "on", "off", or "auto" (if it can).
   std::string nccl_copy_engine = "auto";
 };
 
@@ -45,13 +45,13 @@ using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain
 // The ranks that another program has started (torchrun, mpirun, srun).
 struct StartedRanks {
   int world_size = 1;
-  int local_world_size = 0;  // of them, on this machine; 0: unknown
+  int local_world_size = 0;  // ranks on this machine; 0: unknown
 };
 using StartedRanksSource = std::function<absl::StatusOr<StartedRanks>()>;
 
 // For launchers: InvalidArgument for an invalid timeout or option.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
-// The same for a back end that has none of NCCL's.
+// The same for a back end without NCCL's options.
 absl::Status CheckLaunchOptionsWithoutNccl(const LaunchOptions& options,
                                            absl::string_view back_end);
 // For launchers: returns the result of `rank_main`, or an error for an exception that it throws.

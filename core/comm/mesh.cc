@@ -129,7 +129,7 @@ absl::StatusOr<Communicator*> Mesh::Group(const Axes& axes, Traffic traffic) {
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> made,
       world_->SplitInto(RanksAlong(*this, key), index(AllBut(key)), traffic == Traffic::kGather));
-  // The timeline was set on the groups that existed then; later groups take it from the first.
+  // The timeline was set on the groups that existed then; later groups copy it from the first.
   if (!groups_.empty()) made->stats().set_timeline(groups_.front()->stats().timeline());
   groups_.push_back(std::move(made));
   group = groups_.back().get();

@@ -109,7 +109,7 @@ absl::Status WorldState::RootCause() {
                        (first.world_rank == broken_->world_rank &&
                         absl::StrContains(broken_->message, first.message));
   if (repeats) return broken_->ToStatus();
-  // The rank met the broken world and returned an error of its own. Both are needed to understand.
+  // The rank met the broken world and returned its own error. Both are needed to understand.
   return absl::Status(
       first.code,
       absl::StrCat(first_own.message(), " (after communication broke: ", broken_->message, ")"));

@@ -80,9 +80,9 @@ class Recording {
 // How to open a device.
 struct DeviceOptions {
   int index = 0;             // which device of its kind; the CPU has only 0
-  int threads = 1;           // threads of one rank's kernels (CPU); more than its cores are no use
+  int threads = 1;           // threads of one rank's kernels (CPU); more than its cores do not help
   int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
-  // Makes the bits of matrix products independent of `threads` (CPU), which costs some speed, see
+  // Makes the bits of matmuls independent of `threads` (CPU), which costs some speed, see
   // kernels/gemm/gemm_cpu.h. The bits of all other kernels never depend on it.
   bool bits_of_any_team = false;
   // The source of Allocator::AllocateForTransport: the rank's Communicator::memory_source(). Memory

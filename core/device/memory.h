@@ -45,7 +45,7 @@ struct MemoryStats {
   };
   std::array<Usage, kMemoryCategoryCount> categories;
   Usage total;                 // its peak is the peak of the sum, not the sum of the peaks
-  int64_t reserved_bytes = 0;  // taken from the operating system, pooled blocks included
+  int64_t reserved_bytes = 0;  // obtained from the operating system, pooled blocks included
 
   const Usage& operator[](MemoryCategory category) const {
     return categories[static_cast<size_t>(category)];
@@ -56,7 +56,7 @@ struct MemoryStats {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // At least 256-byte aligned. ResourceExhausted if there is no more.
+  // At least 256-byte aligned. ResourceExhausted if none is left.
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   // Waits until the device no longer uses the memory, unless the caller has.
   virtual void Free(void* data, size_t bytes) = 0;
@@ -144,7 +144,7 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   virtual absl::StatusOr<void*> AllocateTransportRaw(size_t bytes, MemoryCategory category);
 
  private:
-  // Implements both kinds of allocation. `take` takes the memory.
+  // Implements both kinds of allocation. `take` allocates the memory.
   using Take = absl::StatusOr<void*> (Allocator::*)(size_t bytes, MemoryCategory category);
   absl::StatusOr<std::shared_ptr<Buffer>> AllocateBy(Take take, size_t bytes,
                                                      MemoryCategory category);
@@ -155,7 +155,7 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   int64_t limit_ = 0;
   mutable std::mutex holders_mutex_;
   std::map<std::string, MemoryHolder> holders_;  // by place
-  MemoryHolder outside_;                         // of allocations outside of all places
+  MemoryHolder outside_;                         // for allocations outside of all places
   std::vector<MemoryHolder*> entered_;
   std::atomic<MemoryHolder*> holder_ = &outside_;
 };

@@ -25,7 +25,7 @@ class MemoryAccount {
   void Freed(size_t bytes, MemoryCategory category) {
     Charge(-static_cast<int64_t>(bytes), category);
   }
-  // Counts `bytes` more (negative: fewer) as in use, without an allocation: for memory that is kept
+  // Adds `bytes` (may be negative) to those in use, without an allocation: for memory that is kept
   // for later work. Aborts as Freed does.
   void Charge(int64_t bytes, MemoryCategory category) {
     for (auto* usage : {&stats_.categories[static_cast<size_t>(category)], &stats_.total}) {
@@ -34,7 +34,7 @@ class MemoryAccount {
       usage->peak_bytes = std::max(usage->peak_bytes, usage->current_bytes);
     }
   }
-  // Counts bytes taken from (positive) or returned to (negative) the operating system.
+  // Counts bytes obtained from (positive) or returned to (negative) the operating system.
   void AddReserved(int64_t bytes) {
     stats_.reserved_bytes += bytes;
     ZEROTH_CHECK(stats_.reserved_bytes >= 0);

@@ -29,7 +29,7 @@ TEST(InitializerTest, Constants) {
   EXPECT_TRUE(Filled(Initializer::Ones(), 1, "b", 0, 0).empty());
 }
 
-// Each of N owners fills its piece; together they have what one owner would have.
+// Each of N owners fills its piece; together they equal one owner's result.
 TEST(InitializerTest, ShardsEqualTheWholeAtEveryWorldSize) {
   constexpr size_t kCount = 1003;
   const Initializer normal = Initializer::Normal(0.02f);

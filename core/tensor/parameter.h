@@ -71,7 +71,7 @@ class Parameter {
   const MatrixStructure& matrix() const { return matrix_; }
   void set_matrix(MatrixStructure matrix) { matrix_ = std::move(matrix); }
 
-  // A frozen parameter takes no gradient. Set it before the parameter joins a unit, or through the
+  // A frozen parameter gets no gradient. Set it before the parameter joins a unit, or through the
   // unit.
   bool requires_grad() const { return requires_grad_; }
   void set_requires_grad(bool value) { requires_grad_ = value; }

@@ -18,9 +18,9 @@
 
 namespace zeroth {
 
-// Elements in memory, as a Tensor, or in an OffloadRegion of their own. So optimizers, gradient
-// norms and checkpoints need not know where the state is. A handle, as Tensor is: copies share the
-// bytes. Undefined by default.
+// Elements in memory, as a Tensor, or in a separate OffloadRegion. So optimizers, gradient norms
+// and checkpoints need not know where the state is. A handle, as Tensor is: copies share the bytes.
+// Undefined by default.
 class StateTensor {
  public:
   StateTensor() = default;

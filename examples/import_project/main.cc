@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A project of its own that uses Zeroth as a library: four ranks fit a line to points, with both of
+// A separate project that uses Zeroth as a library: four ranks fit a line to points, with both of
 // its parameters sharded by full_shard. The gradient is written by hand; models and layers work in
 // the same way (examples/train_module.cc).
 

@@ -2,7 +2,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
 # launch_test FOLDER TRAINER TESTDATA: each file of FOLDER trains a step once the lines at its top name a small model.
-# Fake launchers take the place of torchrun and srun: they refuse options that those do not have, and
+# Fake launchers replace torchrun and srun: they refuse options that those do not have, and
 # run the trainer on the processor, with as many threads as ranks would be started. They override nothing but the
 # device, the transport and the number of steps. mpirun.sh runs under the real mpirun.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# Trains on CPUs, a process for each rank. Further words are the trainer's. Ranks meet by MPI, so they
+# Trains on CPUs, a process for each rank. Further arguments go to the trainer. Ranks meet by MPI, so they
 # need no job's number or secret.
 #
 #   RANKS=2 ./mpirun.sh --data=book.txt

@@ -12,7 +12,7 @@
 #
 # A rank for each GPU. Two minutes before its time ends, the run saves a checkpoint and stops; queued
 # again, it goes on from there. For CPUs: leave out --gpus-per-node, and train with --comm=mpi instead.
-# Further words are the trainer's.
+# Further arguments go to the trainer.
 set -euo pipefail
 
 # Change these lines, and those above.

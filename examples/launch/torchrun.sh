@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# Trains on GPUs, a process for each; run it on every machine with its own NODE. Further words are the
-# trainer's.
+# Trains on GPUs, a process for each; run it on every machine with its own NODE. Further arguments
+# go to the trainer.
 #
 #   SHARED=/shared/me ./torchrun.sh
 #   NODE=0 NODES=2 MASTER=node0 JOB=7 ZEROTH_JOB_SECRET=… SHARED=/shared/me ./torchrun.sh

@@ -8,12 +8,11 @@
 
 namespace zeroth {
 
-// Owns a file descriptor, of a file, a directory, a socket or another thing, and closes it.
-// Movable.
+// Owns a file descriptor of any kind, and closes it. Movable.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  // A negative number stands for none, so that open(2) and its kin can be called in place.
+  // A negative number means none, so that results of open(2) and the like can be passed directly.
   explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
   FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(other.Release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {

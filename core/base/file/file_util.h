@@ -36,9 +36,9 @@ absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
 // True if `path` is a regular file, or a link to one. False also if that cannot be determined.
 bool IsFile(const std::string& path);
 
-// True for a name that in any directory names a file of it, rather than a path that leaves it.
+// True for a plain file name: one that in any directory names an entry of that directory.
 bool IsPlainFileName(absl::string_view name);
-// True if there is something at `path`. An error of the file system (EIO, ESTALE) is not "no".
+// True if `path` exists. An error of the file system (EIO, ESTALE) does not count as "no".
 absl::StatusOr<bool> PathExists(const std::string& path);
 
 // OK if a program may write to `path`, the value of `flag` ("--out"): there is nothing, or

@@ -21,8 +21,8 @@ namespace {
 
 using nlohmann::json;
 
-// Iterates over text, and keeps how far any copy of it has come: the parser copies its iterators,
-// and names a place only in some of its errors.
+// Iterates over text, and records how far any copy of it got: the parser copies its iterators, and
+// names a place only in some of its errors.
 class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;

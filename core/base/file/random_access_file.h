@@ -20,9 +20,9 @@ namespace zeroth {
 // Thread-safe.
 class RandomAccessFile {
  public:
-  // Opens a file. NotFound, PermissionDenied, or InvalidArgument if it is a directory or another
-  // thing than a regular file. Every message names the path. If the process is then near its soft
-  // limit on open files, raises the soft limit to the hard one.
+  // Opens a file. NotFound, PermissionDenied, or InvalidArgument if it is not a regular file. Every
+  // message names the path. If the process is then near its soft limit on open files, raises the
+  // soft limit to the hard one.
   static absl::StatusOr<RandomAccessFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }

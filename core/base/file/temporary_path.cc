@@ -69,7 +69,7 @@ absl::StatusOr<TemporaryPath> CreateTemporary(const std::string& of, bool direct
   for (int i = 0; i < kAttempts; ++i) {
     path = TemporarySibling(of, kTag);
     const int fd = OpenNew(path, directory);
-    // ENOENT: another process took the directory for a leftover before it was opened.
+    // ENOENT: another process removed the directory as a leftover before it was opened.
     if (fd < 0 && errno != EEXIST && !(directory && errno == ENOENT && i + 1 < kAttempts)) break;
     if (fd < 0) continue;
     FileDescriptor file(fd);

@@ -95,7 +95,7 @@ TEST(TemporaryPathTest, NothingElseIsRemoved) {
   EXPECT_EQ(std::set<std::string>(left.begin(), left.end()), others);
 }
 
-// Two processes of one number, as the first of two containers, and one count of names made.
+// Two processes with one process number, as in two containers, and with one counter of names.
 TEST(TemporaryPathTest, NamesDoNotDependOnTheProcess) {
   std::set<std::string> names;
   for (int i = 0; i < 100; ++i) {

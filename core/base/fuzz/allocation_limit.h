@@ -9,11 +9,11 @@
 
 namespace zeroth {
 
-// While one lives, `operator new` aborts the process, naming `label` and the numbers, when it is
-// asked for more than `largest_request` bytes at once or when what it gave out since and did not
-// get back comes to more than `most_held`. At the very call, so that the stack shows who asked.
-// Programs that link this have their `operator new` replaced. One at a time, in a program that
-// allocates in one thread.
+// While one exists, `operator new` aborts the process, naming `label` and the numbers, if a request
+// exceeds `largest_request` bytes, or if the bytes allocated since and not freed exceed
+// `most_held`. It aborts in that call, so that the stack shows the caller. Replaces `operator new`
+// in programs that link it. Only one may exist at a time, in a program that allocates on one
+// thread.
 class AllocationLimit {
  public:
   AllocationLimit(size_t largest_request, size_t most_held, absl::string_view label);

@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-// Escapes, so that no compiler leaves the allocation out.
+// Escapes, so that no compiler removes the allocation.
 void Hold(std::vector<std::unique_ptr<char[]>>& held, size_t bytes) {
   held.push_back(std::make_unique<char[]>(bytes));
 }

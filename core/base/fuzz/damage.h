@@ -8,7 +8,7 @@
 namespace zeroth {
 
 // Damages a file in one to three places, as disks, careless writers and attackers do: changed
-// bytes, numbers that break careless arithmetic (binary, or decimal in place of digits), missing,
+// bytes, numbers that break careless arithmetic (binary, or decimal instead of digits), missing,
 // repeated or truncated parts, and deeply nested brackets.
 void Damage(std::mt19937_64& random, std::string* file);
 

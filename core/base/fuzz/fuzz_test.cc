@@ -32,7 +32,7 @@ TEST(FuzzTest, DamagedFilesAreRefusedAndCostLittle) {
     accepted += RunFuzzTarget(target, BytesOfText(file), absl::StrCat("round ", round)) ? 1 : 0;
   }
   RecordProperty("accepted", accepted);
-  // Both ways out are taken: neither the damage nor the checks are idle.
+  // Both outcomes occur: neither the damage nor the checks are idle.
   EXPECT_GT(accepted, kRounds / 1000);
   EXPECT_LT(accepted, kRounds * 99 / 100);
 }

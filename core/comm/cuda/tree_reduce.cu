@@ -14,8 +14,8 @@ namespace zeroth::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Blocks per multiprocessor. With four packs of 16 bytes in flight per thread they saturate the
-// memory, and leave most of the device to compute.
+// Blocks per SM. With four packs of 16 bytes in flight per thread they saturate the memory, and
+// leave most of the device to compute.
 constexpr int kResidentBlocks = 2;
 
 // The addresses of the ranks' elements, in two forms.
@@ -51,7 +51,7 @@ struct Arguments {
   Ranks ranks;
   int64_t count;
   ReduceOp op;
-  float factor;  // of kMean
+  float factor;  // for kMean
   bool accumulate;
 };
 

@@ -14,7 +14,7 @@
 
 namespace zeroth::cuda {
 
-// Pointers are passed as kernel arguments, of which there are 4 KB.
+// Pointers are passed as kernel arguments, which are limited to 4 KB.
 inline constexpr int kMostTreeRanks = 64;
 
 // Enqueues what ReduceOnHost does, with pointers to memory of the current device. Unimplemented

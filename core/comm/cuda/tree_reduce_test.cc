@@ -215,7 +215,7 @@ TEST_F(TreeReduceTest, MaximaOfEveryType) {
   }
 }
 
-// More elements than the threads of a grid take in one turn.
+// More elements than a grid handles in one iteration.
 TEST_F(TreeReduceTest, ThreadsTakeTurns) {
   const int64_t count =
       int64_t{4} * 256 * 8 * 3 * CudaDevice::From(*device_).properties().multiprocessors + 5;

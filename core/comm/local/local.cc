@@ -87,7 +87,7 @@ class LocalGroup {
   const std::shared_ptr<WorldState> world_;
   Rendezvous calls_;
   std::vector<std::shared_ptr<Event>> share_done_;
-  // Splits have a rendezvous of their own, because they do not wait for calls on streams.
+  // Splits have their own rendezvous, because they do not wait for calls on streams.
   Rendezvous splits_;
   std::vector<SplitRequest> requests_;
   std::vector<Seat> seats_;

@@ -220,7 +220,7 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   return Read(letter);
 }
 
-// Takes the ranks from MPI, for a process that no known launcher has started.
+// Gets the ranks from MPI, for a process that no known launcher has started.
 void TakeRanks(const mpi::Engine& engine, ProcessEnvironment& environment) {
   environment.rank = engine.rank();
   environment.world_size = engine.size();

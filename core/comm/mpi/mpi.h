@@ -12,8 +12,8 @@
 
 namespace zeroth {
 
-// Runs `rank_main` as the rank that this process is to MPI. The result is the same on all ranks.
-// Reductions have the bits of every other back end.
+// Runs `rank_main` as this process's rank in MPI. The result is the same on all ranks. Reductions
+// have the bits of every other back end.
 //
 // May be called again, also after an error, unless a process was lost or MPI itself failed: then
 // every later call returns that error. MPI is finalized when the program ends, which each rank

@@ -51,8 +51,8 @@ class Channel {
   // Starts to move messages of a call. Peers are ranks of the group.
   std::shared_ptr<Engine::Exchange> Start(std::vector<Message> messages);
   // Waits for the messages. If the world breaks meanwhile, living ranks still finish the call that
-  // they agreed on. After a few seconds the other ranks are taken for lost, and MPI is abandoned.
-  // So after an error no message touches memory any more. Finish does not return while the engine's
+  // they agreed on. After a few seconds the other ranks count as lost, and MPI is abandoned. So
+  // after an error no message touches memory any more. Finish does not return while the engine's
   // thread hangs in the library: then the world's last resort ends the process.
   absl::Status Finish(const Engine::Exchange& exchange, const CollectiveCall& call);
   absl::Status Move(std::vector<Message> messages, const CollectiveCall& call) {

@@ -2,9 +2,9 @@
 //
 // The thread that makes all MPI calls of this process. It also initializes MPI, so that the thread
 // level MPI_THREAD_FUNNELED is enough. Every implementation has that level, and it avoids the locks
-// of MPI_THREAD_MULTIPLE. Streams hand messages to the thread and sleep while it moves them, those
-// of all communicators at once. When ranks are lost, it is the one place to stop: afterwards MPI
-// touches no memory of this process any more.
+// of MPI_THREAD_MULTIPLE. Streams hand messages to the thread and sleep while it moves them; it
+// moves those of all communicators at once. When ranks are lost, it is the one place to stop:
+// afterwards MPI touches no memory of this process any more.
 
 #pragma once
 

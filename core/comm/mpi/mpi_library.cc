@@ -49,7 +49,7 @@ struct OpenMpiAbi {
   const Errhandler return_errors;
 };
 
-// Handles of MPICH, and of all that promise its binary interface, are numbers.
+// Handles of MPICH, and of libraries with its binary interface, are numbers.
 struct MpichAbi {
   using Comm = int;
   using Datatype = int;

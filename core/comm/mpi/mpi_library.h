@@ -55,7 +55,7 @@ class Library {
   // Initializes MPI on this thread. If the program has initialized it itself, FailedPrecondition
   // unless it asked for MPI_THREAD_MULTIPLE.
   virtual absl::Status Initialize() = 0;
-  // Finalizes MPI, together with all other ranks, unless the program has initialized it itself.
+  // Finalizes MPI, with all other ranks, unless the program has initialized it itself.
   virtual absl::Status Finalize() = 0;
 
   // Known once MPI is initialized.

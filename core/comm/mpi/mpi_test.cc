@@ -72,7 +72,7 @@ TEST_P(MpiTest, LibrariesThatAreNone) {
   Expect(run, "ALibraryThatIsNoMpi");
 }
 
-// Each of the ranks would be a world of its own.
+// Each rank would be a world of size 1.
 TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kMpich);
@@ -120,7 +120,7 @@ TEST_P(MpiTest, LostRanksAreNoticed) {
 TEST_P(MpiTest, ARankThatNeverStartsMpiIsNotWaitedForForEver) {
   Mpirun run = Ranks(2);
   run.program.push_back("--gtest_filter=MpiRanks.OneNeverStartsMpi");
-  run.keeps_others = GetParam() != MpiKind::kMpich;  // whose mpirun leaves them as they are
+  run.keeps_others = GetParam() != MpiKind::kMpich;  // its mpirun leaves them alone
   const MpirunOutcome outcome = RunMpirun(run);
   EXPECT_TRUE(absl::StrContains(outcome.output, "[       OK ] MpiRanks.OneNeverStartsMpi"))
       << outcome.output;

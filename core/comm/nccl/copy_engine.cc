@@ -44,7 +44,7 @@ std::string ObstacleOfRank(const RankAbility& rank) {
 absl::Status Refuse(absl::string_view obstacle) {
   return absl::FailedPreconditionError(
       absl::StrCat("nccl_copy_engine is on, but ", obstacle,
-                   "; take auto, which then gathers by kernels, or mend that"));
+                   "; use --nccl_copy_engine=auto to fall back to NCCL kernels, or fix the cause"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ absl::Status CheckOptions(const ProcessEnvironment& environment, const LaunchOpt
   return InvalidArgument("world_size is ", options.world_size, ", but ", started);
 }
 
-// Local rank r takes GPU r. A process that sees a single GPU takes that one.
+// Local rank r uses GPU r. A process that sees a single GPU uses that one.
 absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
   int devices = 0;
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&devices));

@@ -42,7 +42,7 @@ absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& s
 
 absl::Status NcclCommunicator::GatherTogether(absl::Span<const Collective> gathers,
                                               cuda::CudaStream& stream) {
-  // NCCL's copy engines take one gather at a time.
+  // NCCL's copy engines accept one gather at a time.
   if (by_copy_engine_) {
     for (const Collective& gather : gathers) ZEROTH_RETURN_IF_ERROR(Move(gather, stream));
     return absl::OkStatus();
@@ -88,7 +88,7 @@ bool NcclCommunicator::LibraryReduces(const Collective& collective) const {
 
 absl::Status NcclCommunicator::ScatterTogether(absl::Span<const Collective> scatters,
                                                cuda::CudaStream& stream) {
-  // One way for all, because each takes the scratch memory.
+  // One algorithm for all calls, because each would use the scratch memory.
   if (std::all_of(scatters.begin(), scatters.end(),
                   [&](const Collective& scatter) { return LibraryReduces(scatter); })) {
     return LibraryReduce(scatters, stream);

@@ -64,8 +64,8 @@ class RecordedCalls final : public cuda::PlayObserver {
   std::shared_ptr<Event> begin_;
 };
 
-// One rank's communicator of a group. Each has an NCCL communicator of its own, because NCCL runs
-// the calls of one communicator in host order, whatever their streams.
+// One rank's communicator of a group. Each has its own NCCL communicator, because NCCL runs the
+// calls of one communicator in host order, whatever their streams.
 //
 // Reductions add in the fixed tree: ranks exchange the pieces all-to-all, with as many bytes on the
 // wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything
@@ -107,8 +107,8 @@ class NcclCommunicator final : public CheckedCommunicator {
   // new.
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
-  // Posts the calls, and enqueues their data movement as one group of NCCL's, which starts fewer
-  // kernels. Copy engines take gathers one by one. An error on this rank alone, such as wrong
+  // Posts the calls, and enqueues their data movement as one NCCL group, which starts fewer
+  // kernels. Copy engines accept gathers one by one. An error on this rank alone, such as wrong
   // arguments, breaks the world.
   absl::Status Enqueue(absl::Span<Collective> collectives, const absl::Status& checked,
                        Stream& stream) override;
@@ -119,12 +119,12 @@ class NcclCommunicator final : public CheckedCommunicator {
   // Returns scratch memory for what the other ranks send, valid until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
 
-  // Makes `calls` one group of NCCL's. They are given the communicator, and a function to call with
-  // the result of each.
+  // Makes `calls` in one NCCL group. They receive the communicator, and a function to call with the
+  // result of each.
   using GroupedCalls =
       absl::FunctionRef<void(ncclComm_t communicator, absl::FunctionRef<void(ncclResult_t)> note)>;
   absl::Status InGroup(absl::string_view name, GroupedCalls calls);
-  // Exchanges messages as one group of NCCL's: `sent` goes to `peer`, and `received` comes from it.
+  // Exchanges messages as one NCCL group: `sent` goes to `peer`, and `received` comes from it.
   // Empty messages are left out.
   struct Messages {
     int peer;
@@ -140,7 +140,7 @@ class NcclCommunicator final : public CheckedCommunicator {
                           cuda::CudaStream& stream);
   absl::Status AllReduceInTree(const Collective& collective, cuda::CudaStream& stream);
   absl::Status ScatterTogether(absl::Span<const Collective> scatters, cuda::CudaStream& stream);
-  // As Scratch, for several pieces. nullptr for those of no bytes.
+  // As Scratch, for several pieces. nullptr for empty ones.
   absl::StatusOr<std::vector<char*>> ScratchPieces(absl::Span<const int64_t> sizes,
                                                    cuda::CudaStream& stream);
   // Reduces this rank's piece of every rank's send into `to`, in the fixed tree.
@@ -151,7 +151,7 @@ class NcclCommunicator final : public CheckedCommunicator {
   };
   absl::Status ReducePieces(absl::Span<const PieceReduction> reductions, cuda::CudaStream& stream);
   absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);
-  // True if NCCL's own reduction makes this one.
+  // True if NCCL's own reduction computes this one.
   bool LibraryReduces(const Collective& collective) const;
   // `collectives` are of one operation.
   absl::Status LibraryReduce(absl::Span<const Collective> collectives, cuda::CudaStream& stream);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The shared suite of communicators, at as many ranks as NCCL can have here.
+// The shared suite of communicators, with as many ranks as NCCL can have here.
 
 #include <vector>
 

@@ -88,7 +88,7 @@ absl::Status Handle::Start(absl::string_view call, bool by_copy_engine,
                            const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  // Communicators of their own make progress of their own.
+  // Communicators that share no resources make progress independently.
   config.splitShare = 0;
   if (by_copy_engine) UseNoMultiprocessors(config);
   std::lock_guard<std::mutex> lock(mutex_);

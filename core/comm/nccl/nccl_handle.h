@@ -38,7 +38,7 @@ ncclDataType_t TypeOf(DType dtype);
 // is held while a thread waits. Thread-safe.
 class Handle {
  public:
-  // `name` is for messages. `timeout` limits the time that NCCL may take to enqueue a call.
+  // `name` is for messages. `timeout` limits how long NCCL may need to enqueue a call.
   Handle(absl::string_view name, absl::Duration timeout) : name_(name), timeout_(timeout) {}
   // Aborts the communicator unless it was destroyed.
   ~Handle();
@@ -49,8 +49,8 @@ class Handle {
 
   // Starts to create the communicator, on all its ranks at once; Await completes it. `start` is one
   // of NCCL's functions that create a communicator with a configuration. It may leave the
-  // communicator null, if this rank takes no part. `by_copy_engine`: the communicator shall use no
-  // multiprocessors where it can do without (see copy_engine.h).
+  // communicator null, if this rank does not join. `by_copy_engine`: the communicator uses no SMs
+  // where it can avoid them (see copy_engine.h).
   absl::Status Start(absl::string_view call, bool by_copy_engine,
                      const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start);
   // Returns when NCCL has completed or enqueued `call`. Aborted if the communicator is gone.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A program of its own, because it forks, which wants a process without threads.
+// A separate program, because it forks, which needs a process without threads.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -67,7 +67,7 @@ TEST_P(KilledRankTest, TheOthersEndWithAnError) {
   }
 }
 
-// The library cannot end what the device does then: the process ends instead, with the reason.
+// The library cannot stop the device's work then: the process ends instead, with the reason.
 TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
   constexpr int kVictim = 1;
   const std::string file = TestRendezvousFile();

@@ -54,7 +54,7 @@ absl::Status RunRanks(int size, const std::function<absl::Status(TestRank&)>& fu
   return RunNcclThreads(options, OnCuda(function));
 }
 
-// Large enough for pieces, with rests, empty pieces and the bits of the tree.
+// Large enough for pieces, with remainders, empty pieces and the bits of the tree.
 TEST(NcclTest, LargeAllReducesHaveTheBitsOfTheTree) {
   for (int size : {1, 2, 3, 4}) {
     for (int64_t count : {int64_t{65536 * 2}, int64_t{100003}}) {
@@ -74,7 +74,7 @@ TEST(NcclTest, LargeAllReducesHaveTheBitsOfTheTree) {
 }
 
 // Neither the number of elements nor that of lines is a multiple of the ranks', and the last piece
-// ends within a line. Pieces that do not begin at whole vectors take a kernel of single elements.
+// ends within a line. Pieces that do not begin at whole vectors need a scalar kernel.
 TEST(NcclTest, PiecesOfAllReducesAreWholeLines) {
   constexpr int kSize = 3;
   constexpr int64_t kCount = 131101;
@@ -94,7 +94,7 @@ TEST(NcclTest, PiecesOfAllReducesAreWholeLines) {
   EXPECT_EQ(nccl::emulation::UnalignedTransfers(), before);
 }
 
-// The library adds in an order of its own, and rounds to the dtype as it goes; the mean is exact.
+// The library adds in its own order, and rounds to the dtype as it goes; the mean is exact.
 TEST(NcclTest, TheLibraryMayReduce) {
   LaunchOptions options;
   options.reduction = "nccl";
@@ -169,7 +169,7 @@ TEST(NcclTest, AnErrorOfTheNetworkNamesTheRankThatSawIt) {
               {"rank ", " failed: ", "nccl world ranks [0, 1, 2]", "NCCL: remote process exited"});
 }
 
-// All ranks have called, and the bytes do not come.
+// All ranks have called, but the bytes do not arrive.
 TEST(NcclTest, ANetworkThatStallsIsATimeoutThatSaysSo) {
   LaunchOptions options;
   options.timeout = absl::Seconds(1);
@@ -180,7 +180,7 @@ TEST(NcclTest, ANetworkThatStallsIsATimeoutThatSaysSo) {
         ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
         ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "before"));
         ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
-        // The barrier's own bytes must have come to both.
+        // The barrier's own bytes must have reached both.
         ++past_barrier;
         while (past_barrier < 2) testing::SleepFor(100);
         nccl::emulation::StallTransfers(true);
@@ -215,7 +215,7 @@ TEST(NcclTest, GathersGoByCopyEngineUnlessTheyAreNotTo) {
   }
 }
 
-// Gathers that are made together are one group of NCCL's, unless copy engines make them.
+// Batched gathers are one NCCL group, unless copy engines run them.
 TEST(NcclTest, GathersTogetherAreOneGroup) {
   const auto gather = [](TestRank& rank, Communicator& group) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor full, testing::TransportFloats(rank, 30 * rank.size()));
@@ -234,7 +234,7 @@ TEST(NcclTest, GathersTogetherAreOneGroup) {
     return gather(rank, *group);
   });
   EXPECT_TRUE(status.ok()) << status;
-  // One of each rank: copy engines serve the second communicator.
+  // One group for each rank: the second communicator uses copy engines.
   EXPECT_EQ(nccl::emulation::Groups() - before, 2);
 }
 
@@ -276,11 +276,11 @@ TEST(NcclTest, ReductionsTogetherAreOneGroup) {
         },
         options);
     EXPECT_TRUE(status.ok()) << status;
-    EXPECT_EQ(nccl::emulation::Groups() - before, 2) << reduction;  // one of each rank
+    EXPECT_EQ(nccl::emulation::Groups() - before, 2) << reduction;  // one for each rank
   }
 }
 
-// Groups that reduce are made for kernels, and what is not registered is gathered by them.
+// Groups that reduce use kernels, and so do gathers of unregistered memory.
 TEST(NcclTest, OtherGathersGoByKernels) {
   const int64_t before = nccl::emulation::CopyEngineGathers();
   const absl::Status status = RunRanks(2, [](TestRank& rank) -> absl::Status {
@@ -318,7 +318,7 @@ TEST(NcclTest, MemoryFromElsewhereIsRefused) {
   ExpectWords(status, {"register_memory 'other'", "4096 bytes", "AllocateForTransport"});
 }
 
-// A rank that has no such memory when the world is made: all do without, or none go on.
+// A rank that has no such memory when the world is created: all do without, or all fail.
 TEST(NcclTest, WithoutMemoryToRegisterAllGatherByKernels) {
   for (const char* const mode : {"auto", "on"}) {
     LaunchOptions options;
@@ -346,7 +346,7 @@ TEST(NcclTest, WithoutMemoryToRegisterAllGatherByKernels) {
   }
 }
 
-// No rank waits in the library for one that does not come.
+// No rank waits in the library for a rank that never calls.
 TEST(NcclTest, ARankThatDoesNotRegisterIsATimeoutThatNamesIt) {
   LaunchOptions options;
   options.timeout = absl::Seconds(1);
@@ -416,7 +416,7 @@ class RecordedRank {
   Tensor full_;
   std::unique_ptr<MemoryRegistration> registration_;
   Tensor values_;
-  std::unique_ptr<Recording> recording_;  // last: it goes before what it uses
+  std::unique_ptr<Recording> recording_;  // last: destroyed before what it uses
 };
 
 TEST(NcclTest, RecordedCallsArePlayedAmongOthers) {
@@ -520,7 +520,7 @@ TEST(NcclTest, ARecordingMayOutliveItsCommunicators) {
   ExpectWords(status, {"timeout after 1s in all_reduce 'h.0'", "all ranks have called it"});
 }
 
-// To free one may wait for the others' calls, which are watched all the same.
+// Freeing a communicator may wait for the calls of others, which are still watched.
 TEST(NcclTest, ACommunicatorThatIsFreedHoldsNothingUp) {
   LaunchOptions options;
   options.timeout = absl::Seconds(1);

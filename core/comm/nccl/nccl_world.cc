@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The delay until an error is noticed. One look costs a few microseconds.
+// The delay until an error is noticed. One poll costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
 constexpr auto kFreePause = std::chrono::milliseconds(1);
 

@@ -102,15 +102,15 @@ class HandleSet {
   // Adds a handle, and aborts it at once if AbortAll has run.
   void Add(const std::shared_ptr<Handle>& handle);
   std::vector<std::shared_ptr<Handle>> Get() { return handles_.Get(); }
-  // Stops all work of NCCL on the device, and starts to free the communicators on a thread of its
-  // own. NCCL cannot free a communicator while another one works, or while a graph exists that has
-  // captured it. So all are aborted in one group, which stops them all before it frees the first.
-  // AbortAll returns once they are stopped: then the threads that wait for the device learn that
-  // the world has broken, and drop their graphs.
+  // Stops all work of NCCL on the device, and starts to free the communicators on a separate
+  // thread. NCCL cannot free a communicator while another one works, or while a graph exists that
+  // has captured it. So all are aborted in one group, which stops them all before it frees the
+  // first. AbortAll returns once they are stopped: then the threads that wait for the device learn
+  // that the world has broken, and drop their graphs.
   void AbortAll();
   // Waits until all communicators are freed that AbortAll started to free, on whatever thread.
   void AwaitFreed();
-  // As CallsInFlight::Unfinished, of the abort.
+  // As CallsInFlight::Unfinished, for the abort.
   std::string Unfinished() const;
 
  private:
@@ -122,7 +122,7 @@ class HandleSet {
   bool freed_ = false;
   std::condition_variable freed_changed_;
   std::atomic<size_t> freeing_{0};  // communicators that are being freed
-  std::thread freer_;               // of the first AbortAll
+  std::thread freer_;               // started by the first AbortAll
 };
 
 // When the world breaks, it aborts every communicator, so that no kernel waits for a lost peer.

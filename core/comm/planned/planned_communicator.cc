@@ -18,7 +18,7 @@
 namespace zeroth {
 namespace {
 
-// Makes `buffer` at least so large. Frees the old buffer before it allocates the new one.
+// Grows `buffer` to at least `bytes`. Frees the old buffer before it allocates the new one.
 absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device,
                   MemoryCategory category = MemoryCategory::kCommunication) {
   if (buffer != nullptr && buffer->bytes() >= bytes) return absl::OkStatus();
@@ -27,7 +27,7 @@ absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device,
   return absl::OkStatus();
 }
 
-// A kernel of a collective that reads and writes so many bytes. Waiting for it is waiting for the
+// A kernel of a collective that reads and writes `bytes`. Waiting for it counts as waiting for the
 // collective.
 void Pass(const char* label, size_t bytes, const Collective& collective, const Machine& machine,
           Stream& stream) {
@@ -66,7 +66,7 @@ bool Reduces(const Collective& collective) {
   return collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
 }
 
-// Whether NCCL's own reduction writes its sum to the destination.
+// True if NCCL's own reduction writes its sum to the destination.
 bool InPlace(const Collective& collective) {
   return !collective.accumulate && collective.recv.dtype == collective.send.dtype;
 }

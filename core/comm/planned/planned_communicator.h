@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a world of any size, without the others. It counts calls, and notes each on its
+// One rank of a world of any size, without the others. It counts calls, and records each on its
 // stream with the time that it would take.
 
 #pragma once
@@ -25,41 +25,41 @@ namespace zeroth {
 
 // The time of a call: all ranks do the same at the same time, so each has its share of its node's
 // links. A ring sends CollectiveBytes through each rank's link. Where the group spans nodes, the
-// same bytes cross the edge of each node, through the network cards of the devices in the group.
-// Where pieces go straight to their receivers, each rank's card carries its own. A
-// ring takes the latency of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An
-// all-reduce and a broadcast may take a tree instead, if its latency is shorter. On CPUs ranks copy
-// each other's memory, and a call occupies the rank's cores.
+// same bytes cross the edge of each node, through the NICs of the devices in the group. Where
+// pieces go straight to their receivers, each rank's NIC carries its own. A ring pays the latency
+// of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An all-reduce and a
+// broadcast may use a tree instead, if its latency is lower. On CPUs ranks copy each other's
+// memory, and a call occupies the rank's cores.
 class PlannedCommunicator final : public CheckedCommunicator {
  public:
-  // What another system makes of one collective of this one, over the same bytes.
+  // How another system issues what is one collective here, over the same bytes.
   struct Parts {
-    double collectives = 1;  // below 1: others go with it
-    // Of the largest of them: the buffer that copies come from has room for it.
+    double collectives = 1;  // below 1: batched with others
+    // Elements of the largest of them, which the buffer for copies has room for.
     int64_t elements = std::numeric_limits<int64_t>::max();
   };
   struct Options {
-    // LaunchOptions::reduction on GPUs. The tree takes scratch memory for what the other ranks
-    // send, and a pass over it. NCCL's own reduction takes some for a sum that is added to its
-    // destination or is of another dtype, and a pass for that and for a mean.
+    // LaunchOptions::reduction on GPUs. The tree needs scratch memory for what the other ranks
+    // send, and a pass over it. NCCL's reduction needs scratch memory for a sum that is added to
+    // its destination or has another dtype, and a pass for that and for a mean.
     enum class Reduction { kWithoutScratch, kTree, kLibrary };
     Reduction reduction = Reduction::kWithoutScratch;
     // Reductions send each rank's piece straight to it, as LaunchOptions::reduction "tree" does: a
     // card sends what is for the ranks of all other nodes, and not only what a ring would. An
     // all-reduce then gathers the sums in a ring.
     bool reduces_by_exchange = false;
-    // All-gathers inside a node take no multiprocessors (LaunchOptions::nccl_copy_engine).
+    // All-gathers inside a node occupy no SMs (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
-    // AllGatherAll and ReduceScatterAll make one operation of their calls, which takes the latency
-    // of one, and staging for all. Not with copy engines.
+    // AllGatherAll and ReduceScatterAll issue their calls as one operation, with the latency of one
+    // call and staging for all. Not with copy engines.
     bool calls_together = false;
-    // All-gathers and reduce-scatters have buffers of their own, which gathered parameters are
-    // copied out of and gradients into.
+    // All-gathers and reduce-scatters use separate buffers: gathered parameters are copied out of
+    // them, and gradients into them.
     bool copies_in_and_out = false;
-    // Elements of a bucket that gradients are collected in: it stays once it is there, and a copy
-    // of it is what is reduced. 0: each unit has a buffer of its size.
+    // Elements of the bucket that collects gradients. It stays allocated, and a copy of it is
+    // reduced. 0: each unit has a buffer of its size.
     int64_t reduce_bucket = 0;
-    // Of a collective among several ranks. Empty: one.
+    // Called for collectives among several ranks. Empty: one collective each.
     std::function<Parts(const Collective& collective)> parts;
   };
 
@@ -98,7 +98,7 @@ class PlannedCommunicator final : public CheckedCommunicator {
   double LinkBandwidth(const Collective& collective) const;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
-  // Bytes of scratch memory that a reduction takes in NcclCommunicator.
+  // Bytes of scratch memory that a reduction needs in NcclCommunicator.
   size_t ScratchOf(const Collective& collective) const;
   // Memory and passes over it that the options add, before and after the collective itself.
   absl::Status Before(const Collective& collective, const Parts& parts, bool starts,
@@ -109,11 +109,11 @@ class PlannedCommunicator final : public CheckedCommunicator {
   const std::vector<int> members_;  // ranks of the world
   const int rank_;
   const Options options_;
-  int local_ = 0;  // of them, on this rank's node
+  int local_ = 0;  // members on this rank's node
   int nodes_ = 1;
   std::shared_ptr<Buffer> staging_;        // scratch memory of reductions
-  size_t staged_bytes_ = 0;                // that the operation's calls so far have needed of it
-  std::shared_ptr<Buffer> gather_buffer_;  // of copies
+  size_t staged_bytes_ = 0;                // what the operation's calls have needed so far
+  std::shared_ptr<Buffer> gather_buffer_;  // for copies in and out
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;
   absl::Status status_;

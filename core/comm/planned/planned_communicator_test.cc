@@ -84,7 +84,7 @@ TEST(PlannedCommunicatorTest, ARingOverNodesHasTheNetworkCardsOfAllItsDevices) {
   const auto world = World(32);
   const PlannedCommunicator::Time time =
       world->TimeOf(Call(CollectiveOp::kReduceScatter, 32'000'000, 1'000'000));
-  // 31 pieces cross the edge of a node, through eight cards.
+  // 31 pieces cross the edge of a node, through eight NICs.
   EXPECT_DOUBLE_EQ(time.seconds, 31 * 4e6 / (8 * 10e9));
   EXPECT_DOUBLE_EQ(time.latency, 28e-6 + 3 * 10e-6);
   EXPECT_TRUE(time.crosses_nodes);
@@ -120,11 +120,11 @@ TEST(PlannedCommunicatorTest, AReductionByExchangeCrossesTheNetworkWithEachPiece
   options.reduces_by_exchange = true;
   const auto tree = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
   EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds, ring->TimeOf(exchange).seconds);
-  // 56 of 63 pieces, by this rank's own card.
+  // 56 of 63 pieces, through this rank's own NIC.
   EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds,
                    4.0 * 63'000'000 * 56 / 63 / TwoSpeeds().network_bandwidth);
   EXPECT_GT(tree->TimeOf(scatter).seconds, 7 * ring->TimeOf(scatter).seconds);
-  // Of an all-reduce only the first half.
+  // In an all-reduce, only the first half.
   const Collective reduce = Call(CollectiveOp::kAllReduce, 64'000'000, 64'000'000);
   EXPECT_DOUBLE_EQ(tree->TimeOf(reduce).seconds,
                    tree->TimeOf(scatter).seconds + ring->TimeOf(reduce).seconds / 2);
@@ -145,7 +145,7 @@ TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   EXPECT_STREQ(work.collective, "all_gather");
   EXPECT_EQ(work.bytes, 16383 * 4000);
   EXPECT_EQ(work.resource, Resource::kNetwork);
-  // As others, it refuses what does not fit, and is broken then.
+  // Like other communicators, it refuses mismatched arguments, and is broken then.
   EXPECT_EQ(world->AllGather(full, shard, device.compute_stream(), "h.0").code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(world->status().ok());
@@ -176,7 +176,7 @@ TEST(PlannedCommunicatorTest, CallsTogetherTakeOneLatency) {
   }
 }
 
-// What other ranks send of all buffers that are reduced together is in memory at once.
+// Batched reductions hold what other ranks send for all buffers in memory at once.
 TEST(PlannedCommunicatorTest, ReductionsTogetherAreStagedTogether) {
   for (const bool together : {true, false}) {
     PlannedCommunicator::Options options;
@@ -284,7 +284,7 @@ TEST(PlannedCommunicatorTest, ABucketStaysAndIsCopiedToBeReduced) {
   EXPECT_EQ(held(MemoryCategory::kCommunication), 0) << "the root's is the last of a backward";
 }
 
-// The groups that one rank makes alone are those that real ranks make together.
+// The groups that one rank creates alone equal those of real ranks.
 TEST(PlannedCommunicatorTest, GroupsOfAMeshAreTheRealOnes) {
   const std::vector<MeshAxis> axes = {{"replicate", 2}, {"shard", 3}, {"tensor", 2}};
   const absl::Status status = RunLocalRanks(12, [&](Communicator& world) -> absl::Status {

@@ -201,7 +201,7 @@ class Server {
       if (is_rank) {
         connection.lost = !frame.ok() || !world_.Handle(index, **frame);
       } else if (!frame.ok()) {
-        TurnAway(connection, "sent what is no greeting of a rank");
+        TurnAway(connection, "did not send a Zeroth handshake");
       } else {
         Greet(index, connection, **frame);
       }
@@ -296,8 +296,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& o
                           Listen(options.host, options.port, options.others_elsewhere));
   if (listener.everywhere) {
     std::fprintf(stderr,
-                 "rank 0: '%s' is none of this machine's addresses that others could use, so port "
-                 "%d is open at all of them until all ranks have come\n",
+                 "rank 0: '%s' does not resolve to a reachable local address; listening on all "
+                 "interfaces, port %d, until all ranks have joined\n",
                  options.host.c_str(), listener.port);
   }
   Socket stop(eventfd(0, EFD_CLOEXEC));

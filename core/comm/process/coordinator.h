@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator of ranks that are processes: a thread in rank 0's process. It compares the calls
-// that ranks post (call_ledger.h), splits groups, passes small values on, and tells every rank when
+// that ranks post (call_ledger.h), splits groups, forwards small values, and tells every rank when
 // the world has broken. The data of collectives do not pass through it, and no rank waits for it in
 // a call: ranks post their calls and go on.
 //
@@ -35,12 +35,11 @@ class Coordinator {
     int port = 0;                    // 0: any
     bool others_elsewhere = false;   // ranks may be on other machines
     JobKey key;                      // what ranks have to know
-    // The handshake takes a few round trips. A rank whose process was stopped meanwhile tries
-    // again.
+    // The handshake is a few round trips. A rank whose process was stopped meanwhile tries again.
     absl::Duration handshake_time = absl::Seconds(10);
   };
 
-  // Starts to listen and to serve. AlreadyExists if the port is taken.
+  // Starts the server. AlreadyExists if the port is in use.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const Options& options);
   // Sends the messages that are left, and stops. The world of ranks that have not returned breaks.
   ~Coordinator();

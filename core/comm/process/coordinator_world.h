@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's state and its decisions: it takes messages and produces messages. Coordinator
-// has the sockets.
+// The coordinator's state and its decisions: it consumes and produces messages. Coordinator has the
+// sockets.
 
 #pragma once
 
@@ -44,7 +44,7 @@ class CoordinatorWorld {
   // Handles a rank's message. Returns false if the message breaks the protocol.
   bool Handle(size_t connection, absl::string_view frame);
   void Disconnected(size_t connection);
-  // Says on standard error that `whom` was turned away. Only the first few get a line.
+  // Prints to standard error that `whom` was turned away. Only the first few get a line.
   void TurnedAway(const std::string& whom);
   // True once all ranks have joined.
   bool started() const { return started_; }

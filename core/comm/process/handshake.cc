@@ -17,11 +17,11 @@ namespace zeroth {
 namespace {
 
 constexpr size_t kNonceBytes = 32;
-constexpr char kNoGreeting[] = "sent what is no greeting of a rank";
+constexpr char kNoGreeting[] = "did not send a Zeroth handshake";
 
 absl::StatusOr<std::string> RandomBytes(size_t count) {
   std::string bytes(count, '\0');
-  // The system returns so few bytes at once, or none.
+  // For this few bytes, getrandom returns all of them or none.
   ssize_t got = -1;
   do {
     got = getrandom(bytes.data(), count, 0);

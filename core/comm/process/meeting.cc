@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(300);
 constexpr int kPollMs = 100;
-// For one attempt to connect, and for the answer to a greeting. The coordinator allows as much.
+// The limit of one attempt to connect, and of the answer to Hello. The coordinator allows as much.
 constexpr absl::Duration kAttemptTime = absl::Seconds(10);
 // The coordinator has the same timeout, and its error says more, so it gets this much longer.
 constexpr absl::Duration kCoordinatorsTurn = absl::Seconds(10);
@@ -154,7 +154,7 @@ class Joining {
     std::optional<MeetingPlace> told = MeetingPlace::Parse(*address);
     if (!told.has_value()) {
       return absl::UnavailableError(
-          absl::StrCat("what rank 0 has sent as its address is none: '", *address, "'"));
+          absl::StrCat("rank 0 sent an invalid address: '", *address, "'"));
     }
     place_ = *std::move(told);
     return absl::OkStatus();

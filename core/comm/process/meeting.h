@@ -34,9 +34,9 @@ struct Meeting {
 absl::StatusOr<Meeting> MeetAllRanks(const ProcessEnvironment& environment,
                                      const LaunchOptions& options, absl::string_view back_end);
 
-// Tells all ranks of `environment` where rank 0 listens, by what has started them (MPI). Ranks use
-// it whose environment does not say the address. Collective: returns rank 0's `own`, also if that
-// is an error; what other ranks pass is ignored. DeadlineExceeded after `timeout` or one minute,
+// Tells all ranks of `environment` where rank 0 listens, through their launcher (MPI). It is for
+// ranks whose environment lacks the address. Collective: returns rank 0's `own`, also if that is an
+// error; what other ranks pass is ignored. DeadlineExceeded after `timeout` or one minute,
 // whichever is longer.
 using AddressExchange = std::function<absl::StatusOr<std::string>(
     const ProcessEnvironment& environment, const absl::StatusOr<std::string>& own,

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Worlds whose ranks learn the address of rank 0 from what has started them. One test, because a
-// program has one exchange, and at first none.
+// Worlds whose ranks learn the address of rank 0 from their launcher. One test, because a program
+// has one exchange, and at first none.
 
 #include "zeroth/core/comm/process/meeting.h"
 
@@ -57,7 +57,7 @@ TEST(AddressExchangeTest, RanksMeetWhereRankZeroSays) {
       });
   for (const absl::Status& status : JoinAll(3)) EXPECT_TRUE(status.ok()) << status;
 
-  // What is no address is not followed.
+  // An invalid address is not followed.
   promise = std::make_unique<std::promise<Answer>>();
   future = promise->get_future().share();
   promise->set_value(std::string("nowhere"));

@@ -142,7 +142,7 @@ std::string ReadJobId(const Lookup& lookup, const ProcessEnvironment& environmen
   const std::string& launcher = environment.launcher;
   if (launcher == kTorchrun.launcher) {
     const std::string run = lookup("TORCHELASTIC_RUN_ID").value_or("");
-    // torchrun's word for no --rdzv-id: all jobs have it.
+    // torchrun's value without --rdzv-id, the same for all jobs.
     if (run.empty() || run == "none") return "";
     const auto restart = lookup("TORCHELASTIC_RESTART_COUNT");
     // Each node's agent counts only the failures of its own ranks.
@@ -151,7 +151,7 @@ std::string ReadJobId(const Lookup& lookup, const ProcessEnvironment& environmen
   }
   if (launcher == kMpirun.launcher) return lookup("PMIX_NAMESPACE").value_or("");
   if (launcher != kSrun.launcher) return "";
-  // The parts of a heterogeneous job have numbers of their own.
+  // Each part of a heterogeneous job has its own number.
   const auto whole = lookup("SLURM_HET_JOB_ID");
   const auto job = whole.has_value() ? whole : lookup("SLURM_JOB_ID");
   return absl::StrCat(job.value_or(""), ".", lookup("SLURM_STEP_ID").value_or(""));

@@ -25,7 +25,7 @@ namespace zeroth {
 // follows from the job's number. ZEROTH_STORE_PORT overrides the port alone. If torchrun itself
 // listens on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), the default is the next port.
 // ZEROTH_RENDEZVOUS_FILE overrides all of these. It names a file on a shared file system, in which
-// rank 0 writes an address of its own choice. Ranks that mpirun or mpiexec has started on several
+// rank 0 writes an address that it chooses. Ranks that mpirun or mpiexec has started on several
 // nodes ask MPI.
 //
 // Ranks tell their own job from others on the same port by the launcher's number of the job, if it
@@ -54,10 +54,11 @@ struct ProcessEnvironment {
   // Returns the value of an environment variable, or none.
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-  // The one of this process.
+  // Looks up this process's environment.
   static std::optional<std::string> Variable(const std::string& name);
 
-  // InvalidArgument names the variable that is missing, is no number, or contradicts another one.
+  // InvalidArgument names the variable that is missing, is not a number, or contradicts another
+  // one.
   static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup = Variable);
   // The same without the address of rank 0 and the job's key.
   static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup = Variable);

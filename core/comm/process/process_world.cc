@@ -128,10 +128,10 @@ void ProcessWorld::Read() {
       if (bytes.ok()) meeting_.frames.Append(*bytes);
       continue;
     }
-    Broken(absl::UnavailableError(
-        absl::StrCat("lost the connection to rank 0's process at ", meeting_.place, " (",
-                     received.ok() ? "it sent what is no message" : std::string(received.message()),
-                     "): it has ended or cannot be reached")));
+    Broken(absl::UnavailableError(absl::StrCat(
+        "lost the connection to rank 0's process at ", meeting_.place, " (",
+        received.ok() ? "it sent a malformed message" : std::string(received.message()),
+        "): it has ended or cannot be reached")));
     std::lock_guard<std::mutex> lock(mutex_);
     connection_lost_ = true;
     changed_.notify_all();

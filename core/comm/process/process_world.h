@@ -32,10 +32,10 @@
 namespace zeroth {
 
 // When peers are gone, a communication library cannot always be stopped: a call may not return, or
-// a device may wait for ever. Then only the end of the process frees what it holds, and tells the
+// a device may wait forever. Then only the end of the process frees what it holds, and tells the
 // launcher. So this ends the process with exit code 1 unless it is destroyed within kTime. It then
-// calls `what`, on a thread of its own, and prints the result as the last line on standard error.
-// `what` must not block. If there is no thread to be had, it only says so there.
+// calls `what` on a separate thread and prints the result as the last line on standard error.
+// `what` must not block. If no thread can be started, it only says so there.
 class LastResort {
  public:
   static constexpr absl::Duration kTime = absl::Seconds(60);
@@ -66,7 +66,7 @@ class ProcessWorld {
   static absl::StatusOr<std::unique_ptr<ProcessWorld>> Join(const ProcessEnvironment& environment,
                                                             const LaunchOptions& options,
                                                             absl::string_view back_end);
-  // The other ranks take this one for dead unless it has called Return.
+  // The other ranks consider this one dead unless it has called Return.
   ~ProcessWorld();
 
   int rank() const { return environment_.rank; }
@@ -147,7 +147,7 @@ class ProcessWorld {
   bool has_returned_ = false;
   std::optional<CollectiveCall> last_posted_;
   std::function<std::string()> unfinished_;
-  std::optional<SharedError> all_returned_;  // of code OK if all ranks succeeded
+  std::optional<SharedError> all_returned_;  // its code is OK if all ranks succeeded
 
   // Set when the world breaks. Destroyed after all later members, whose destruction may hang.
   std::unique_ptr<LastResort> last_resort_;

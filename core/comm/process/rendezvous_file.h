@@ -30,8 +30,8 @@ struct MeetingPlace {
 // Replaces an older file; readers see all of the new one or nothing of it. The file has mode 0600,
 // because it holds the job's secret. A symbolic link is replaced, not followed.
 absl::Status WriteRendezvousFile(const std::string& path, const MeetingPlace& place);
-// Returns none if there is no file yet, or its content has another form. PermissionDenied if
-// another user may have put it there: if it is a link, or another user owns it or can write to it.
+// Returns none if there is no file yet, or its content is malformed. PermissionDenied if another
+// user may have put it there: if it is a link, or another user owns it or can write to it.
 absl::StatusOr<std::optional<MeetingPlace>> ReadRendezvousFile(const std::string& path);
 // Removes the file if it is still the one for `place`.
 void RemoveRendezvousFile(const std::string& path, const MeetingPlace& place);

@@ -51,7 +51,7 @@ struct Listener {
 
 // Listens on `port` (0: any) at the addresses that `host` has on this machine. If ranks cannot use
 // any of them, it listens at all addresses of this machine, and sets `everywhere` in the result.
-// `others_elsewhere`: some ranks are on other machines. AlreadyExists if the port is taken, with
+// `others_elsewhere`: some ranks are on other machines. AlreadyExists if the port is in use, with
 // what to do.
 absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_elsewhere);
 // Accepts a connection, as a non-blocking socket. Returns a closed socket if there is none.
@@ -67,7 +67,7 @@ absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Duration
 // Sends all bytes, and blocks until then. Unavailable if the connection is lost. Callers must not
 // send at the same time.
 absl::Status SendAll(const Socket& socket, absl::string_view bytes);
-// Waits at most `timeout_ms` (-1: for ever) for bytes, and returns those that have arrived; empty
+// Waits at most `timeout_ms` (-1: forever) for bytes, and returns those that have arrived; empty
 // after that time. Unavailable if the connection is lost.
 absl::StatusOr<std::string> ReceiveSome(const Socket& socket, int timeout_ms);
 

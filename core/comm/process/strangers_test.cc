@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ranks among strangers: who comes to their port, and where they listen.
+// Ranks among strangers: who connects to their port, and where they listen.
 
 #include "zeroth/core/comm/process/testing/strangers.h"
 
@@ -106,7 +106,7 @@ ProcessEnvironment At(int rank, int world_size, int port, const std::string& id,
 
 int FreePort() { return Listen("127.0.0.1", 0, /*others_elsewhere=*/false)->port; }
 
-// Listens where rank 0 would, and answers every greeting with `message`, proving nothing.
+// Listens where rank 0 would, and answers every Hello with `message`, without a proof.
 class Impostor {
  public:
   explicit Impostor(const std::string& message)
@@ -177,7 +177,7 @@ TEST(StrangersTest, HarmNobodyAtAnyTime) {
   EXPECT_FALSE(std::filesystem::exists(file)) << "the file with the secret is left";
 }
 
-// Rank 0's process may open few files, and strangers want them all.
+// Rank 0's process may open few files, and strangers use them up.
 TEST(StrangersTest, NoFilesAreLeftForThem) {
   const std::string file = TestRendezvousFile();
   const pid_t child = fork();
@@ -303,7 +303,7 @@ TEST(StrangersTest, TheTimeoutNamesWhoWasTurnedAway) {
               {"rank 1 did not come", "Turned away were", "a rank of another job, 'another'"});
 }
 
-// The coordinator does not wait for connections that send nothing, or less than a greeting.
+// The coordinator does not wait for connections that send nothing, or less than a Hello.
 TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   Coordinator::Options options;
   options.world_size = 2;
@@ -320,7 +320,7 @@ TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   }
 }
 
-// One connection that says it is both ranks has not brought both.
+// One connection that claims to be both ranks does not count as both.
 TEST(CoordinatorTest, AConnectionIsOneRank) {
   Coordinator::Options options;
   options.world_size = 2;

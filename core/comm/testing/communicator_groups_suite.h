@@ -73,7 +73,7 @@ TEST_P(CommunicatorTest, SplitsOfSplits) {
       } else {
         expected.erase(expected.begin(), expected.begin() + half);
       }
-      // The parent may go before the child.
+      // The parent may be destroyed before the child.
       ZEROTH_ASSIGN_OR_RETURN(group, group->Split(lower ? 0 : 1, group->rank()));
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> members, Members(*group, rank));
       EXPECT_EQ(members, expected);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Memory that the transport is told of. See communicator_test_suite.h.
+// Tests of registered memory. See communicator_test_suite.h.
 
 #pragma once
 
@@ -49,10 +49,11 @@ TEST_P(CommunicatorTest, RegistrationsComeAndGo) {
       ZEROTH_ASSIGN_OR_RETURN(const auto of_passing, group->Register(passing, "passing"));
       ZEROTH_RETURN_IF_ERROR(CheckGatherInto(rank, *group, passing, 2 * round, /*in_place=*/true));
       ZEROTH_RETURN_IF_ERROR(CheckGatherInto(rank, *group, kept, 2 * round + 1, /*in_place=*/true));
-      // Each rank by itself: no rank waits here for another.
+      // Ranks deregister independently: no rank waits here for another.
       if (rank.rank() == 0) SleepFor(2000);
     }
-    // Two groups may know one piece, and a group may go before what it was told.
+    // Two groups may register the same memory, and a group may be destroyed before its
+    // registration.
     ZEROTH_ASSIGN_OR_RETURN(const auto second, rank.world.Duplicate());
     ZEROTH_ASSIGN_OR_RETURN(const auto of_second, second->Register(kept, "kept again"));
     ZEROTH_RETURN_IF_ERROR(CheckGatherInto(rank, *second, kept, 9, /*in_place=*/false));

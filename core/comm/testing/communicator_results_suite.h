@@ -178,7 +178,7 @@ TEST_P(CommunicatorTest, AllGatherPlacesEveryRanksElements) {
   });
 }
 
-// Gathers that are made together: none, one, and several, of which some are empty or in place.
+// Batched gathers: none, one, and several, of which some are empty or in place.
 TEST_P(CommunicatorTest, AllGatherAllPlacesTheElementsOfEachGather) {
   ExpectAllOk([](TestRank& rank) -> absl::Status {
     for (const std::vector<int64_t>& counts :
@@ -218,7 +218,7 @@ TEST_P(CommunicatorTest, AllGatherAllPlacesTheElementsOfEachGather) {
   });
 }
 
-// Reductions that are made together: in place, apart, added to what is there, and empty.
+// Batched reductions: in place, out of place, accumulated, and empty.
 TEST_P(CommunicatorTest, ReduceScatterAllReducesEachBuffer) {
   ExpectAllOk([](TestRank& rank) -> absl::Status {
     for (const std::vector<int64_t>& counts :

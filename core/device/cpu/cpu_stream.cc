@@ -61,7 +61,7 @@ class CpuEvent final : public Event {
 // While this exists, signal handlers do not run on the calling thread, nor ever on threads that it
 // starts, such as those of a parallel region. The single-precision GEMM of oneDNN 2.6 keeps data
 // below its stack pointer, and farther down than the 128 bytes that the ABI protects. There the
-// kernel builds the frame of a handler, and the product and the heap are corrupted.
+// kernel builds the frame of a handler, and the result and the heap are corrupted.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -92,7 +92,7 @@ absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_na
   }
 }
 
-// What both kinds of streams have.
+// The common base of both kinds of streams.
 class NamedCpuStream : public CpuStream {
  public:
   NamedCpuStream(Device& device, absl::string_view name) : device_(device), name_(name) {}
@@ -193,7 +193,7 @@ class WorkerCpuStream final : public NamedCpuStream {
   }
 
  private:
-  // One of the three.
+  // Exactly one of the three is set.
   struct Item {
     Work work = nullptr;
     std::shared_ptr<Event> wait_for = nullptr;

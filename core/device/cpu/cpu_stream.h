@@ -35,9 +35,9 @@ class CpuStream : public Stream {
 // at once. Wait() blocks the host until the event is done.
 std::unique_ptr<CpuStream> NewInlineCpuStream(Device& device, absl::string_view name);
 
-// Runs work in order on one thread of its own. `threads` is that thread's OpenMP team size. After a
+// Runs work in order on its own thread. `threads` is that thread's OpenMP team size. After a
 // failure the remaining work is dropped, but events still become done, with the error, so that no
-// thread waits for ever. The destructor runs the work that is still enqueued, and joins the thread.
+// thread waits forever. The destructor runs the work that is still enqueued, and joins the thread.
 // Synchronize() from the stream's own work is a bug and aborts.
 std::unique_ptr<CpuStream> NewWorkerCpuStream(Device& device, absl::string_view name, int threads);
 

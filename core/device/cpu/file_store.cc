@@ -44,7 +44,7 @@ struct File {
   std::atomic<int64_t> bytes_written{0};
 };
 
-// Calls `move`, which is pread or pwrite, until all bytes have moved.
+// Calls `move` (pread or pwrite) until all bytes have moved.
 template <typename Move, typename Byte>
 absl::Status MoveAll(const File& file, const char* verb, Move move, Byte* data, size_t bytes,
                      int64_t offset) {

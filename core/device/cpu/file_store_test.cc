@@ -137,14 +137,14 @@ TEST_F(FileStoreTest, AnotherDirectoryIsNotTakenForOneThatIsMissing) {
   EXPECT_EQ(no_directory.code(), absl::StatusCode::kFailedPrecondition) << no_directory;
 }
 
-// Root's right to write anywhere, given up.
+// Gives up root's right to write anywhere.
 bool DropPrivileges() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
   return syscall(SYS_capset, &header, none) == 0;
 }
 
-// In a process of its own.
+// Runs in a child process.
 void OpenWithoutPrivileges(Device& device, const OffloadStoreOptions& options) {
   if (!DropPrivileges()) std::_Exit(3);
   const absl::Status status = device.CreateOffloadStore(options).status();

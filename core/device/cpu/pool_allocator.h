@@ -17,11 +17,11 @@
 
 namespace zeroth {
 
-// Freed blocks are kept and serve later requests of their size, or of down to a fifth less. So a
-// repeated pattern of requests takes nothing from the operating system after its first round.
-// Blocks of kLargeBytes or more are mappings of their own, of whole huge pages. Smaller ones come
-// from the C++ heap, in size classes at most an eighth apart. Under AddressSanitizer all memory
-// that no caller owns is poisoned, pooled blocks included.
+// Freed blocks are kept for later requests of their size, or of down to a fifth less. So a repeated
+// pattern of requests gets nothing from the operating system after its first round. Blocks of
+// kLargeBytes or more are separate mappings of whole huge pages. Smaller ones come from the C++
+// heap, in size classes at most an eighth apart. Under AddressSanitizer all memory that no caller
+// owns is poisoned, pooled blocks included.
 class PoolAllocator final : public AccountingAllocator {
  public:
   static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector

@@ -259,7 +259,7 @@ TEST(PoolAllocatorTest, ErrorsNameThePlaceAndWhereMostIsHeld) {
   allocator.EnterPlace("forward", "h.0");
   held.push_back(take(30, MemoryCategory::kActivations));
   held.push_back(take(4, MemoryCategory::kActivations));
-  take(40, MemoryCategory::kWorkspace);  // given back
+  take(40, MemoryCategory::kWorkspace);  // returned
   allocator.LeavePlace();
   held.push_back(take(5, MemoryCategory::kGatheredParameters));
   const absl::Status status = allocator.Allocate(60 * kMiB, MemoryCategory::kActivations).status();

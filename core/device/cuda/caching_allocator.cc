@@ -38,7 +38,7 @@ size_t CachingAllocator::BlockBytes(size_t bytes, bool exact) {
 size_t CachingAllocator::SegmentBytes(size_t block_bytes, bool exact) {
   if (exact) return block_bytes;
   if (block_bytes < kSmallBytes) return kSmallSegmentBytes;
-  // A large block gets a segment of its own, which wastes nothing and can be returned alone.
+  // A large block gets its own segment, which wastes nothing and can be returned alone.
   return block_bytes < kLargeSegmentBytes / 2 ? kLargeSegmentBytes : block_bytes;
 }
 

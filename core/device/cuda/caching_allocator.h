@@ -35,7 +35,7 @@
 
 namespace zeroth::cuda {
 
-// Takes segments from a source and divides them into blocks: best fit, and free neighbours are
+// Gets segments from a source and divides them into blocks: best fit, and free neighbours are
 // joined. Requests of 1 MiB or more never share a segment with smaller ones. Thread-safe.
 class CachingAllocator final : public AccountingAllocator {
  public:
@@ -56,7 +56,7 @@ class CachingAllocator final : public AccountingAllocator {
 
   using PoolId = uint64_t;
   // Opens a private pool for a recording. No other pool may be open, on any thread. Unused segments
-  // move into it, so that recording work that has run before takes no memory from the source. The
+  // move into it, so that recording work that has run before gets no memory from the source. The
   // device must be idle, because nothing orders the pool's memory after its earlier use.
   PoolId OpenPool();
   // Closes the pool. Segments that it did not need move back. Until the release, the account is
@@ -99,7 +99,7 @@ class CachingAllocator final : public AccountingAllocator {
   using Bytes = std::array<int64_t, kMemoryCategoryCount>;
 
   struct Pool {
-    // So many bytes more (negative: fewer) are in use by its blocks' owners.
+    // Adds `bytes` (may be negative) to what its blocks' owners have in use.
     void Use(int64_t bytes, MemoryCategory category);
 
     bool open = true;
@@ -129,7 +129,8 @@ class CachingAllocator final : public AccountingAllocator {
   // Charges a closed pool's peak, less the bytes that its blocks' owners are charged for.
   void Charge(Pool& pool);
   Block* TakeFree(size_t block_bytes, bool small);
-  // Takes memory from `source`. If that has no more, first returns cached segments.
+  // Allocates from `source`. If that fails and no pool is open, returns cached segments to their
+  // sources and tries again.
   absl::StatusOr<void*> TakeFrom(MemorySource& source, size_t bytes);
   // Adds the block of a new segment.
   Block* AddSegment(void* data, size_t bytes);

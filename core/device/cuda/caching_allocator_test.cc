@@ -229,7 +229,7 @@ TEST_F(CachingAllocatorTest, RandomUse) {
   }
 }
 
-constexpr size_t kPiece = 20 * kMiB;  // a segment of its own
+constexpr size_t kPiece = 20 * kMiB;  // gets its own segment
 
 TEST_F(CachingAllocatorTest, APoolTakesWhatNobodyUsesAndGivesItBackAtItsRelease) {
   Make(1 << 30);

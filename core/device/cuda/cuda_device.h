@@ -66,8 +66,8 @@ class CudaDevice final : public Device {
   // `device` as a CudaDevice; aborts if it is another kind.
   static CudaDevice& From(Device& device);
 
-  // FailedPrecondition without a driver or a GPU. InvalidArgument if there is no GPU of that index.
-  // Both say what was found.
+  // FailedPrecondition without a driver or a GPU. InvalidArgument if no GPU has that index. Both
+  // say what was found.
   static absl::StatusOr<std::shared_ptr<Device>> Open(const DeviceOptions& options);
 
   absl::string_view type() const override { return "cuda"; }
@@ -91,7 +91,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
       const OffloadStoreOptions& options) override;
 
-  // Records a CUDA graph. Allocations during a recording come from a pool of its own.
+  // Records a CUDA graph. Allocations during a recording come from a private pool.
   bool CanRecord() const override { return true; }
   absl::Status BeginRecording() override;
   absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override;

@@ -145,7 +145,8 @@ TEST_F(CudaDeviceTest, BadDataShowsWhenTheHostWaits) {
   EXPECT_EQ(side->Synchronize(), status);
 }
 
-// Libraries look for a last error after what they launch, and would take another call's for theirs.
+// Libraries look for a last error after what they launch, and would mistake another call's for
+// theirs.
 TEST_F(CudaDeviceTest, NeitherFailuresNorQuestionsLeaveALastErrorBehind) {
   EXPECT_FALSE(ToStatus(cudaSetDevice(1000), "cudaSetDevice").ok());
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);

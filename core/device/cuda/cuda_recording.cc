@@ -58,7 +58,7 @@ class CudaRecording final : public Recording {
 absl::StatusOr<cudaGraphExec_t> Instantiate(cudaGraph_t graph) {
   cudaGraphExec_t executable = nullptr;
   // Nodes keep the priorities of their streams. Otherwise all would have that of the compute
-  // stream, and communication would wait for free multiprocessors.
+  // stream, and communication would wait for free SMs.
   const cudaError_t made =
       cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   static_cast<void>(cudaGraphDestroy(graph));

@@ -12,7 +12,7 @@ namespace zeroth::cuda {
 // OK, or an error with the failed expression, and CUDA's name and text of the error.
 // ResourceExhausted for memory, FailedPrecondition for a missing driver or device, InvalidArgument
 // for arguments, Unimplemented for what is not supported, Internal for everything else. Clears the
-// thread's last error, which libraries that check it after their own launches would take for
+// thread's last error, which libraries that check it after their own launches would mistake for
 // theirs.
 absl::Status ToStatus(cudaError_t error, absl::string_view expression);
 

@@ -182,7 +182,7 @@ class CudaEvent final : public Event {
  private:
   bool IsPending() const {
     if (cudaEventQuery(handle_) != cudaErrorNotReady) return false;
-    static_cast<void>(cudaGetLastError());  // CUDA takes "not ready" for an error
+    static_cast<void>(cudaGetLastError());  // CUDA treats "not ready" as an error
     return true;
   }
   // True if the stream is now being recorded and the event is from before, so it is done. Querying
@@ -193,9 +193,9 @@ class CudaEvent final : public Event {
   const Device* const device_;  // for comparison only; it may be destroyed
   const std::shared_ptr<StreamState> state_;
   const uint64_t after_;                      // the number of the last memory retained before
-  const Conditions conditions_;               // of the stream at this point
-  const std::shared_ptr<Playback> playback_;  // of the recording that the event is part of, if any
-  const std::shared_ptr<const DeviceClock::Mark> mark_;  // of timed events: their time's origin
+  const Conditions conditions_;               // the stream's, at this point
+  const std::shared_ptr<Playback> playback_;  // the event's recording, if it is part of one
+  const std::shared_ptr<const DeviceClock::Mark> mark_;  // the origin of a timed event's time
 };
 
 }  // namespace

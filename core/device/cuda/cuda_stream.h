@@ -33,8 +33,8 @@ class HostCondition {
   virtual absl::Status Await(uint64_t count) = 0;
 };
 
-// Takes part on the host in each play of a recording: collectives do, because other ranks must hear
-// of the play. Called by the thread that plays.
+// Is called on the host in each play of a recording, by the thread that plays. Collectives need it
+// because other ranks must hear of the play.
 class PlayObserver {
  public:
   virtual ~PlayObserver() = default;

@@ -48,8 +48,8 @@ class DeviceClock {
       : ordinal_(ordinal), now_(now) {}
   ~DeviceClock();
 
-  // Returns a mark for events that are recorded next. The clock records it on a stream of its own,
-  // so that it waits for no other work. Makes `ordinal` the current device.
+  // Returns a mark for events that are recorded next. The clock records it on a separate stream, so
+  // that it waits for no other work. Makes `ordinal` the current device.
   absl::StatusOr<std::shared_ptr<const Mark>> Latest();
 
  private:

@@ -51,7 +51,7 @@ class SharedMemoryGrants {
   std::map<std::pair<const void*, int>, size_t> allowed_;
 };
 
-// Allows `kernel` that much on the current device, by the grants of this process.
+// Allows `kernel` that much on the current device, by the process's grants.
 absl::Status AllowDynamicShared(const void* kernel, size_t bytes);
 
 // The most shared memory of a block on the newest known devices.

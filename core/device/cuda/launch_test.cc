@@ -25,7 +25,7 @@ TEST(SharedMemoryGrantsTest, AsksForMoreAndNeverForLess) {
   EXPECT_TRUE(grants.Ensure(&kernels[0], 0, 60000, allow).ok());
   EXPECT_TRUE(grants.Ensure(&kernels[0], 0, 90000, allow).ok());
   EXPECT_EQ(asked, (std::vector<size_t>{size_t{48} << 10, 90000}));
-  // Kernels and devices are told for themselves.
+  // Each kernel is allowed its size on each device.
   EXPECT_TRUE(grants.Ensure(&kernels[1], 0, 100, allow).ok());
   EXPECT_TRUE(grants.Ensure(&kernels[0], 1, 200, allow).ok());
   EXPECT_EQ(asked, (std::vector<size_t>{size_t{48} << 10, 90000, 100, 200}));
@@ -44,8 +44,8 @@ TEST(SharedMemoryGrantsTest, WhatIsRefusedIsAskedForAgain) {
   EXPECT_EQ(asked, 2);
 }
 
-// Ranks of one process launch the same kernel with memory of different sizes at the same time: none
-// may find less than it needs.
+// Ranks of one process launch the same kernel with memory of different sizes at the same time: each
+// must be allowed what it needs.
 TEST(SharedMemoryGrantsTest, ThreadsDoNotTakeFromEachOther) {
   SharedMemoryGrants grants;
   const int kernel = 0;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A device that keeps books and computes nothing: streams note the work that they are given, and
-// the allocator hands out addresses without memory. The scheduler and the strategies make the same
-// calls on it as on a real device, in the same order. Whoever copies from its memory reads zeros.
+// A device that keeps books and computes nothing: streams record the work enqueued on them, and the
+// allocator hands out addresses without memory. The scheduler and the strategies make the same
+// calls on it as on a real device, in the same order. Copies from its memory read zeros.
 
 #pragma once
 
@@ -26,7 +26,7 @@ namespace zeroth {
 
 inline constexpr char kPlannedDeviceType[] = "planned";
 
-// Remembers the account of memory at its highest, and, after RecordMoments, at each change.
+// Remembers the memory account at its peak, and, after RecordMoments, at each change.
 class PlannedAllocator final : public AccountingAllocator {
  public:
   explicit PlannedAllocator(const WorkLedger& ledger) : ledger_(ledger) {}
@@ -38,7 +38,7 @@ class PlannedAllocator final : public AccountingAllocator {
     int entry = WorkLedger::kNothing;  // the last that had been enqueued
   };
   const Moment& peak() const { return peak_; }
-  // Keeps a moment for each allocation from here on, and for each end of one.
+  // Keeps a moment for each allocation and each free from here on.
   void RecordMoments() { records_ = true; }
   const std::vector<Moment>& moments() const { return moments_; }
 
@@ -56,12 +56,12 @@ class PlannedAllocator final : public AccountingAllocator {
   std::vector<Moment> moments_;
 };
 
-// The loss of a system without a fused one. The logits of all tokens are in the type of the
-// parameters. Their softmax, its gradient and the logits' gradient are made in one piece each.
+// The loss of a system without a fused one. The logits of all tokens have the dtype of the
+// parameters. Their softmax, its gradient and the logits' gradient are one allocation each.
 struct UnfusedLoss {
   DType softmax_dtype = DType::kFloat32;
-  // True if the loss has the memory of gathered parameters; otherwise they are beside it. It always
-  // has that of the buffers of collectives.
+  // True if gathered parameters are freed before the loss; otherwise they stay. The buffers of
+  // collectives are always freed.
   bool frees_gathered = true;
   // True if the head's gradient, which begins with the loss here, begins later.
   bool gradient_begins_later = true;
@@ -70,7 +70,7 @@ struct UnfusedLoss {
 // Not thread-safe: one thread uses the device and all that is on it.
 class PlannedDevice final : public Device {
  public:
-  // Reads the number of threads in `options`: on a CPU so many cores work for the rank.
+  // On a CPU the rank has options.threads cores.
   PlannedDevice(Machine machine, const DeviceOptions& options);
 
   const Machine& machine() const { return machine_; }
@@ -80,7 +80,7 @@ class PlannedDevice final : public Device {
   void set_unfused_loss(const std::optional<UnfusedLoss>& loss) { unfused_loss_ = loss; }
   // Devices that work for the rank: one GPU, or as many cores as the rank has threads.
   int units() const { return machine_.is_gpu ? 1 : options_.threads; }
-  // Notes work on `stream`, of a planned device.
+  // Records work on `stream`, which belongs to a planned device.
   static void Add(Stream& stream, PlannedWork work);
 
   absl::string_view type() const override { return kPlannedDeviceType; }
@@ -99,7 +99,7 @@ class PlannedDevice final : public Device {
       const OffloadStoreOptions& options) override;
 
  private:
-  // Notes a kernel or copy of so many bytes, at so many bytes a second.
+  // Records a kernel or copy of `bytes`, at `bandwidth` bytes per second.
   absl::Status Move(Stream& stream, const char* label, Resource resource, double bytes,
                     double bandwidth) const;
 

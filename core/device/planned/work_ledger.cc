@@ -45,7 +45,7 @@ void WorkLedger::Run() {
     std::vector<int> entries;
     size_t next = 0;
     bool running = false;
-    double latency = 0;  // what is left
+    double latency = 0;  // remaining
     double seconds = 0;
   };
   std::vector<Queue> queues(static_cast<size_t>(streams_));
@@ -110,7 +110,7 @@ void WorkLedger::Run() {
       if (!queue.running) continue;
       double& rest = queue.latency > 0 ? queue.latency : queue.seconds;
       const double share = queue.latency > 0 ? 1 : share_of(queue);
-      // A rest that is due to rounding counts as none.
+      // A remainder from rounding counts as zero.
       rest = rest * share <= step * (1 + 1e-12) ? 0 : rest - step / share;
     }
   }

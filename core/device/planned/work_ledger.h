@@ -20,15 +20,15 @@ struct PlannedWork {
   double latency = 0;           // comes first, and is not shared
   const char* collective = "";  // "all_gather", …; empty: no collective
   int64_t bytes = 0;            // that a collective sends
-  bool by_copy_engine = false;  // a collective that leaves the multiprocessors to compute
+  bool by_copy_engine = false;  // a collective that occupies no SMs
 };
 
 // Computes when each piece of work begins and ends from the order in which it was enqueued: streams
 // run in order, events order them, and work on one resource shares it. Not thread-safe.
 class WorkLedger {
  public:
-  // `beside_collectives`: the part of its speed that compute has while a collective's kernel is
-  // under way. Collectives on the compute resource itself have none.
+  // `beside_collectives`: the part of its speed that compute keeps while a collective's kernel is
+  // in flight. Collectives on the compute resource itself do not count.
   explicit WorkLedger(double beside_collectives = 1) : beside_collectives_(beside_collectives) {}
 
   static constexpr int kNothing = -1;  // the index of work that is done already

@@ -61,7 +61,7 @@ TEST(WorkLedgerTest, LatencyIsNotShared) {
   EXPECT_DOUBLE_EQ(EndOf(ledger, other), 6);
 }
 
-// A collective's kernel keeps its part of the device from the others, its latency included.
+// A collective's kernel occupies its part of the device, also during its latency.
 TEST(WorkLedgerTest, ComputeIsSlowerWhileACollectiveIsUnderWay) {
   WorkLedger ledger(/*beside_collectives=*/0.75);
   const int compute = ledger.Add(ledger.AddStream(), {"a", Resource::kCompute, 6});

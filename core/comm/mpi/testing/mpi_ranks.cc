@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What is the MPI back end's own, as one rank runs it: mpi_test.cc starts the ranks, and says by
-// name which of these tests they run.
+// Tests of the MPI back end alone, as one rank runs them: mpi_test.cc starts the ranks, and selects
+// these tests by name.
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -63,7 +63,7 @@ absl::Status AllReduceOnce(TestRank& rank) {
   return absl::OkStatus();
 }
 
-// Many blocks, with rests, and pieces of more than one message.
+// Many blocks, with remainders, and pieces of more than one message.
 TEST(MpiRanks, LargeReductionsHaveTheBitsOfTheTree) {
   const absl::Status status = RunOnCpu([](TestRank& rank) -> absl::Status {
     const auto me = static_cast<size_t>(rank.rank());
@@ -144,7 +144,7 @@ TEST(MpiRanks, ADroppedCallEndsTheOthersWait) {
   ExpectWords(status, {"rank 0 failed", "'nobody'"});
 }
 
-// All-reduces of megabytes for ever; shortly after the first, rank 1 sends itself `signal`.
+// All-reduces megabytes forever; shortly after the first, rank 1 sends itself `signal`.
 absl::Status RunWithASignal(TestRank& rank, int signal) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
                           ToDevice(rank.device, std::vector<float>(size_t{16} << 20, 1.0f)));
@@ -191,7 +191,7 @@ TEST(MpiRanks, OneIsStopped) {
 
 // Behaves like a library whose network has failed: a call does not return.
 void HangTheThreadOfMpi() {
-  // Not asked for by the handler, because that takes a lock.
+  // The handler does not look it up, because that needs a lock.
   static const mpi::Engine* const engine = *mpi::Engine::Get();
   signal(SIGUSR1, [](int) {
     // Between calls it is asked again.
@@ -209,7 +209,7 @@ void HangTheThreadOfMpi() {
   }
 }
 
-// Its process cannot return, and ends; the others are told what they are told of a lost rank.
+// Its process cannot return, and ends; the others get the error of a lost rank.
 TEST(MpiRanks, OneHangsInsideMpi) {
   const auto engine = mpi::Engine::Get();
   ASSERT_TRUE(engine.ok()) << engine.status();
@@ -249,7 +249,7 @@ TEST(MpiRanks, OneNeverStartsMpi) {
   EXPECT_FALSE(mpi::Engine::Get().ok());
 }
 
-// Those of the meeting's port; MPI's own, which were open before, are not this project's.
+// Sockets of the meeting's port; MPI's own, which were open before, do not count.
 std::optional<MeetingPlace> NewPort(const std::set<int>& before) {
   for (int port : ListeningPorts()) {
     if (before.count(port) == 0) return MeetingPlace{"127.0.0.1", port, {"an id", "a secret"}};
@@ -291,8 +291,8 @@ TEST(MpiRanks, StrangersHarmNobody) {
   EXPECT_GT(strangers->refused(), 0);
 }
 
-// The program is one of MPI's own. What it starts MPI with needs no handle, so that it may be
-// declared here for every implementation.
+// The program uses MPI itself. The functions with which it starts MPI need no handles, so they can
+// be declared here for every implementation.
 int InitThread(int level) {
   void* const library = dlopen(std::getenv("ZEROTH_MPI_LIBRARY"), RTLD_NOW | RTLD_GLOBAL);
   const auto init =
@@ -341,7 +341,7 @@ TEST(MpiRanks, TheLibraryOfAnotherLauncher) {
   ExpectWords(status, {" of 2, but to ", "of 1", "ZEROTH_MPI_LIBRARY"});
 }
 
-// As a back end does that has its own way to move data, on ranks that are not known to be on one
+// Behaves like a back end that moves data by other means, on ranks that are not known to share a
 // node.
 TEST(MpiRanks, OthersMeetByMpi) {
   const auto environment = ProcessEnvironment::Read();

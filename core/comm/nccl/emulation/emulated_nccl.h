@@ -17,7 +17,7 @@ void FailNextTransfer(ncclResult_t result);
 // The next registration of a window in this process ends with `result`.
 void FailNextRegistration(ncclResult_t result);
 // The number of gathers of this process by copy engines: with memory registered on both sides, on
-// communicators that use no multiprocessors.
+// communicators that use no SMs.
 int64_t CopyEngineGathers();
 // The number of groups of this process that have held a call.
 int64_t Groups();

@@ -84,7 +84,7 @@ absl::StatusOr<Socket> AcceptLocally(const Socket& listening) {
 
 absl::Status Aborted() { return absl::AbortedError("aborted"); }
 
-// A whole frame, or an error; looks for `aborted` meanwhile.
+// A whole frame, or an error; polls `aborted` meanwhile.
 absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const AbortTest& aborted) {
   FrameReader reader;
   while (!aborted()) {
@@ -114,9 +114,9 @@ absl::StatusOr<Socket> AcceptOne(const Socket& listening, const AbortTest& abort
   return Aborted();
 }
 
-// Collects the name of every rank's socket and tells all ranks all of them.
+// All-gathers the names of the ranks' sockets.
 absl::Status Meet(const Socket& listening) {
-  // A meeting that some never come to ends with the process, as threads of the real library do.
+  // If some ranks never join, the meeting ends with the process, as in the real library.
   const AbortTest never = [] { return false; };
   std::vector<Socket> sockets;
   std::vector<uint32_t> names;
@@ -138,7 +138,7 @@ absl::Status Meet(const Socket& listening) {
   WireWriter table;
   for (uint32_t name : names) table.U32(name);
   for (const Socket& socket : sockets) {
-    // A rank that has gone meanwhile is missed by those who connect to it.
+    // A rank that has ended meanwhile is noticed by those that connect to it.
     static_cast<void>(SendAll(socket, Frame(table.bytes())));
   }
   return absl::OkStatus();

@@ -46,7 +46,7 @@ namespace {
 
 // The state that a rank's communicators share. A split communicator uses its parent's device.
 struct RankDevice {
-  std::atomic<int64_t> under_way{0};  // operations, from their enqueuing to their end
+  std::atomic<int64_t> under_way{0};  // operations that are enqueued and not done
 };
 
 // The state that the calls of a communicator share. It outlives the communicator until they are
@@ -84,7 +84,7 @@ struct UniqueId {
 };
 constexpr uint32_t kIdMagic = 0x454d4e43;
 
-// Something to be done on a stream.
+// Work for a stream.
 struct Operation {
   std::shared_ptr<Shared> shared;
   cudaStream_t stream = nullptr;
@@ -109,7 +109,7 @@ void Run(const Operation& operation, uint64_t number) {
   }
 }
 
-// As in NCCL, the host orders the launches of a graph among other calls.
+// As in NCCL, launches of a graph and other calls run in the order of the host.
 ncclResult_t Enqueue(Operation operation) {
   const cudaStream_t stream = operation.stream;
   const auto shared = std::make_shared<const Operation>(std::move(operation));
@@ -146,7 +146,7 @@ struct ncclComm {
   ~ncclComm() {
     if (background.joinable()) background.join();
   }
-  // Does `work` on a thread of its own; its result becomes the state.
+  // Runs `work` on a separate thread; its result becomes the state.
   void Start(const std::function<ncclResult_t()>& work) {
     if (background.joinable()) background.join();
     shared->state = ncclInProgress;
@@ -162,7 +162,7 @@ namespace {
 ncclResult_t Check(ncclComm_t communicator) {
   if (communicator == nullptr) return ncclInvalidArgument;
   const ncclResult_t state = communicator->shared->state;
-  // The library refuses calls while it is at work on the last one.
+  // The library refuses calls while the last one is in progress.
   return state == ncclInProgress ? ncclInvalidUsage : state;
 }
 
@@ -196,8 +196,8 @@ ncclResult_t Submit(Operation operation, bool may_merge) {
   return ncclSuccess;
 }
 
-// Everything to everybody: `piece_of(peer)` is what a peer gets of `send`, and what comes from it
-// lies at `place_of(peer)`.
+// All-to-all: each peer receives `piece_of(peer)` of `send`, and its data arrive at
+// `place_of(peer)`.
 template <typename PieceOf, typename PlaceOf>
 std::vector<Transfer> Exchange(const Shared& shared, size_t bytes, PieceOf piece_of,
                                PlaceOf place_of) {
@@ -212,8 +212,8 @@ std::vector<Transfer> Exchange(const Shared& shared, size_t bytes, PieceOf piece
 
 char* Mutable(const void* data) { return const_cast<char*>(static_cast<const char*>(data)); }
 
-// Where a gather's buffers lie, which all ranks tell each other: a rank that reaches into another's
-// window believes that its own place is the other's. Keeps the windows in use.
+// The places of a gather's buffers, which all ranks exchange: a rank that accesses another's window
+// assumes its own offset there. Keeps the windows in use.
 class Places {
  public:
   Places(const Shared& shared, const Place& from, const Place& into)
@@ -238,7 +238,7 @@ class Places {
     return Exchange(
         shared, sizeof(Told), [&](int) { return at(shared.rank); }, at);
   }
-  // Of ranks that are at this call: what others send is none of this.
+  // True if all ranks at this call pass the same window and offset. Ignores ranks elsewhere.
   bool Match() const {
     return std::all_of(all_.begin(), all_.end(), [&](const Told& told) {
       const Told& own = all_[rank_];
@@ -262,7 +262,7 @@ class Places {
   std::vector<std::shared_ptr<ncclWindow_vidmem>> used_;
 };
 
-// Tells all ranks how large the window is to be, and hears of theirs.
+// Exchanges the sizes of the ranks' windows.
 ncclResult_t MeetAtWindow(const Shared& shared, uint64_t bytes) {
   std::vector<uint64_t> sizes(static_cast<size_t>(shared.ranks), bytes);
   const auto size_of = [&](int rank) {
@@ -317,7 +317,7 @@ ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclData
   return Submit(std::move(operation), /*may_merge=*/true);
 }
 
-// `parent`, if there is one, takes what it splits off along when it is aborted.
+// Fails if `shared` or `parent`, from which it is split, is aborted meanwhile.
 ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting,
                      const Shared* parent = nullptr) {
   if (const ncclResult_t injected = fail_next_init.exchange(ncclSuccess); injected != ncclSuccess) {
@@ -332,7 +332,7 @@ ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting,
   return ncclSuccess;
 }
 
-// On the parent's connections: everybody learns everybody's color and key, and the first of each
+// On the parent's connections: all ranks exchange their colors and keys, and the first rank of each
 // new group tells the others where to meet.
 ncclResult_t Split(const std::shared_ptr<Shared>& parent, const std::shared_ptr<Shared>& child,
                    int color, int key) {
@@ -376,7 +376,7 @@ void Await(ncclComm_t communicator) {
   if (communicator->background.joinable()) communicator->background.join();
 }
 
-// Begins `work` for `communicator`, and ends it if that is to block.
+// Starts `work` for `communicator`, and waits for it if `blocking`.
 ncclResult_t StartOrDo(ncclComm_t communicator, bool blocking,
                        const std::function<ncclResult_t()>& work) {
   communicator->Start(work);
@@ -469,7 +469,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* data, size_t 
   return StartOrDo(communicator, communicator->blocking, [=] {
     const ncclResult_t injected = fail_next_registration.exchange(ncclSuccess);
     if (injected != ncclSuccess) return injected;
-    // Of memory from elsewhere there is no handle that others could map.
+    // Memory from elsewhere has no handle that others could map.
     if (!IsAllocated(data, bytes)) return ncclUnhandledCudaError;
     const ncclResult_t met = MeetAtWindow(*shared, bytes);
     if (met == ncclSuccess) *window = communicator->windows.Add(data, bytes);
@@ -499,7 +499,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->shared->aborted = true;
-  // While it connects there is no mesh to be aborted, and what connects looks at the flag itself.
+  // While it connects there is no mesh to abort, and the connecting thread checks the flag itself.
   if (communicator->shared->connected) communicator->shared->mesh->Abort();
   if (group_depth > 0) {
     group_aborts.push_back(communicator);

@@ -13,7 +13,7 @@ namespace zeroth::nccl::emulation {
 namespace {
 
 struct Allocation {
-  void* raw = nullptr;  // as the runtime gave it
+  void* raw = nullptr;  // as the runtime returned it
   size_t bytes = 0;
   int windows = 0;
 };
@@ -26,7 +26,7 @@ struct Allocations {
     static auto* const allocations = new Allocations;
     return *allocations;
   }
-  // The one that holds `data`; nullptr if none does. With the mutex held.
+  // The allocation that holds `data`; nullptr if none does. The mutex must be held.
   Allocation* Find(const char* data, size_t bytes) {
     auto after = by_address.upper_bound(data);
     if (after == by_address.begin()) return nullptr;

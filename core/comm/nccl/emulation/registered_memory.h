@@ -24,7 +24,7 @@ struct ncclWindow_vidmem {
 
 namespace zeroth::nccl::emulation {
 
-// Of the process; thread-safe.
+// The process's allocations. Thread-safe.
 ncclResult_t AllocateMemory(void** data, size_t bytes);
 // Ends the process if a window covers the memory.
 ncclResult_t FreeMemory(void* data);
@@ -37,7 +37,7 @@ struct Place {
   uint64_t offset = 0;
 };
 
-// Of one rank's communicator. Thread-safe.
+// The windows of one rank's communicator. Thread-safe.
 class WindowSet {
  public:
   // Forgets all windows, as NCCL does when it frees their communicator.

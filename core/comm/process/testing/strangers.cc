@@ -27,7 +27,7 @@ std::string RandomText(std::mt19937& random, size_t bytes) {
   return text;
 }
 
-// Greets as a rank of the job `key`, whatever the answers are.
+// Does the handshake of a rank of the job `key`, whatever the answers are.
 void Greet(const Socket& socket, const JobKey& key, const Announcement& who) {
   const RankHandshake handshake(key, std::string(32, 'n'));
   static_cast<void>(SendAll(socket, Frame(handshake.Hello())));
@@ -102,7 +102,7 @@ void Strangers::Round(const MeetingPlace& place) {
       Frame(std::string(kMostHandshakeBytes + 1, 'x')),
       std::string("\xff\xff\xff\xff ...."),
   };
-  // Messages that only ranks may send, and wrong greetings.
+  // Messages that only ranks may send, and wrong handshakes.
   for (int type = 0; type < 80; ++type) {
     WireWriter message;
     message.U8(static_cast<uint8_t>(type)).U32(0).String("a").String("b");

@@ -20,11 +20,11 @@
 namespace zeroth::testing {
 
 // Connects again and again. It sends random bytes, requests of other protocols, nothing, messages
-// that only ranks may send, greetings of another job, and greetings with this job's id but not its
-// secret. Most connections end again; some stay open and silent.
+// that only ranks may send, handshakes of another job, and handshakes with this job's id but not
+// its secret. Most connections end again; some stay open and silent.
 class Strangers {
  public:
-  // Returns none as long as nothing listens.
+  // Returns none while nothing listens.
   using Find = std::function<std::optional<MeetingPlace>()>;
 
   // Connects to the place that `find` returns, once it returns one, until this is destroyed. Keeps

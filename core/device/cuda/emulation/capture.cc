@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Graphs of the emulated CUDA runtime: streams that are captured, and what was captured, played
-// back. A captured stream becomes a lane of the graph; lanes run on threads of their own and wait
-// for each other where events said so and nowhere else, so that the thread sanitizer sees where one
-// is missing. What CUDA forbids during a capture returns CUDA's error and spoils the capture.
+// Graphs of the emulated CUDA runtime: captures streams and replays them. A captured stream becomes
+// a lane of the graph. Each lane runs on its own thread, and waits for others only where events say
+// so, so that the thread sanitizer sees where one is missing. What CUDA forbids during a capture
+// returns CUDA's error and invalidates the capture.
 
 #include <cuda_runtime_api.h>
 
@@ -71,7 +71,7 @@ class Capture {
   }
   const Nodes& Last(cudaStream_t stream) const { return lanes_.at(stream).last; }
 
-  // Every stream is itself again.
+  // No stream is captured any more.
   void Close() {
     open_ = false;
     for (const auto& [stream, lane] : lanes_) {
@@ -138,7 +138,7 @@ class Program {
     }
   }
   void RunOrigin(uint64_t launch) {
-    end_.Await(launch - 1);  // a graph does not run beside itself
+    end_.Await(launch - 1);  // launches of one graph do not overlap
     start_.Reach(launch);
     RunLane(0, launch);
     for (size_t lane = 1; lane < graph_.lanes; ++lane) lane_ends_[lane].Await(launch);

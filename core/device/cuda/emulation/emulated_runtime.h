@@ -42,16 +42,16 @@ struct CUevent_st {
     // that stream had captured.
     std::shared_ptr<zeroth::cuda::emulation::Capture> capture;  // guarded by CaptureMutex(), as are
     zeroth::cuda::emulation::Nodes captured;                    // these
-    std::atomic<bool> is_captured{false};  // what is above, for those who need not lock
+    std::atomic<bool> is_captured{false};  // has a capture; readable without the lock
 
     void Reach(uint64_t number);
     void Await(uint64_t number);
-    // Of the recording that was last when it is called.
+    // These apply to the recording that is the latest when they are called.
     bool IsReached();
     void AwaitLast();
     uint64_t Record();
 
-    // Several places, so that who waits for one recording is not ordered after the next.
+    // Several places, so that a wait for one recording is not ordered after the next.
     static constexpr size_t kPlaces = 4;
     zeroth::cuda::emulation::Edges edges{kPlaces};  // by number of the recording
   };
@@ -59,9 +59,9 @@ struct CUevent_st {
   bool timed = false;
 };
 
-// To the thread sanitizer a piece of work comes after the call that enqueued it and after what the
-// stream ran before, and nothing comes after it but what waited for it. That the queue has a lock
-// orders nothing, as a device has none.
+// For the thread sanitizer, work happens after the call that enqueued it and after the stream's
+// earlier work. Only waiters happen after it. The queue's lock orders nothing, as a device has
+// none.
 struct CUstream_st {
   struct Work {
     std::function<void()> run;
@@ -98,16 +98,16 @@ cudaError_t Report(cudaError_t error);
 // The error that every call returns after a fault, or cudaSuccess.
 cudaError_t StickyError();
 
-// The functions below are in capture.cc. One lock for everything about captures; who captures
-// nothing does not take it, so that it orders no threads that nothing else does.
+// The functions below are in capture.cc. One lock guards all captures. Threads that capture nothing
+// never lock it, so that it adds no order between them.
 std::mutex& CaptureMutex();
 
-// What a call that waits, or whose effect a graph could not repeat, must ask first: an error if
-// this thread is capturing and has not relaxed its mode. It spoils the capture, as on a device.
+// Called first by a call that waits, or whose effect a graph could not repeat: an error if this
+// thread is capturing and has not relaxed its mode. It invalidates the capture, as on a device.
 cudaError_t RefuseWhileCapturing(cudaError_t error = cudaErrorStreamCaptureUnsupported);
-// The same of a call that waits for `stream` or asks for its state.
+// The same for a call that waits for `stream` or queries its state.
 cudaError_t RefuseIfCaptured(cudaStream_t stream);
-// The same of a call that waits for `event` or asks for its state.
+// The same for a call that waits for `event` or queries its state.
 cudaError_t RefuseIfCaptured(cudaEvent_t event);
 
 // If `stream` is captured: does the call's share in the capture, stores its result, and returns

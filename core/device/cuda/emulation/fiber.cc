@@ -97,7 +97,7 @@ struct Fiber::Context {
 
 namespace {
 
-// Handed to a fiber's first function, which takes no arguments.
+// Passed to a fiber's first function, which has no parameters.
 thread_local void* starting_context = nullptr;
 
 }  // namespace
@@ -109,7 +109,7 @@ Fiber::Context::Context() {
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ZEROTH_CHECK(mapped != MAP_FAILED);
   mapping = static_cast<std::byte*>(mapped);
-  // A kernel whose locals do not fit must not write into its neighbour's.
+  // A kernel whose locals do not fit must not write into another fiber's stack.
   ZEROTH_CHECK(mprotect(mapping, page, PROT_NONE) == 0);
   stack = mapping + page;
 #if defined(__SANITIZE_THREAD__)

@@ -8,7 +8,7 @@
 
 namespace zeroth::cuda::emulation {
 
-// A function with a stack of its own, which alternates with the code that resumes it. A CUDA thread
+// A function with its own stack, which alternates with the code that resumes it. A CUDA thread
 // waits for others in the middle of a function, and a block of 1024 threads would need as many host
 // threads. The address and thread sanitizers know fibers. Only one host thread resumes a fiber.
 //

@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels that leave their memory, which the address sanitizer must name, and kernels that read
-// what nobody has written, which must see NaNs. Built without that sanitizer, the former are
-// skipped.
+// Kernels that access memory out of bounds, which the address sanitizer must name, and kernels that
+// read uninitialized memory, which must see NaNs. Without that sanitizer the former are skipped.
 
 #include <cmath>
 #include <cstdint>

@@ -76,8 +76,8 @@ TEST_F(RaceDeathTest, DynamicSharedMemoryWithoutABarrier) {
 
 enum class Order { kNone, kShuffle, kWarp };
 
-// Lanes hand values on through shared memory; a shuffle in between makes them meet and orders
-// nothing ("do not imply a memory barrier", CUDA C++ Programming Guide, warp shuffle functions).
+// Lanes pass values through shared memory; a shuffle in between synchronizes them but orders no
+// memory ("do not imply a memory barrier", CUDA C++ Programming Guide, warp shuffle functions).
 template <Order kOrder>
 __global__ void ReverseWarps(int* out) {
   ZEROTH_SHARED(int, values, [64]);
@@ -216,8 +216,8 @@ TEST(RaceTest, AnEventOrdersTwoStreams) {
   ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-// That the host has seen a kernel end, other than by asking CUDA, orders nothing; nor does handing
-// that kernel's stream more work, though the emulated stream has a lock.
+// If the host sees a kernel end other than through CUDA, that orders nothing; nor does enqueuing
+// more work on that kernel's stream, though the emulated stream has a lock.
 __global__ void WriteAndTell(int* out, int* told) {
   *out = 1;
   atomicAdd(told, 1);
@@ -251,7 +251,7 @@ TEST_F(RaceDeathTest, TheHostWritesWhatACopyReads) {
   });
 }
 
-// Shared memory is each block's own: what the same name holds in another block is no race.
+// Each block has its own shared memory: using the same name in another block is not a race.
 __global__ void BlocksUseTheSameName(int* out) {
   ZEROTH_SHARED(int, values, [64]);
   values[threadIdx.x ^ blockIdx.x] = 1;

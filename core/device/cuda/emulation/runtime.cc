@@ -157,12 +157,12 @@ void CUstream_st::Run() {
 namespace zeroth::cuda::emulation {
 namespace {
 
-// Memory as cudaMalloc aligns it, of just the size, so that the address sanitizer sees what reaches
-// beyond; null if there is none. It reads as NaNs, lest a kernel that forgets to write some of its
-// output, or to clear what it adds to, pass on zeros.
+// Memory aligned as by cudaMalloc, of exactly the size, so that the address sanitizer sees accesses
+// beyond it; null if there is none. It reads as NaNs, so that a kernel that forgets to write some
+// of its output, or to clear what it adds to, cannot pass on zeros.
 void* AllocateFresh(size_t bytes) {
   constexpr size_t kAlignment = 256;
-  // Sanitizers end the program where malloc would say no.
+  // Sanitizers end the program where malloc would return null.
   constexpr size_t kMost = size_t{1} << 39;
   void* memory = nullptr;
   if (bytes > kMost || posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
@@ -237,7 +237,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
-  if (stream == nullptr) {  // the project makes streams of its own; what is left is synchronous
+  if (stream == nullptr) {  // the project creates its own streams; other calls are synchronous
     const cudaError_t refused = RefuseWhileCapturing(cudaErrorStreamCaptureImplicit);
     if (refused != cudaSuccess) return refused;
     work();
@@ -374,8 +374,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-// A small device of compute capability 9.0: few multiprocessors, so that grids that follow their
-// number stay short here.
+// A small device of compute capability 9.0: few SMs, so that grids that follow their number stay
+// short here.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return Report(cudaErrorInvalidDevice);
   std::memset(properties, 0, sizeof(*properties));

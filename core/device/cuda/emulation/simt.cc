@@ -32,8 +32,8 @@ struct WarpSlots {
 struct ThreadState {
   Progress progress = Progress::kRunning;
   uint8_t slots = 0;  // which set its next exchange uses
-  // Which of two meeting places its next barrier uses, of the block and of its warp: who is one
-  // barrier ahead must not hand what he did since to those who have yet to leave the last.
+  // Which of two places its next barrier uses, of the block and of its warp: a thread that is one
+  // barrier ahead must not release its later work to threads that have yet to leave the last one.
   uint8_t block_place = 0;
   uint8_t warp_place = 0;
   bool fenced = false;
@@ -41,9 +41,9 @@ struct ThreadState {
   const void* seen[8] = {};  // words of the latest atomics since the fence, in a ring
 };
 
-// Shared memory of a block: allocations of just the size, so that the address sanitizer sees what
-// reaches beyond, and made anew, so that the thread sanitizer takes no block's for another's. NaNs:
-// what a block reads of shared memory before it wrote it must not look like a result.
+// Shared memory of a block: allocations of exactly the size, so that the address sanitizer sees
+// accesses beyond it, and new for each block, so that the thread sanitizer tells blocks apart.
+// NaNs: shared memory that a block reads before it writes it must not look like a result.
 class SharedArray {
  public:
   SharedArray() = default;
@@ -68,8 +68,7 @@ uint3 Unravel(unsigned linear, dim3 size) {
 }
 
 // A fiber of the thread sanitizer costs a millisecond and a megabyte, and each makes all others
-// slower, so of second sets there are only so many in a process. Counted by relaxed atomics, which
-// order nothing.
+// slower, so a process limits its second sets. Counted by relaxed atomics, which order nothing.
 constexpr unsigned kMostSecondFibers = 2048;
 std::atomic<unsigned> second_fibers{0};
 
@@ -192,8 +191,8 @@ void BlockRunner::RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dyna
 }
 
 BlockRunner::FiberSet& BlockRunner::SetFor(uint64_t block) {
-  // Not in turns: then blocks two apart, or any even number, would never be on different sets. The
-  // parity of the number's ones has, for every distance, pairs on different sets.
+  // Not alternating: then blocks an even number apart would never be on different sets. The parity
+  // of the number's ones has, for every distance, pairs on different sets.
   size_t which = kRacesAreWatched ? static_cast<size_t>(std::popcount(block)) % 2 : 0;
   const size_t have = sets_[1].fibers.size();
   if (which == 1 && have < thread_count_) {

@@ -6,9 +6,9 @@
 //
 //   races (thread sanitizer): two threads of a block without a __syncthreads or __syncwarp between
 //     their accesses, two blocks of a grid, two kernels whose streams no event orders. The
-//     sanitizer takes emulated threads for threads. Only what CUDA defines orders them: the launch,
+//     sanitizer treats emulated threads as threads. Only what CUDA defines orders them: the launch,
 //     __syncthreads, __syncwarp, __threadfence around atomics, and the end of the grid. Shuffles,
-//     votes and matrix products exchange values but order no memory. Each finding is a pair of
+//     votes and MMAs exchange values but order no memory. Each finding is a pair of
 //     accesses that CUDA leaves unordered. It may miss some: it remembers the last few accesses to
 //     a word, and of two blocks only those that run on different sets of fibers;
 //   accesses outside of allocations (address sanitizer): of device memory, and of each array of

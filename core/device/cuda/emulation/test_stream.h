@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For tests: a stream, and launches that are waited for.
+// For tests: a stream, and synchronous launches.
 
 #pragma once
 

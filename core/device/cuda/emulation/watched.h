@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Tells the thread sanitizer about emulated threads: which accesses count, and what orders them. So
-// it judges kernels by CUDA's rules, and not by the order in which the emulation runs them. Without
-// the sanitizer all of this is empty.
+// it judges kernels by CUDA's rules, not by the order in which the emulation runs them. Without the
+// sanitizer all of this is empty.
 
 #pragma once
 

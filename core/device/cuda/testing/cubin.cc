@@ -54,7 +54,7 @@ absl::StatusOr<T> Read(absl::string_view bytes, uint64_t offset, absl::string_vi
 struct Section {
   std::string name;
   Elf64_Shdr header = {};
-  absl::string_view content;  // empty for what takes no room in the file
+  absl::string_view content;  // empty if it occupies no bytes of the file
 };
 
 absl::StatusOr<std::string> NameAt(absl::string_view names, uint64_t offset) {
@@ -256,8 +256,8 @@ std::string ShortKernelName(absl::string_view demangled) {
   absl::ConsumePrefix(&demangled, "void ");
   std::string name = absl::StrReplaceAll(
       demangled, {{"(anonymous namespace)::", ""}, {"zeroth::cuda::", ""}, {"zeroth::", ""}});
-  // The parameters begin at the first parenthesis outside of the template's arguments, where casts
-  // of enumerators have some.
+  // The parameters begin at the first parenthesis outside of the template's arguments, in which
+  // casts of enumerators contain parentheses.
   int depth = 0;
   for (size_t i = 0; i < name.size(); ++i) {
     if (name[i] == '<') ++depth;

@@ -37,7 +37,7 @@ struct KernelCode {
   int registers = 0;
   int frame_bytes = 0;    // of local memory, for each thread
   int shared_bytes = 0;   // of static shared arrays
-  int block_threads = 0;  // the most there may be, by __launch_bounds__; 0 if it has none
+  int block_threads = 0;  // the limit by __launch_bounds__; 0 if there is none
   InstructionCounts instructions;
 };
 

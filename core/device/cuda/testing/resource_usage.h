@@ -18,8 +18,8 @@ inline constexpr int kRegistersOfMultiprocessor = 65536;
 inline constexpr int kThreadsOfMultiprocessor = 2048;
 inline constexpr int kStaticSharedLimit = 48 << 10;
 
-// The number of blocks of `threads` for which a multiprocessor has registers and threads. A warp
-// gets registers in portions of eight per lane.
+// The number of blocks of `threads` for which an SM has registers and threads. A warp gets
+// registers in portions of eight per lane.
 int BlocksByRegisters(const KernelCode& kernel, int threads);
 
 // True if the kernel's name is `pattern`, in which `*` stands for anything: "Rotate<8, *>".
