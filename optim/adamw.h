@@ -81,7 +81,7 @@ class AdamW : public Optimizer {
   absl::Status PrepareStep(int64_t step, double lr, double grad_scale) override;
 
  private:
-  // A run of elements of one shard that take the same update.
+  // A run of elements of one shard that share one update.
   struct Range {
     int64_t offset;
     int64_t numel;
@@ -112,8 +112,8 @@ class AdamW : public Optimizer {
   std::vector<Range> Ranges(const State& state) const;
   void AddStates(Unit& unit, int segment, const ParameterSelection& selects);
   absl::Status ZeroMoments(State& state) const;
-  // What an update reads and writes: parameters, gradients, both moments and, for 8-bit moments,
-  // both scales.
+  // The operands of an update: parameters, gradients, both moments and, for 8-bit moments, both
+  // scales.
   std::vector<StatePass::Operand> Operands(const State& state) const;
   // Appends the updates of the elements of `ranges` among [begin, begin + chunk[0].numel()), where
   // `chunk` has the operands' elements.

@@ -30,10 +30,10 @@ namespace zeroth {
 // The momentum is sharded as AdamW's moments are. An update needs whole matrices, and of the ranks
 // that hold a copy or a piece of a matrix exactly one computes it. AssignByCost deals the matrices
 // out to the ranks, which go through them in rounds, one matrix each. In a round, one all-to-all
-// takes the ranks' pieces of u to the rank that computes the matrix, and another brings back the
+// sends the ranks' pieces of u to the rank that computes the matrix, and another brings back the
 // pieces of the result, which are then broadcast among replicas. The next round's pieces are
-// exchanged while this round's products run. One rank computes a matrix in one order, so its bits
-// do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one rank's
+// exchanged while this round's matmuls run. One rank computes a matrix in one order, so its bits do
+// not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one rank's
 // thread only.
 class Muon : public Optimizer {
  public:

@@ -38,7 +38,7 @@ struct MuonMatrix {
   std::vector<MuonPart> parts;
 
   int64_t numel() const { return rows * columns; }
-  // Proportional to the work of its products: the sum over parts of n^2 m, n the smaller side.
+  // Proportional to the work of its matmuls: the sum over parts of n^2 m, n the smaller side.
   double cost() const;
 };
 

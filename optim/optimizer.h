@@ -43,7 +43,7 @@ struct MuonOptions {
   MuonScale scale = MuonScale::kMatchRmsAdamW;
   bool split_qkv = false;  // orthogonalise queries, keys and values of one matrix apart
   bool per_head = false;   // orthogonalise each of their heads apart
-  // The type of products: fp32 or bf16. std::nullopt: fp32 on a CPU, bf16 elsewhere.
+  // The type of matmuls: fp32 or bf16. std::nullopt: fp32 on a CPU, bf16 elsewhere.
   std::optional<DType> precision = std::nullopt;
   // Patterns of the names of Muon's matrices, see MatchesPattern. Empty: the matrices of the
   // blocks.

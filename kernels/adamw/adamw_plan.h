@@ -48,7 +48,7 @@ struct AdamWTable {
 };
 static_assert(sizeof(AdamWTable) <= kKernelParameterBytes);
 
-// Number of elements of a range that a thread block takes at a time, except at the range's end:
+// Number of elements of a range that a thread block processes at a time, except at the range's end:
 // four for a thread, whose loads together hide the memory's latency (more would cost registers).
 // With 8-bit moments it is one block for each warp.
 inline constexpr int kAdamWWidth = 4;

@@ -3,7 +3,7 @@
 // How attention is divided into blocks, and what a block needs. Plain numbers, tested on the host.
 //
 // Every tile fits into 99 KiB, which a block may have on any device from compute capability 8.0 on,
-// so that one table serves all. Most leave room for two or more blocks on a multiprocessor, which
+// so that one table suits all. Most leave room for two or more blocks on a multiprocessor, which
 // hide each other's latencies.
 
 #pragma once

@@ -91,8 +91,8 @@ class Cudnn {
   // "9.19.0".
   virtual const std::string& version() const = 0;
   // Asks the library for a plan, which takes about half a second. Plans are deterministic:
-  // backward, too, has the same bits in every run. Unimplemented, with cuDNN's words, if it has no
-  // such engine.
+  // backward, too, has the same bits in every run. Unimplemented, with cuDNN's message, if it has
+  // no such engine.
   virtual absl::StatusOr<std::unique_ptr<CudnnAttentionPlan>> MakePlan(
       const CudnnAttentionKey& key) = 0;
 };

@@ -138,8 +138,8 @@ TEST_P(SumOfSquaresSuite, ManyTensorsAreOneSum) {
   EXPECT_EQ(Words(sum), HostSum(all));
 }
 
-// Devices sum squares relative to the largest exponent of late, with room for so many of the
-// largest. Here are more of these, and then the exponents fall.
+// A device's window follows recent exponents and holds 256 squares of the largest. Here are more of
+// these, and then the exponents fall.
 TEST_P(SumOfSquaresSuite, LongArraysNeitherOverflowNorLoseSmallSquares) {
   constexpr int64_t kTile = 512;  // as CUDA's
   constexpr int64_t kTiles = 128 * 20;

@@ -23,7 +23,7 @@ struct AdamWTypes {
   std::string ToString() const;
 };
 
-// Every combination that AdamW serves.
+// Every combination that AdamW supports.
 std::vector<AdamWTypes> AllAdamWTypes();
 
 // What one call works on, on the host.
@@ -45,10 +45,10 @@ struct AdamWState {
 void EncodeMoments(AdamWState& state, const std::vector<uint16_t>& m_draws,
                    const std::vector<uint16_t>& v_draws);
 
-// NaNs of the same bits are the same.
+// Compares bits, also those of NaNs.
 void ExpectSameBits(const AdamWState& a, const AdamWState& b);
 
-// What suites of AdamW in any types stand on.
+// The fixture of AdamW's suites, for any types.
 class AdamWStateSuite : public KernelsSuite {
  protected:
   // `scalars` with the state's tensors.
@@ -59,7 +59,7 @@ class AdamWStateSuite : public KernelsSuite {
 
   // Values that the types can hold, of sizes that differ by orders of magnitude inside a block.
   AdamWState RandomState(const AdamWTypes& types, int64_t count);
-  // Some place in some parameter at some step.
+  // Scalars for a random place, parameter and step.
   AdamWArgs RandomScalars(const AdamWTypes& types, bool may_start_odd);
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of one warp that do one thing of mma.h or async_copy.h, for mma_test.cc.
+// Kernels of one warp that each call one function of mma.h or async_copy.h, for mma_test.cc.
 
 #pragma once
 
