@@ -319,7 +319,7 @@ std::string NameOf(const Case& setup) {
                       setup.layout == LayoutKind::kRows ? " rows" : "");
 }
 
-// Nothing depends on how anything is sharded; and each matrix is computed once.
+// No result depends on the sharding, and each matrix is computed once.
 TEST(MuonTest, TheSameBitsHoweverSharded) {
   // By whether three gradients are averaged, whose mean is rounded.
   std::map<bool, Values> references;

@@ -215,7 +215,7 @@ HWY_INLINE void UpdateFrom(const AdamWRangeCall& call, int64_t begin, int64_t en
   });
 }
 
-// A function that is no template, for HWY_EXPORT.
+// A function that is not a template, for HWY_EXPORT.
 void AdamWPiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
   if (call.types.param == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
   UpdateFrom<float>(call, begin, end);

@@ -144,7 +144,7 @@ TEST_P(AdamWSuite, AFactorThatIsNoNumberChangesNothing) {
 }
 
 // Scalars that are read from device memory when the step runs have the effect of the host's
-// scalars, to the last bit, and nothing else counts.
+// scalars, to the last bit, and replace all of these.
 TEST_P(AdamWSuite, CoefficientsOnTheDeviceAreTheScalars) {
   for (int i = 0; i < 12; ++i) {
     const int64_t count = RandomSize(0, 300);

@@ -137,8 +137,8 @@ TEST_P(LowPrecisionAdamWSuite, CutsDoNotShow) {
   }
 }
 
-// One update, many draws: what is stored is one of two neighbours, and its mean is the value that
-// was to be stored.
+// One update, many draws: the stored value is one of two neighbours, and its mean is the exact
+// value.
 TEST_P(LowPrecisionAdamWSuite, RoundingHasNoBias) {
   constexpr int64_t kCount = 256;
   constexpr int kDraws = 2000;
@@ -268,7 +268,7 @@ TEST_P(LowPrecisionAdamWSuite, WhatIsNotFiniteShowsInItsBlock) {
   }
 }
 
-// An element whose second moment were lost beside a large one would take a step without bound.
+// If a second moment underflowed to 0 next to a large one, the update would blow up.
 TEST_P(LowPrecisionAdamWSuite, SmallSecondMomentsBesideLargeOnesAreNotLost) {
   const Types types = {DType::kFloat32, DType::kFloat32, DType::kUInt8};
   State state = RandomState(types, 128);

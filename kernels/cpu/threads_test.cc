@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The number of OpenMP threads must not show in a result. Sizes are large enough for several
-// pieces.
+// The number of OpenMP threads must not change a result. Sizes are large enough for several pieces.
 
 #include <cstdint>
 #include <memory>

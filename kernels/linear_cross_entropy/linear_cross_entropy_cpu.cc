@@ -164,7 +164,7 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
 
 namespace {
 
-// Returns the number of rows that count. InvalidArgument for a target that is no token.
+// Returns the number of rows that count. InvalidArgument for a target that is not a token.
 absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
   int64_t counted = 0;
   for (int64_t row = 0; row < call.rows; ++row) {

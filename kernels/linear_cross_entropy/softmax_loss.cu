@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// The maximum of no logits. It is finite, so that an exponential relative to it is no NaN.
+// The maximum of no logits. It is finite, so that an exponential relative to it is not NaN.
 constexpr float kBelowAll = -3.0e38f;
 
 // Loads logits [at, at + kWidth) of a row of `vocab`. Past the end there is -infinity, whose

@@ -17,8 +17,8 @@ namespace zeroth::testing {
 
 class RopeSuite : public KernelsSuite {};
 
-// Sequence lengths, head sizes and bases change between the calls, so that a table kept from an
-// earlier one would show.
+// Sequence lengths, head sizes and bases change between the calls, so that a stale table would
+// show.
 TEST_P(RopeSuite, RotatesAndBack) {
   for (int i = 0; i < 80; ++i) {
     const DType dtype = kElementTypes[i / 2 % 3];

@@ -26,7 +26,7 @@ constexpr int kSquaresBlocks = 4;  // that a multiprocessor holds
 constexpr int kWindow = 28;
 // A lane's sum of squares of 28-bit numbers has room for 2^8 of them.
 constexpr int kMostTiles = 256 / kItems;
-// Elements of a tile whose largest exponent is so far below the top would leave the window too
+// If a tile's largest exponent is further below the top, its elements would leave the window too
 // often.
 constexpr int kMostBelowTop = 6;
 

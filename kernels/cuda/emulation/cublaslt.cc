@@ -42,7 +42,7 @@ struct Desc {
 };
 
 // The alignments that a caller promises for the addresses of a, b, c, d, bias and aux. An algorithm
-// holds what it was promised, to be checked in every call.
+// keeps these promises, which every call checks.
 struct Alignments {
   uint32_t of[6] = {256, 256, 256, 256, 256, 256};
 };
@@ -70,7 +70,7 @@ float Load(const void* data, cudaDataType_t type, int64_t at) {
   }
 }
 
-// A float with 10 bits of mantissa, to the nearest: what TF32 products are made of.
+// A float rounded to nearest with 10 bits of mantissa, as TF32 matmuls read it.
 float RoundedToTf32(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -199,7 +199,7 @@ void Compute(const Product& p) {
 }
 
 // The requirements of the library's tensor-core kernels: rows that start on 16 bytes, an auxiliary
-// matrix in steps of 8 elements, a bias of c's type. Its further requirements for products of 8-bit
+// matrix in steps of 8 elements, a bias of c's type. Its further requirements for matmuls of 8-bit
 // floats: the "TN" layout, sizes that are multiples of 16 bytes where they are contiguous, no two
 // e5m2, a scale for each, a result and a bias of 16 bits or an fp32 result without.
 bool IsSupportedFp8(const Desc& desc, const Layout& first, const Layout& second, const Layout& c) {
