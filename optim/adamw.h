@@ -50,11 +50,10 @@ class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
   // InvalidArgument for an option, or a group's setting, that is out of its range; for a unit whose
-  // shards do not end at the state's blocks; and for a group that no parameter with a place for
-  // gradients belongs to (Unit::takes_gradient, frozen now or not). The message names the unit or
-  // the group. `sharding` and `kernels` outlive the optimizer. With `selects`, only for the
-  // parameters that it selects: the others are another optimizer's, and may belong to groups all
-  // the same.
+  // shards do not end at the state's blocks; and for a group without a parameter that can have a
+  // gradient (Unit::takes_gradient, frozen now or not). The message names the unit or the group.
+  // `sharding` and `kernels` outlive the optimizer. With `selects`, only for the parameters that it
+  // selects: the others are another optimizer's, but may belong to groups too.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options,
                                                        absl::Span<const ParameterGroup> groups = {},

@@ -18,7 +18,7 @@ namespace zeroth {
 struct Muon::Round {
   int number = 0;
   std::vector<int> matrices;  // by worker; -1 for none
-  // How this rank's pieces of u, and the pieces of its own matrix, are divided among the owners.
+  // How this rank's pieces of u, and the pieces of its matrix, are divided among the owners.
   AllToAllCounts counts;
   Tensor sent;                  // pieces of u
   Tensor whole;                 // u of this rank's matrix, then the result, part after part
@@ -262,7 +262,7 @@ absl::StatusOr<Tensor> Muon::ExchangeBuffer(int64_t numel) const {
 }
 
 // Updates this rank's momenta of all the round's matrices, and sends its pieces of u to the ranks
-// of its own copy that compute them.
+// of its copy that compute them.
 absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
   const std::vector<Held> held = HeldPieces(round);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sent, ExchangeBuffer(HeldNumel(held, ranks_.copy)));

@@ -76,7 +76,7 @@ struct MuonRanks {
   int PlaceInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
 };
 
-// The ranks for `parameter` of `unit`. Collective, as Mesh::Group.
+// Returns the ranks for `parameter` of `unit`. Collective, like Mesh::Group.
 absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parameter& parameter);
 // Unimplemented for a matrix that has other ranks, or parts of different sizes.
 absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,

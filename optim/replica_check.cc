@@ -39,7 +39,7 @@ struct Entry {
   uint64_t hash = 0;
 };
 
-// An entry, and what it is about in words.
+// An entry, and its description for messages.
 struct Subject {
   Entry entry;
   std::string text;

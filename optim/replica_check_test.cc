@@ -146,7 +146,7 @@ TEST(ReplicaCheckTest, ShardsThatNobodyElseHasAreNotCompared) {
   EXPECT_TRUE(CheckAfter({"full_shard", 4}, InState(2, "m")).ok());
 }
 
-// As a link that changes what one rank receives.
+// Acts as a link that corrupts the data that one rank receives.
 class BadLink : public UnitCollectives {
  public:
   explicit BadLink(bool bad) : bad_(bad) {}

@@ -6,8 +6,8 @@
 // A table is the kernel's parameter, passed by value. It is copied when the kernel is enqueued or
 // recorded, and read through the constant cache. Its 4 KiB hold kAdamWRanges ranges, so that
 // GPT-2's 148 parameters take four launches. A table in device memory would need only one launch.
-// But each launch, and each replay of a recorded step, would need a copy from page-locked memory,
-// which would have to live until the copy is done.
+// But each launch, and each replay of a recorded step, would need a copy from pinned memory, which
+// would have to live until the copy is done.
 
 #pragma once
 

@@ -120,7 +120,7 @@ TEST_P(AdamWSuite, AFactorOnTheDeviceIsAFactor) {
     EXPECT_TRUE(kernels::AdamW(kernels(), args).ok());
     return Download(args.param);
   };
-  // As ClipFactor leaves it: the second of two.
+  // The second of two floats, as ClipFactor writes it.
   const Tensor norm_and_factor = Upload({2}, {5.0f, factor});
   const std::vector<float> expected = step(static_cast<double>(factor), Tensor());
   EXPECT_EQ(step(1.0, norm_and_factor.View(1, {1})), expected);

@@ -54,7 +54,7 @@ void RoundBy(const Types& types, const std::vector<RoundingBits>& draws, State& 
   if (types.moment == DType::kUInt8) EncodeMoments(state, m, v);
 }
 
-// By the draws that `args` name.
+// Rounds by the draws that `args` name.
 void Round(const Types& types, const AdamWArgs& args, State& state) {
   std::vector<RoundingBits> draws;
   const RoundingKey key = MakeRoundingKey(args.seed, args.step);
@@ -157,8 +157,8 @@ TEST_P(LowPrecisionAdamWSuite, RoundingHasNoBias) {
       ++scalars.step;
       drawn.push_back(Step(types, start, scalars));
     }
-    // `least`: what is smaller gets the least code above zero, on purpose. `unseen`: what 16 bits
-    // of draws cannot tell from zero.
+    // `least`: smaller values get the least code above zero, on purpose. `unseen`: the largest
+    // value that 16 bits of draws cannot tell from zero.
     const auto expect = [&](std::vector<float> State::*field, const char* what, float least,
                             float unseen) {
       int rounded = 0;

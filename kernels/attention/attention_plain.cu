@@ -180,8 +180,8 @@ __global__ void __launch_bounds__(kMapThreads)
   delta[at.Statistic(token / at.seq, head) + token % at.seq] = sum;
 }
 
-// The number of blocks of the backward kernels that fit on a multiprocessor, in shared memory and
-// registers. Kernels with windows and documents (kBounded) have one.
+// The number of blocks of the backward kernels that fit on an SM, in shared memory and registers.
+// One for kernels with windows and documents (kBounded).
 template <int kWidth>
 constexpr int kPlainBackwardBlocks = kWidth <= 64 ? 2 : 1;
 

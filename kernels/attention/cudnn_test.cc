@@ -51,7 +51,7 @@ std::string Description(int capability) {
 class CudnnTest : public testing::TestWithParam<int> {
  protected:
   static void SetUpTestSuite() {
-    // cuDNN looks for a driver by this name, and takes the one that is loaded already.
+    // cuDNN looks for a driver by this name, and uses the one that is loaded already.
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
     const std::string stand_in =
         absl::StrCat(std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"),

@@ -70,8 +70,8 @@ struct Padded {
 
 }  // namespace
 
-// Every operation on elements, on matrices that are a part of their tensor and that are all of it,
-// with and without adding to what is there; what lies beside the result stays.
+// Every operation on elements, on matrices that are a part of their tensor or all of it, with and
+// without accumulation; elements outside of the result stay.
 TEST_P(BasicSuite, ElementsAreThoseOfFloat64) {
   int round = 0;
   for (const ElementCase& test_case : kElements) {

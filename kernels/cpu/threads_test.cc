@@ -43,7 +43,7 @@ class ThreadsTest : public testing::Test {
     random_.seed(7);
   }
 
-  // Of the type under test.
+  // A random tensor of the type under test.
   Tensor Random(const Shape& shape) { return Random(shape, dtype_); }
 
   Tensor Random(const Shape& shape, DType dtype) {

@@ -18,10 +18,9 @@ struct LaunchTarget {
   int multiprocessors = 1;
 };
 
-// The number of blocks that a multiprocessor holds of a kernel launched with MapShape.
-// __launch_bounds__ tells it to the compiler, and MapShape makes grids whose blocks all run at
-// once. Packs of 16 bytes take up to 40 registers, which six blocks of 256 threads have. Their
-// loads in flight hide the memory's latency.
+// The number of resident blocks per SM of a kernel launched with MapShape. __launch_bounds__ tells
+// it to the compiler, and MapShape makes grids of one wave. Packs of 16 bytes take up to 40
+// registers, which six blocks of 256 threads have. Their loads in flight hide the memory's latency.
 inline constexpr int kBlocksPerMultiprocessor = 6;
 inline constexpr int kMapThreads = 256;
 
@@ -35,7 +34,7 @@ inline LaunchShape Blocks(int64_t blocks, int threads, size_t dynamic_shared_byt
 }
 
 // Returns a grid for `items` independent items, in which each thread processes one item at a time.
-// It has at most as many blocks as run at once on the device, `resident` on each multiprocessor.
+// It has at most as many blocks as run at once on the device, `resident` on each SM.
 inline LaunchShape MapShape(int64_t items, int multiprocessors,
                             int resident = kBlocksPerMultiprocessor) {
   const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;

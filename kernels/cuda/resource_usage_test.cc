@@ -41,7 +41,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
 struct Residency {
   const char* pattern;
   int threads;
-  int blocks;  // to a multiprocessor, at least
+  int blocks;  // per SM, at least
 };
 
 TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
@@ -72,7 +72,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
 
 struct Widths {
   const char* pattern;
-  size_t width;  // bytes that a thread moves at once
+  size_t width;  // bytes per access of a thread
   int loads;     // of that width, at least
   int stores;
 };

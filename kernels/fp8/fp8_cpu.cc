@@ -136,7 +136,7 @@ HWY_EXPORT(LargestOf);
 HWY_EXPORT(EncodeValues);
 HWY_EXPORT(DecodeAny);
 
-// The codes of a tile stay in the first-level cache until they are written to both outputs.
+// The codes of a tile stay in the L1 cache until they are written to both outputs.
 constexpr int64_t kTile = 64;
 constexpr int64_t kTilesPerPiece = kElementGrain / (kTile * kTile);
 // Number of rows of c that are computed at a time.

@@ -195,8 +195,8 @@ absl::Status Direct(const GemmCall& call, Workspace& workspace) {
   return absl::OkStatus();
 }
 
-// Multiplies through fp32 blocks that stay in the second-level cache. A block has all rows, up to
-// kMaxRows, of a few columns, because oneDNN packs the columns of b again in every call.
+// Multiplies through fp32 blocks that stay in the L2 cache. A block has all rows, up to kMaxRows,
+// of a few columns, because oneDNN packs the columns of b again in every call.
 absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
   constexpr int64_t kMaxRows = 1024;
   constexpr int64_t kBlockElements = 256 * 1024;

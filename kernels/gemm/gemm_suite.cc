@@ -112,7 +112,7 @@ Element Expect(const GemmCase& test, const Operands& in, const Products& product
   // The slope of both activations is below 1.13, and so is GELU's derivative; their own rounding is
   // a few units of the argument.
   double error = epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(sum));
-  // cuBLASLt's epilogue takes an approximate tanh: an H200 was seen to be off by 3.6e-4 of the
+  // cuBLASLt's epilogue uses an approximate tanh: an H200 was seen to be off by 3.6e-4 of the
   // argument. Where rows are not aligned, it rounds op(a) op(b) before bias and activation.
   if (test.by_blas && test.activation == Activation::kGelu && activated &&
       test.c_dtype != DType::kFloat32) {

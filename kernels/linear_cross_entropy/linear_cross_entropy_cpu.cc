@@ -75,8 +75,8 @@ void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, 
   Convert(size_t{1}, to + target, &at_target);
 }
 
-// Processes one row in three passes, during which it stays in the second-level cache. Returns its
-// loss. Its gradients have type `gradients`; without one, there are none.
+// Processes one row in three passes, during which it stays in the L2 cache. Returns its loss. Its
+// gradients have type `gradients`; without one, there are none.
 double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
   return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
     T* to = reinterpret_cast<T*>(x);

@@ -71,13 +71,13 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
   Problem p;
   p.rows = index == 0 ? 0 : RandomSize(1, 90);
   p.dim = RandomSize(1, 130);
-  // Devices divide long rows, and process rows of whole packs in another way than others. The
+  // Devices divide long rows, and process rows of whole packs differently from others. The
   // reference's time grows with the square of a row's length, so there are few of the longest.
   if (index % 7 == 3) {
     const bool is_longest = index % 5 < 2;
     p.rows = is_longest ? RandomSize(1, 8) : RandomSize(64, 90);
     p.dim = 8 * RandomSize(1, is_longest ? 1100 : 130);
-    // On both sides of what a GPU's block holds of a row.
+    // On both sides of the longest row that a GPU's block holds.
     if (index == 10) p.dim = 4096;
     if (index == 31) p.dim = 8192;
     if (index == 45) p.dim = 8200;

@@ -33,7 +33,7 @@ double PlannedKernels::Fill(int64_t m, int64_t n, int64_t k) const {
   constexpr int64_t kTile = 128;
   constexpr int64_t kLeastTerms = 512;
   const int64_t tiles = Pieces(m, kTile) * Pieces(n, kTile);
-  // A matmul of few tiles splits k over the multiprocessors that would be idle.
+  // A matmul of few tiles splits k over the SMs that would be idle.
   const int64_t parts = std::clamp(at_a_time / tiles, int64_t{1}, Pieces(k, kLeastTerms));
   const int64_t rounds = Pieces(tiles * parts, at_a_time);
   const double of_tiles = static_cast<double>(m) * static_cast<double>(n) /

@@ -112,7 +112,7 @@ TEST_P(RopeSuite, PositionsCountFromTheFirst) {
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "first_position is -1"});
 }
 
-// The angle of a far position: what a table in float would get wrong in the fourth digit.
+// The angle of a far position, whose fourth digit a table in float would get wrong.
 TEST_P(RopeSuite, FarPositions) {
   AttentionShape shape;
   shape.batch = 1;

@@ -108,7 +108,7 @@ TEST_P(SumOfSquaresSuite, NeitherOrderNorCutsShow) {
       ASSERT_TRUE(kernels::AddSquares(kernels(), all.View(begin, {count}), sum).ok());
       begin += count;
     }
-    // As an all-reduce adds the words of ranks.
+    // Adds the words, as an all-reduce over ranks does.
     std::vector<int64_t> words(ExactSum::kWords);
     for (const Tensor& sum : sums) {
       const std::vector<int64_t> part = Words(sum);
@@ -120,7 +120,7 @@ TEST_P(SumOfSquaresSuite, NeitherOrderNorCutsShow) {
   }
 }
 
-// More tensors of more types than one launch takes, empty ones among them.
+// More tensors of more types than one launch holds, empty ones among them.
 TEST_P(SumOfSquaresSuite, ManyTensorsAreOneSum) {
   std::vector<Tensor> xs;
   std::vector<float> all;

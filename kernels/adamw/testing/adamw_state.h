@@ -26,11 +26,11 @@ struct AdamWTypes {
 // Every combination that AdamW supports.
 std::vector<AdamWTypes> AllAdamWTypes();
 
-// What one call works on, on the host.
+// The operands of one call, on the host.
 struct AdamWState {
   std::vector<float> param;
   std::vector<float> grad;
-  std::vector<float> m;  // with 8-bit moments, what the codes stand for
+  std::vector<float> m;  // with 8-bit moments, the decoded codes
   std::vector<float> v;
   std::vector<uint8_t> m_codes;  // only with 8-bit moments, as are the three below
   std::vector<uint8_t> v_codes;

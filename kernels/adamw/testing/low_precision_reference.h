@@ -21,7 +21,7 @@ class EightBitCode {
   static EightBitCode FirstMoment() { return EightBitCode(4, 3, true); }
   static EightBitCode SecondMoment() { return EightBitCode(5, 3, false); }
 
-  // Of a block: 2^k, or NaN for a block that is not finite.
+  // The scale of a block: 2^k, or NaN for a block that is not finite.
   float Scale(const std::vector<float>& block) const;
   uint8_t Encode(float value, float scale, uint16_t draw) const;
   float Decode(uint8_t code, float scale) const;

@@ -163,19 +163,19 @@ void Compute(const Product& p) {
     }
     return values;
   };
-  // Both with the depth innermost.
+  // Both operands with the depth innermost.
   const std::vector<float> first = unpack(p.first_data, p.first, p.desc.first_op == CUBLAS_OP_T);
   const std::vector<float> second =
       unpack(p.second_data, p.second, p.desc.second_op == CUBLAS_OP_N);
   float alpha = p.alpha;
-  // Read when the stream gets here: what writes them may be just before it.
+  // Scales are read when the stream gets here, since work just before may write them.
   if (p.desc.first_scale != nullptr) alpha *= *p.desc.first_scale;
   if (p.desc.second_scale != nullptr) alpha *= *p.desc.second_scale;
   for (int64_t column = 0; column < columns; ++column) {
     for (int64_t row = 0; row < rows; ++row) {
       const float* x = first.data() + row * depth;
       const float* y = second.data() + column * depth;
-      // In parts, as a device does, whose errors do not grow with the depth.
+      // Sums in parts, as a device does, so that errors do not grow with the depth.
       float sum = 0;
       for (int64_t begin = 0; begin < depth; begin += 64) {
         float part = 0;
@@ -333,7 +333,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* count) {
   *count = 0;
-  // The library takes their alignment from their addresses; without any, it can only guess.
+  // The library derives their alignment from their addresses; without any, it can only guess.
   const Desc& to = At(desc);
   if ((UsesBias(to.epilogue) && to.bias == nullptr) ||
       (UsesAux(to.epilogue) && to.aux == nullptr)) {
