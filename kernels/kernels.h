@@ -142,7 +142,7 @@ template <typename Call>
 class KernelTable {
  public:
   // Enqueues the operation on the stream of `kernels` and keeps `tensors` alive until the stream
-  // has passed it. OnCpu and OnCuda make such a function of one that computes.
+  // has passed it. OnCpu and OnCuda wrap a function that computes into such a function.
   using Function = absl::Status (*)(Kernels& kernels, const Call& call, CallTensors tensors);
 
   // Registers `function` for a device type. Define one at namespace scope, in a target with

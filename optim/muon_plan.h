@@ -60,8 +60,8 @@ std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions
 // The same on every rank.
 std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int workers);
 
-// The ranks among which Muon's matrices are dealt out: the owners of pieces, copy after copy. If
-// tensor ranks hold a part of each matrix, its owners are the owners of all parts, part after part.
+// The ranks to which Muon's matrices are assigned: the owners of pieces, copy after copy. If tensor
+// ranks hold a part of each matrix, its owners are the owners of all parts, part after part.
 struct MuonRanks {
   const MeshView* view = nullptr;
   int parts = 1;

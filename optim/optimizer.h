@@ -33,7 +33,7 @@ enum class MuonScale : uint8_t {
   kSpectral,       // sqrt(max(1, outputs / inputs))
 };
 
-// Muon's own options; see muon.h.
+// Muon's options; see muon.h.
 struct MuonOptions {
   // The learning rate of steps whose rate is OptimizerOptions::lr; other steps scale it in
   // proportion. 0: the step's rate.

@@ -41,7 +41,7 @@ class WeightEma {
 
   // Swaps weights and average; the next call swaps them back. In between, everything that gathers
   // weights (evaluation, sampling, export) sees the average. Before the first update, nothing
-  // changes. Call it between steps; it ends a step of inference alone (Scheduler::EndStep).
+  // changes. Call it between steps; it ends an inference-only step (Scheduler::EndStep).
   // FailedPrecondition names a unit that is within a step. Waits for the device. Uses at most 4 MiB
   // of memory meanwhile, besides the staging of offloaded state.
   absl::Status Swap();

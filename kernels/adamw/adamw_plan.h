@@ -24,7 +24,7 @@ namespace zeroth::cuda {
 
 // A row of a table.
 struct AdamWRange : AdamWArrays {
-  int32_t set = 0;  // without `on_device`: of the table's coefficients
+  int32_t set = 0;  // index into the table's coefficients, unless `on_device`
   // True if packs of four elements are aligned at every multiple of four, and pairs of draws begin
   // there.
   bool packed = false;

@@ -39,7 +39,7 @@ struct OwnedRows {
   int head;
   int64_t batch;
 };
-// The blocks of a head are neighbours, and share what they read in the cache. The longest ones must
+// The blocks of a head are neighbours, and share their reads in the cache. The longest ones must
 // begin first, so that none runs alone at the end: those of the last rows if `last_first`.
 template <typename Tile>
 __device__ __forceinline__ OwnedRows RowsOfBlock(int seq, int heads, bool last_first) {

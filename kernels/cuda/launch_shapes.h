@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The grids and blocks that kernels are launched with, and what decides on them; host code.
+// The grids and blocks that kernels are launched with, and how they are chosen; host code.
 
 #pragma once
 

@@ -168,7 +168,7 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
 // cache.
 constexpr int64_t kWidenedBlock = 1024;
 
-// The largest sizes of a block.
+// The sizes of the largest block.
 struct WidenedSizes {
   int64_t m;
   int64_t n;

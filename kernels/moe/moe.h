@@ -6,7 +6,7 @@
 //
 // Each pair of a token and an expert is a row. Rows are grouped by expert: those of expert 0 come
 // first, and each expert's are in the order of tokens. An expert has one row for each token routed
-// to it, perhaps none, and nothing is padded. Sums are taken in the order of rows, on every device:
+// to it, perhaps none, and nothing is padded. Rows are summed in order, on every device:
 // deterministic.
 
 #pragma once

@@ -40,8 +40,8 @@ struct AdamWState {
   int64_t count() const { return static_cast<int64_t>(param.size()); }
 };
 
-// Makes 8-bit codes and scales of the moments, each element by its own draws, and the moments what
-// these stand for.
+// Encodes the moments as 8-bit codes and scales, each element by its own draws, and replaces the
+// moments with the decoded values.
 void EncodeMoments(AdamWState& state, const std::vector<uint16_t>& m_draws,
                    const std::vector<uint16_t>& v_draws);
 

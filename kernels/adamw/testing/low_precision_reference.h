@@ -11,8 +11,8 @@
 
 namespace zeroth::reference {
 
-// The bf16 neighbour of `value` that `draw` decides for, as a float: up, in magnitude, where what
-// is cut off, as a fraction of the step, and draw / 2^16 make 1 or more.
+// `value` rounded to bf16 by `draw`, as a float: up in magnitude if the fraction of a step that is
+// cut off, plus draw / 2^16, is at least 1.
 float RoundToBFloat16(float value, uint16_t draw);
 
 // An 8-bit float code of moment_codes.h.
