@@ -11,9 +11,9 @@
 //
 // Element types, unless a field says otherwise: the activations and parameters of one call share
 // one dtype, fp32, bf16 or fp16. The gradients of parameters (dgamma, dbeta, dbias, dtable,
-// dpositions, dweight) share another dtype, and a product's c has one: fp32, or the 16-bit type of
-// the call. Statistics (mean, rstd, lse) and losses are fp32. All arithmetic is fp32, and products
-// are summed in fp32. Each result is rounded once, to nearest even, also when it is added to an old
+// dpositions, dweight) share another dtype, and a matmul's c has one: fp32, or the 16-bit type of
+// the call. Statistics (mean, rstd, lse) and losses are fp32. All arithmetic is fp32, and matmuls
+// accumulate in fp32. Each result is rounded once, to nearest even, also when it is added to an old
 // value.
 //
 // A wrong shape, dtype or device is InvalidArgument, which names the operation and the field.
@@ -75,8 +75,8 @@ enum class AttentionBackend : uint8_t {
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
-  // If the device's library has no algorithm for a large product, a plain kernel of ours computes
-  // it, about a hundred times slower, and SlowProducts() lists it. If false, such a product is
+  // If the device's library has no algorithm for a large matmul, a plain kernel of ours computes
+  // it, about a hundred times slower, and SlowProducts() lists it. If false, such a matmul is
   // Unimplemented.
   bool allow_slow_kernels = false;
 };
@@ -93,7 +93,7 @@ class Kernels {
   Stream& stream() const { return stream_; }
   const KernelOptions& options() const { return options_; }
 
-  // Describes the products that slow kernels have computed so far because of
+  // Describes the matmuls that slow kernels have computed so far because of
   // KernelOptions::allow_slow_kernels, each once.
   virtual std::vector<std::string> SlowProducts() const { return {}; }
 
@@ -142,7 +142,7 @@ template <typename Call>
 class KernelTable {
  public:
   // Enqueues the operation on the stream of `kernels` and keeps `tensors` alive until the stream
-  // has passed it. OnCpu and OnCuda make such a function of one that computes.
+  // has passed it. OnCpu and OnCuda wrap a function that computes into such a function.
   using Function = absl::Status (*)(Kernels& kernels, const Call& call, CallTensors tensors);
 
   // Registers `function` for a device type. Define one at namespace scope, in a target with
@@ -166,7 +166,7 @@ class KernelTable {
 struct KernelSupport {
   bool tf32 = false;
   bool cudnn = false;
-  bool slow_kernels = false;  // for products that the library has no algorithm for
+  bool slow_kernels = false;  // for matmuls that the library has no algorithm for
 };
 
 // Kernels by device type. Thread-safe.

@@ -21,7 +21,7 @@ inline void* Advance(void* from, int64_t elements, DType dtype) {
 }
 
 // A row-major view of a tensor as a matrix. Its rows may be further apart than they are wide, so
-// that several products can write side by side into one packed tensor. Shares the tensor's storage.
+// that several matmuls can write side by side into one packed tensor. Shares the tensor's storage.
 struct Matrix {
   Tensor tensor;
   int64_t offset = 0;  // elements from the tensor's first

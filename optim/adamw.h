@@ -50,11 +50,10 @@ class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
   // InvalidArgument for an option, or a group's setting, that is out of its range; for a unit whose
-  // shards do not end at the state's blocks; and for a group that no parameter with a place for
-  // gradients belongs to (Unit::takes_gradient, frozen now or not). The message names the unit or
-  // the group. `sharding` and `kernels` outlive the optimizer. With `selects`, only for the
-  // parameters that it selects: the others are another optimizer's, and may belong to groups all
-  // the same.
+  // shards do not end at the state's blocks; and for a group without a parameter that can have a
+  // gradient (Unit::takes_gradient, frozen now or not). The message names the unit or the group.
+  // `sharding` and `kernels` outlive the optimizer. With `selects`, only for the parameters that it
+  // selects: the others are another optimizer's, but may belong to groups too.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options,
                                                        absl::Span<const ParameterGroup> groups = {},
@@ -81,7 +80,7 @@ class AdamW : public Optimizer {
   absl::Status PrepareStep(int64_t step, double lr, double grad_scale) override;
 
  private:
-  // A run of elements of one shard that take the same update.
+  // A run of elements of one shard that share one update.
   struct Range {
     int64_t offset;
     int64_t numel;
@@ -112,8 +111,8 @@ class AdamW : public Optimizer {
   std::vector<Range> Ranges(const State& state) const;
   void AddStates(Unit& unit, int segment, const ParameterSelection& selects);
   absl::Status ZeroMoments(State& state) const;
-  // What an update reads and writes: parameters, gradients, both moments and, for 8-bit moments,
-  // both scales.
+  // The operands of an update: parameters, gradients, both moments and, for 8-bit moments, both
+  // scales.
   std::vector<StatePass::Operand> Operands(const State& state) const;
   // Appends the updates of the elements of `ranges` among [begin, begin + chunk[0].numel()), where
   // `chunk` has the operands' elements.

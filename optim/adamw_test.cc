@@ -151,7 +151,7 @@ TEST(AdamWTest, ZeroGradientWithDecayShrinksAndFrozenStays) {
     Unit& unit = *rank.sharding->FindUnit("unit");
     ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
     ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
-    ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());  // nobody wrote a gradient: zeros
+    ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());  // no gradient was written: zeros
     ZEROTH_RETURN_IF_ERROR(adamw->Step(0.5));
     ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
     std::vector<float> matrix, vector;
@@ -205,7 +205,7 @@ TEST(AdamWTest, AStepWithoutReducedGradientsNamesTheUnitAndChangesNothing) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Units may all be reduced by then as far as the host knows, while reductions are still running.
+// The host may count all units as reduced by then, while reductions are still running.
 TEST(AdamWTest, AStepBeforeFinishBackwardChangesNothing) {
   const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
     Rank rank(world, Shape({2, 2}), Shape({2}));

@@ -14,7 +14,7 @@
 namespace zeroth {
 namespace {
 
-// Adds the squares that this rank counts: if several ranks hold an element, only one of them does.
+// Adds the squares that this rank counts: of several ranks that hold an element, one counts it.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
   std::vector<Tensor> in_memory;
   std::vector<StatePass> passes;

@@ -16,7 +16,7 @@ namespace zeroth {
 // al., 2013), or 1 for max_norm <= 0. It is NaN if the norm is not finite in fp32. Gradients stay
 // as they are: the factor is Optimizer::Step's `grad_factor`, and an optimizer skips a step whose
 // factor is NaN. `grad_scale` (one over the loss scale) multiplies gradients first: the norm is
-// that of the product, and the factor comes on top.
+// that of the scaled gradients, and the factor comes on top.
 //
 // Collective: one small all-reduce over the shard group, or none if gradients are replicated.
 // Squares are summed exactly, so no bit of the result depends on where shards begin. Call it

@@ -87,7 +87,7 @@ TEST(LossScalerTest, GoesOnFromAState) {
   EXPECT_EQ(second.state().finite_steps, whole.state().finite_steps);
   EXPECT_TRUE(absl::IsInvalidArgument(second.Restore({3.0, 0})));
   EXPECT_TRUE(absl::IsInvalidArgument(second.Restore({4.0, -1})));
-  // Where no scaler of these options could have got.
+  // States that no scaler with these options reaches.
   for (const double scale : {options.min_scale / 2, options.max_scale * 2}) {
     EXPECT_TRUE(absl::IsInvalidArgument(second.Restore({scale, 0}))) << scale;
   }

@@ -24,7 +24,7 @@ using testing::Rank;
 using testing::Trained;
 using testing::TrainRanks;
 
-// Neither divides by a block, and the matrix has several.
+// Neither size is a multiple of a block, and the matrix has several blocks.
 const Shape kMatrix({37, 19});
 const Shape kVector({301});
 constexpr int kSteps = 5;
@@ -123,7 +123,7 @@ TEST_P(LowPrecisionAdamWTest, DrawsAreTheSeeds) {
   EXPECT_NE(Train(layout, options).SameBits(first), GetParam().is_low());
 }
 
-// Rounding shows, and is small.
+// Rounding has a small effect.
 TEST_P(LowPrecisionAdamWTest, StaysNearFloat) {
   const Trained exact = Train({"full_shard", 2, 0, 0}, AdamWOptions());
   const Trained low = Train(GetParam().Of({"full_shard", 2, 0, 0}), GetParam().Options());
@@ -134,7 +134,7 @@ TEST_P(LowPrecisionAdamWTest, StaysNearFloat) {
     squares += std::pow(exact.matrix[i] - low.matrix[i], 2);
     moved += std::pow(exact.matrix[i] - start[i], 2);
   }
-  // Of the way: half a bf16 step of parameters around 1 is a tenth of five steps of 0.01.
+  // Relative to the way moved: half a bf16 step around 1 is a tenth of five steps of 0.01.
   const bool masters = GetParam().master_dtype == DType::kFloat32;
   EXPECT_LT(std::sqrt(squares / moved), masters ? 0.06 : 0.25);
   EXPECT_EQ(low.SameBits(exact), !GetParam().is_low());

@@ -18,10 +18,10 @@ namespace zeroth {
 struct Muon::Round {
   int number = 0;
   std::vector<int> matrices;  // by worker; -1 for none
-  // How this rank's pieces of u, and the pieces of its own matrix, are divided among the owners.
+  // How this rank's pieces of u, and the pieces of its matrix, are divided among the owners.
   AllToAllCounts counts;
   Tensor sent;                  // pieces of u
-  Tensor whole;                 // u of its own matrix, and then the result, part after part
+  Tensor whole;                 // u of this rank's matrix, then the result, part after part
   std::vector<Tensor> updates;  // by copy: this rank's pieces of what that copy's owners computed
   std::shared_ptr<Event> arrived;
   std::shared_ptr<Event> returned;
@@ -29,7 +29,7 @@ struct Muon::Round {
 
 namespace {
 
-// Has `stream` wait for all the work that `before` has been given so far.
+// Makes `stream` wait for all work enqueued so far on `before`.
 absl::Status Order(Stream& before, Stream& stream) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> event, before.Record());
   return stream.Wait(event);
@@ -262,7 +262,7 @@ absl::StatusOr<Tensor> Muon::ExchangeBuffer(int64_t numel) const {
 }
 
 // Updates this rank's momenta of all the round's matrices, and sends its pieces of u to the ranks
-// of its own copy that compute them.
+// of its copy that compute them.
 absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
   const std::vector<Held> held = HeldPieces(round);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sent, ExchangeBuffer(HeldNumel(held, ranks_.copy)));

@@ -28,12 +28,12 @@ namespace zeroth {
 //   m = momentum m + (1 - momentum) g;  u = momentum m + (1 - momentum) g
 //   param -= lr * weight_decay * param + lr * Orthogonalise(u)
 // The momentum is sharded as AdamW's moments are. An update needs whole matrices, and of the ranks
-// that hold a copy or a piece of a matrix exactly one computes it. AssignByCost deals the matrices
-// out to the ranks, which go through them in rounds, one matrix each. In a round, one all-to-all
-// takes the ranks' pieces of u to the rank that computes the matrix, and another brings back the
+// that hold a copy or a piece of a matrix exactly one computes it. AssignByCost assigns the
+// matrices to ranks, which process them in rounds, one matrix each. In a round, one all-to-all
+// sends the ranks' pieces of u to the rank that computes the matrix, and another brings back the
 // pieces of the result, which are then broadcast among replicas. The next round's pieces are
-// exchanged while this round's products run. One rank computes a matrix in one order, so its bits
-// do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one rank's
+// exchanged while this round's matmuls run. One rank computes a matrix in one order, so its bits do
+// not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one rank's
 // thread only.
 class Muon : public Optimizer {
  public:
@@ -94,7 +94,7 @@ class Muon : public Optimizer {
   size_t Worker(int copy, int owner) const {
     return static_cast<size_t>(copy * ranks_.owners + owner);
   }
-  // Deals out the matrices that require gradients now: their indices, by worker.
+  // Assigns the matrices that require gradients now: returns their indices, by worker.
   std::vector<std::vector<int>> Assign() const;
   // The piece of a matrix that `owner` holds, as a piece of its part of the parameter.
   ShardLayout::Piece PieceOf(const Matrix& matrix, int owner) const;

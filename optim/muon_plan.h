@@ -38,7 +38,7 @@ struct MuonMatrix {
   std::vector<MuonPart> parts;
 
   int64_t numel() const { return rows * columns; }
-  // Proportional to the work of its products: the sum over parts of n^2 m, n the smaller side.
+  // Proportional to the work of its matmuls: the sum over parts of n^2 m, n the smaller side.
   double cost() const;
 };
 
@@ -60,8 +60,8 @@ std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions
 // The same on every rank.
 std::vector<std::vector<int>> AssignByCost(absl::Span<const double> costs, int workers);
 
-// The ranks among which Muon's matrices are dealt out: the owners of pieces, copy after copy. If
-// tensor ranks hold a part of each matrix, its owners are the owners of all parts, part after part.
+// The ranks to which Muon's matrices are assigned: the owners of pieces, copy after copy. If tensor
+// ranks hold a part of each matrix, its owners are the owners of all parts, part after part.
 struct MuonRanks {
   const MeshView* view = nullptr;
   int parts = 1;
@@ -76,7 +76,7 @@ struct MuonRanks {
   int PlaceInPart(int owner_of_all) const { return owner_of_all % (owners / parts); }
 };
 
-// The ranks for `parameter` of `unit`. Collective, as Mesh::Group.
+// Returns the ranks for `parameter` of `unit`. Collective, like Mesh::Group.
 absl::StatusOr<MuonRanks> MuonRanksOf(Mesh& mesh, const Unit& unit, const Parameter& parameter);
 // Unimplemented for a matrix that has other ranks, or parts of different sizes.
 absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& unit,

@@ -209,7 +209,7 @@ std::vector<double> Reference(std::vector<double> x, int64_t rows, int64_t colum
   return x;
 }
 
-// What `setup` does to one matrix [rows, columns] that starts at `begin` of a parameter, in
+// The result of `setup` for one matrix [rows, columns] that starts at `begin` of a parameter, in
 // float64.
 std::vector<double> ReferenceTraining(const Parameter& parameter, const Case& setup, int64_t begin,
                                       int64_t rows, int64_t columns, double scale) {
@@ -319,9 +319,9 @@ std::string NameOf(const Case& setup) {
                       setup.layout == LayoutKind::kRows ? " rows" : "");
 }
 
-// Nothing depends on how anything is sharded; and each matrix is computed once.
+// No result depends on the sharding, and each matrix is computed once.
 TEST(MuonTest, TheSameBitsHoweverSharded) {
-  // By whether three gradients are averaged, whose mean is rounded.
+  // The key: whether three gradients are averaged, since their mean is rounded.
   std::map<bool, Values> references;
   for (Case setup : AllCases()) {
     SCOPED_TRACE(NameOf(setup));

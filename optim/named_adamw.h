@@ -19,9 +19,9 @@
 
 namespace zeroth {
 
-// AdamW on flat fp32 buffers of the caller's own, shards or not, which it knows by name. Kernels
-// and moments are those of AdamW, so a buffer that has a parameter's name gets the same bits. Used
-// by one thread only.
+// AdamW on the caller's flat fp32 buffers, shards or not, which it knows by name. Kernels and
+// moments are those of AdamW, so a buffer that has a parameter's name gets the same bits. Used by
+// one thread only.
 class NamedAdamW {
  public:
   using Buffers = std::map<std::string, Tensor>;

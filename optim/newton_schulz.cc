@@ -15,8 +15,8 @@ namespace zeroth {
 namespace {
 
 constexpr float kCoefficients[] = {3.4445f, -4.7750f, 2.0315f};
-// Symmetric products are computed below the diagonal only, in at most kMostStrips strips of at
-// least kLeastStripRows rows: five eighths of the work.
+// Symmetric matmuls are computed below the diagonal only, in at most kMostStrips strips of at least
+// kLeastStripRows rows: five eighths of the work.
 constexpr int64_t kMostStrips = 4;
 constexpr int64_t kLeastStripRows = 128;
 
@@ -31,7 +31,7 @@ Matrix Block(const Tensor& tensor, int64_t stride, int64_t row, int64_t column, 
   return block;
 }
 
-// One part of a matrix, with the buffers that its products need.
+// One part of a matrix, with the buffers that its matmuls need.
 class Part {
  public:
   // `s` and `s2` have room for square matrices of the smaller side.
@@ -86,7 +86,7 @@ class Part {
     strip.rows = last - first;
     return strip;
   }
-  // Computes a symmetric product c on and below the diagonal. `operands` sets the operands of its
+  // Computes a symmetric matmul c on and below the diagonal. `operands` sets the operands of its
   // rows [first, last) and columns [0, last).
   template <typename Operands>
   absl::Status LowerProduct(const Operands& operands, const Tensor& c) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The optimizer and the gradient norm on state in a store, against the same in memory.
+// The optimizer and the gradient norm on offloaded state, compared with state in memory.
 
 #include "zeroth/strategies/offload.h"
 

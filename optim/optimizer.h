@@ -33,7 +33,7 @@ enum class MuonScale : uint8_t {
   kSpectral,       // sqrt(max(1, outputs / inputs))
 };
 
-// Muon's own options; see muon.h.
+// Muon's options; see muon.h.
 struct MuonOptions {
   // The learning rate of steps whose rate is OptimizerOptions::lr; other steps scale it in
   // proportion. 0: the step's rate.
@@ -43,7 +43,7 @@ struct MuonOptions {
   MuonScale scale = MuonScale::kMatchRmsAdamW;
   bool split_qkv = false;  // orthogonalise queries, keys and values of one matrix apart
   bool per_head = false;   // orthogonalise each of their heads apart
-  // The type of products: fp32 or bf16. std::nullopt: fp32 on a CPU, bf16 elsewhere.
+  // The type of matmuls: fp32 or bf16. std::nullopt: fp32 on a CPU, bf16 elsewhere.
   std::optional<DType> precision = std::nullopt;
   // Patterns of the names of Muon's matrices, see MatchesPattern. Empty: the matrices of the
   // blocks.
@@ -53,7 +53,7 @@ struct MuonOptions {
 // The options of all optimizers, as the trainer's flags give them. An optimizer refuses values that
 // it does not support.
 struct OptimizerOptions {
-  double lr = 1e-3;  // of steps that are not given another one
+  double lr = 1e-3;  // of steps without another rate
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;

@@ -21,10 +21,10 @@ class OutlierDetector {
   // The largest z-score of a value within a window that contains it: sqrt(n - 1).
   static double LargestZScore();
 
-  // Adds `value` to the window, in the place of the oldest if it is full, and returns its z-score
-  // there: (value - mean) / the population's standard deviation (divided by n), or 0 if all values
-  // are equal. std::nullopt until the window is full. A value that is not finite is not added, and
-  // has no score.
+  // Adds `value` to the window, replacing the oldest if it is full, and returns its z-score there:
+  // (value - mean) / the population's standard deviation (divided by n), or 0 if all values are
+  // equal. std::nullopt until the window is full. A value that is not finite is not added, and has
+  // no score.
   std::optional<double> Add(double value);
 
   // The state that a checkpoint keeps.

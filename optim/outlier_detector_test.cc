@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kWindow = 128;
 
-// By the other formula, E[x^2] - E[x]^2, of the last values up to index `at`.
+// Computed by the other formula, E[x^2] - E[x]^2, of the last values up to index `at`.
 double Reference(const std::vector<double>& values, size_t at) {
   long double sum = 0;
   long double squares = 0;

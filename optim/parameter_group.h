@@ -31,8 +31,8 @@ struct ParameterGroup {
 // matches itself: "*.lora_B", "transformer.h.0.*", "*wte.weight".
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// For each name the index of its group, or -1 if it has none. InvalidArgument for a group without a
-// name: it says whether earlier groups have taken all that match, and lists names.
+// For each name the index of its group, or -1 if it has none. InvalidArgument for a group that gets
+// no name: it says that earlier groups match all of its names, or lists `names`.
 absl::StatusOr<std::vector<int>> AssignGroups(absl::Span<const ParameterGroup> groups,
                                               absl::Span<const std::string> names);
 

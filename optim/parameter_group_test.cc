@@ -190,7 +190,7 @@ TEST(ParameterGroupTest, WrongGroupsAreNamed) {
     EXPECT_NE(status.ToString().find(part), std::string::npos) << status;
     EXPECT_NE(status.ToString().find(group.pattern), std::string::npos) << status;
   }
-  // What is frozen is updated by nobody.
+  // Frozen parameters are not updated.
   EXPECT_NE(Created(Different(), /*frozen=*/true).ToString().find("there are matrix"),
             std::string::npos);
 }

@@ -39,7 +39,7 @@ struct Entry {
   uint64_t hash = 0;
 };
 
-// An entry, and what it is about in words.
+// An entry, and its description for messages.
 struct Subject {
   Entry entry;
   std::string text;
@@ -155,7 +155,7 @@ absl::StatusOr<std::vector<Entry>> Exchange(Sharding& sharding,
   return entries;
 }
 
-// The error for state that ranks should have alike; `by_hash` has the ranks of each hash.
+// The error for state that ranks should hold alike; `by_hash` lists the ranks of each hash.
 absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vector<int>>& by_hash) {
   size_t all = 0;
   const std::vector<int>* most = &by_hash.begin()->second;
@@ -183,7 +183,7 @@ absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vecto
 // Returns the error for the first of this rank's entries of which another rank has another hash.
 absl::Status Compare(const std::vector<Subject>& subjects, const std::vector<Entry>& all,
                      int ranks) {
-  // Ranks list what they have in one order, but need not have the same.
+  // Ranks list their entries in one order, but need not have the same ones.
   std::map<std::pair<uint64_t, uint64_t>, std::map<uint64_t, std::vector<int>>> values;
   const size_t of_rank = all.size() / static_cast<size_t>(ranks);
   for (size_t i = 0; i < all.size(); ++i) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One bit of one rank is flipped, in everything that several ranks have to hold alike.
+// One bit of one rank is flipped, in all state that several ranks must hold alike.
 
 #include "zeroth/optim/replica_check.h"
 
@@ -50,7 +50,7 @@ absl::Status FlipBit(const StateTensor& state, Device& device) {
   return stream.Synchronize();
 }
 
-// What the check says after two steps of training and after `damage`, which every rank is given.
+// The check's result after two steps of training and after `damage`, which every rank runs.
 using Damage = std::function<absl::Status(Rank& rank, const std::vector<ShardState>& states)>;
 absl::Status CheckAfter(const Layout& layout, const Damage& damage) {
   std::vector<absl::Status> verdicts(static_cast<size_t>(layout.world_size));
@@ -146,7 +146,7 @@ TEST(ReplicaCheckTest, ShardsThatNobodyElseHasAreNotCompared) {
   EXPECT_TRUE(CheckAfter({"full_shard", 4}, InState(2, "m")).ok());
 }
 
-// As a link that changes what one rank receives.
+// Acts as a link that corrupts the data that one rank receives.
 class BadLink : public UnitCollectives {
  public:
   explicit BadLink(bool bad) : bad_(bad) {}
@@ -189,8 +189,8 @@ TEST(ReplicaCheckTest, FindsABitOfWhatIsGathered) {
   }
 }
 
-// Ranks that share layers: four neighbours have a quarter of "part" each, and all of "whole".
-// What the check says once a bit of `damaged` has changed on one of eight ranks.
+// Ranks that share layers: four neighbours have a quarter of "part" each, and all of "whole". The
+// check's result once a bit of `damaged` has changed on one of eight ranks.
 absl::Status CheckOfParts(const std::string& strategy, int bad_rank, const std::string& damaged) {
   constexpr int kTensorRanks = 4;
   std::vector<absl::Status> verdicts(8);
@@ -242,7 +242,7 @@ TEST(ReplicaCheckTest, ComparesWhatRanksThatShareLayersAllHave) {
 TEST(ReplicaCheckTest, ComparesPartsOfParametersOverRanksWithDataOfTheirOwn) {
   ExpectFound(CheckOfParts("no_shard", 5, "part m"), "state 'm' (part)",
               "no value is most ranks', so that it is not known which is right");
-  EXPECT_TRUE(CheckOfParts("full_shard", 5, "part m").ok());  // which nobody else has
+  EXPECT_TRUE(CheckOfParts("full_shard", 5, "part m").ok());  // which no other rank holds
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace zeroth {
 
 // The codes of kernels/adamw/moment_codes.h that a state has if it is kept in 8 bits. Its scales
-// are then a state of their own, whose name has "_scale" added.
+// are then a separate state, whose name has "_scale" added.
 enum class StateCoding { kNone, kFirstMoment, kSecondMoment };
 
 // State that is kept beside one segment of a unit's parameters: a moment, the scales of a moment,
@@ -20,7 +20,7 @@ enum class StateCoding { kNone, kFirstMoment, kSecondMoment };
 struct ShardState {
   const Unit* unit = nullptr;
   int segment = 0;
-  std::string name;  // the same for the like state of all segments
+  std::string name;  // the same for this state of all segments
   // [ceil(shard_numel / block)]: one element for each block of elements of the unit's shard, which
   // starts and ends with a block. Shares memory with its owner.
   StateTensor shard;

@@ -25,7 +25,7 @@ absl::Status ValidateEmaDecay(double decay);
 // by timm and EDM), average = decay * average + (1 - decay) * weights. It is often a better model
 // than the last weights, for 4 bytes of memory for each parameter that this rank owns. It averages
 // the fp32 masters, is sharded as the optimizer's moments are, and is offloaded where these are.
-// Weights that take no gradient are their own average. It is computed element by element, so no bit
+// Weights without a gradient are their own average. It is computed element by element, so no bit
 // depends on where shards begin, nor on offloading. Used by one rank's thread only.
 class WeightEma {
  public:
@@ -34,16 +34,16 @@ class WeightEma {
   static absl::StatusOr<std::unique_ptr<WeightEma>> Create(Sharding& sharding, Kernels& kernels,
                                                            double decay);
 
-  // Takes the weights into the average. Call it after each step that was not skipped. The first
-  // update copies the weights, as torch's AveragedModel does, so that no values from before the
-  // training remain. Enqueued on the kernels' stream. FailedPrecondition while swapped.
+  // Adds the weights to the average. Call it after each step that was not skipped. The first update
+  // copies the weights, as torch's AveragedModel does, so that no values from before the training
+  // remain. Enqueued on the kernels' stream. FailedPrecondition while swapped.
   absl::Status Update();
 
   // Swaps weights and average; the next call swaps them back. In between, everything that gathers
   // weights (evaluation, sampling, export) sees the average. Before the first update, nothing
-  // changes. Call it between steps; it ends a step of inference alone (Scheduler::EndStep).
-  // FailedPrecondition names a unit that is within a step. Waits for the device. Takes at most 4
-  // MiB of memory meanwhile, besides the staging of offloaded state.
+  // changes. Call it between steps; it ends an inference-only step (Scheduler::EndStep).
+  // FailedPrecondition names a unit that is within a step. Waits for the device. Uses at most 4 MiB
+  // of memory meanwhile, besides the staging of offloaded state.
   absl::Status Swap();
   bool swapped() const { return swapped_; }
 

@@ -76,7 +76,7 @@ absl::Status FollowsTheWeights(Communicator& world, const Layout& layout) {
     if (step == 0) average = weights;
     Follow(average.matrix, weights.matrix);
     Follow(average.vector, weights.vector);
-    // Looking at it now and then changes nothing.
+    // Swapping now and then changes nothing.
     if (step % 2 == 1) continue;
     ZEROTH_RETURN_IF_ERROR(ema->Swap());
     EXPECT_TRUE(ema->swapped());

@@ -59,7 +59,7 @@ struct AdamWArgs {
   Tensor grad_factor;
   EpsMode eps_mode = EpsMode::kAfterCorrection;
   uint64_t seed = 0;    // this and the next three decide how values are rounded stochastically
-  int64_t step = 0;     // each step has draws of its own
+  int64_t step = 0;     // each step draws anew
   uint64_t stream = 0;  // identifies the parameter, see HashName of philox.h
   // The index in the parameter of the tensors' first element, at least 0. With uint8 moments it is
   // a multiple of kMomentBlock, because blocks begin there.

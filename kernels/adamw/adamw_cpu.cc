@@ -122,8 +122,8 @@ HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t e
   if (i < n) partial(i, {0, n - i}, first + static_cast<int64_t>(i));
 }
 
-// Updates one block with 8-bit moments. The scales depend on all new moments, which stay in the
-// first-level cache until the scales are known. Lanes past `n` are zeros and change no scale.
+// Updates one block with 8-bit moments. The scales depend on all new moments, which stay in the L1
+// cache until the scales are known. Lanes past `n` are zeros and change no scale.
 template <typename P, typename G>
 HWY_INLINE void UpdateBlock(const AdamWRangeCall& call, int64_t begin, size_t n) {
   const hn::ScalableTag<float> d;
@@ -215,7 +215,7 @@ HWY_INLINE void UpdateFrom(const AdamWRangeCall& call, int64_t begin, int64_t en
   });
 }
 
-// A function that is no template, for HWY_EXPORT.
+// A function that is not a template, for HWY_EXPORT.
 void AdamWPiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
   if (call.types.param == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
   UpdateFrom<float>(call, begin, end);

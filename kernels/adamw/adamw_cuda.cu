@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
                        int64_t tile) { UpdateTile(c, scale, arrays, tile); });
 }
 
-// Number of elements of a block of 8-bit moments that a lane has. A warp processes a block, so that
-// a few shuffles give the block's maxima.
+// Number of elements of a block of 8-bit moments per lane. A warp processes a block, so that a few
+// shuffles give the block's maxima.
 constexpr int kBlockWidth = static_cast<int>(kMomentBlock) / 32;
 
 // Loads a lane's elements of a block: all kBlockWidth as a pack, or `left` of them one by one.
@@ -239,7 +239,7 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
                                             const Arrays<P, G, uint8_t>& arrays, int64_t block) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int64_t at = block * kMomentBlock + lane * kBlockWidth;
-  // The number of elements that this lane has.
+  // The number of this lane's elements.
   const int64_t rest = arrays.range.count - at;
   const int left = kWhole || rest > kBlockWidth ? kBlockWidth : static_cast<int>(rest);
   float grad[kBlockWidth];
@@ -299,7 +299,7 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
   }
 }
 
-// Blocks on a multiprocessor: 64 registers suffice for bf16 parameters, fp32 ones take up to 80.
+// Blocks on an SM: 64 registers suffice for bf16 parameters, fp32 ones take up to 80.
 template <typename P>
 constexpr int kEightBitBlocks = std::is_same_v<P, float> ? 3 : 4;
 

@@ -6,8 +6,8 @@
 // A table is the kernel's parameter, passed by value. It is copied when the kernel is enqueued or
 // recorded, and read through the constant cache. Its 4 KiB hold kAdamWRanges ranges, so that
 // GPT-2's 148 parameters take four launches. A table in device memory would need only one launch.
-// But each launch, and each replay of a recorded step, would need a copy from page-locked memory,
-// which would have to live until the copy is done.
+// But each launch, and each replay of a recorded step, would need a copy from pinned memory, which
+// would have to live until the copy is done.
 
 #pragma once
 
@@ -24,7 +24,7 @@ namespace zeroth::cuda {
 
 // A row of a table.
 struct AdamWRange : AdamWArrays {
-  int32_t set = 0;  // without `on_device`: of the table's coefficients
+  int32_t set = 0;  // index into the table's coefficients, unless `on_device`
   // True if packs of four elements are aligned at every multiple of four, and pairs of draws begin
   // there.
   bool packed = false;
@@ -48,7 +48,7 @@ struct AdamWTable {
 };
 static_assert(sizeof(AdamWTable) <= kKernelParameterBytes);
 
-// Number of elements of a range that a thread block takes at a time, except at the range's end:
+// Number of elements of a range that a thread block processes at a time, except at the range's end:
 // four for a thread, whose loads together hide the memory's latency (more would cost registers).
 // With 8-bit moments it is one block for each warp.
 inline constexpr int kAdamWWidth = 4;

@@ -102,7 +102,7 @@ TEST(AdamWPlanTest, MoreSetsThanATableHasAreMoreLaunches) {
   std::vector<AdamWRangeCall> calls;
   for (int i = 0; i < 2 * kAdamWSets + 1; ++i) calls.push_back(FromHost(5, static_cast<float>(i)));
   EXPECT_EQ(PlanAdamW(calls).size(), 3u);
-  // Those on the device need none.
+  // Coefficients on the device need no set.
   for (AdamWRangeCall& call : calls) call.on_device = &call.coefficients;
   EXPECT_EQ(PlanAdamW(calls).size(), 1u);
 }

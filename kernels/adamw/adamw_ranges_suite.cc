@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // One call with many ranges, compared with a call for each of them, which AdamWSuite and
-// LowPrecisionAdamWSuite hold against the references.
+// LowPrecisionAdamWSuite compare with the references.
 
 #include <algorithm>
 #include <cstdint>
@@ -32,10 +32,10 @@ struct AdamWPiece {
 // AdamW on many ranges in one call.
 class AdamWRangesSuite : public AdamWStateSuite {
  protected:
-  // The same scalars in other words: coefficients in device memory.
+  // The same scalars as coefficients in device memory.
   AdamWArgs OnDevice(AdamWArgs scalars);
-  // Pieces of random sizes of `count` elements, empty ones and gaps included, each with a place in
-  // a parameter of its own and by chance one of `sets` sets of scalars, every third on the device.
+  // Pieces of random sizes of `count` elements, empty ones and gaps included, each at a place in a
+  // separate parameter, with a random one of `sets` sets of scalars, every third on the device.
   std::vector<AdamWPiece> Cut(const AdamWTypes& types, int64_t count, int sets,
                               const Tensor& grad_factor);
   // The state after one call with all pieces, or after a call for each.
@@ -51,7 +51,7 @@ using Types = AdamWTypes;
 using State = AdamWState;
 using Piece = AdamWPiece;
 
-// The piece of what `whole` points to.
+// The piece of the tensors of `whole`.
 AdamWArgs Range(const AdamWArgs& whole, const Piece& piece) {
   AdamWArgs range = piece.scalars;
   const Shape shape({piece.count});
@@ -143,7 +143,7 @@ TEST_P(AdamWRangesSuite, ManyRangesHaveTheBitsOfManyCalls) {
       ExpectSameBits(StepTogether(types, start, pieces), StepOneByOne(types, start, pieces));
     }
   }
-  EXPECT_GT(most, 90);  // more than a launch can take
+  EXPECT_GT(most, 90);  // more than a launch can hold
 }
 
 // Ranges of every type in one call.

@@ -120,7 +120,7 @@ TEST_P(AdamWSuite, AFactorOnTheDeviceIsAFactor) {
     EXPECT_TRUE(kernels::AdamW(kernels(), args).ok());
     return Download(args.param);
   };
-  // As ClipFactor leaves it: the second of two.
+  // The second of two floats, as ClipFactor writes it.
   const Tensor norm_and_factor = Upload({2}, {5.0f, factor});
   const std::vector<float> expected = step(static_cast<double>(factor), Tensor());
   EXPECT_EQ(step(1.0, norm_and_factor.View(1, {1})), expected);
@@ -144,7 +144,7 @@ TEST_P(AdamWSuite, AFactorThatIsNoNumberChangesNothing) {
 }
 
 // Scalars that are read from device memory when the step runs have the effect of the host's
-// scalars, to the last bit, and nothing else counts.
+// scalars, to the last bit, and replace all of these.
 TEST_P(AdamWSuite, CoefficientsOnTheDeviceAreTheScalars) {
   for (int i = 0; i < 12; ++i) {
     const int64_t count = RandomSize(0, 300);

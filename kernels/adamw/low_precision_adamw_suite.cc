@@ -54,7 +54,7 @@ void RoundBy(const Types& types, const std::vector<RoundingBits>& draws, State& 
   if (types.moment == DType::kUInt8) EncodeMoments(state, m, v);
 }
 
-// By the draws that `args` name.
+// Rounds by the draws that `args` name.
 void Round(const Types& types, const AdamWArgs& args, State& state) {
   std::vector<RoundingBits> draws;
   const RoundingKey key = MakeRoundingKey(args.seed, args.step);
@@ -137,8 +137,8 @@ TEST_P(LowPrecisionAdamWSuite, CutsDoNotShow) {
   }
 }
 
-// One update, many draws: what is stored is one of two neighbours, and its mean is the value that
-// was to be stored.
+// One update, many draws: the stored value is one of two neighbours, and its mean is the exact
+// value.
 TEST_P(LowPrecisionAdamWSuite, RoundingHasNoBias) {
   constexpr int64_t kCount = 256;
   constexpr int kDraws = 2000;
@@ -157,8 +157,8 @@ TEST_P(LowPrecisionAdamWSuite, RoundingHasNoBias) {
       ++scalars.step;
       drawn.push_back(Step(types, start, scalars));
     }
-    // `least`: what is smaller gets the least code above zero, on purpose. `unseen`: what 16 bits
-    // of draws cannot tell from zero.
+    // `least`: smaller values get the least code above zero, on purpose. `unseen`: the largest
+    // value that 16 bits of draws cannot tell from zero.
     const auto expect = [&](std::vector<float> State::*field, const char* what, float least,
                             float unseen) {
       int rounded = 0;
@@ -268,7 +268,7 @@ TEST_P(LowPrecisionAdamWSuite, WhatIsNotFiniteShowsInItsBlock) {
   }
 }
 
-// An element whose second moment were lost beside a large one would take a step without bound.
+// If a second moment underflowed to 0 next to a large one, the update would blow up.
 TEST_P(LowPrecisionAdamWSuite, SmallSecondMomentsBesideLargeOnesAreNotLost) {
   const Types types = {DType::kFloat32, DType::kFloat32, DType::kUInt8};
   State state = RandomState(types, 128);

@@ -4,8 +4,8 @@
 // block-wise, non-linear quantisation of "8-bit optimizers" (Dettmers et al., 2022), but codes are
 // small floats instead of indices into a table.
 //
-// A code is a small float without bias of its own, [sign] [exponent] [mantissa] from the top bit
-// down; the top exponent is that of the block's scale, a power of two:
+// A code is a small float: [sign] [exponent] [mantissa] from the top bit down. The top exponent is
+// that of the block's scale, a power of two:
 //   exponent e > 0:  (1 + mantissa / 2^M) * 2^(e - E) * scale,  E = 2^(exponent bits) - 1
 //   exponent 0:      mantissa / 2^M * 2^(1 - E) * scale
 // The scale is the power of two of the block's largest magnitude, after that is rounded up to M

@@ -45,7 +45,7 @@ TYPED_TEST(MomentCodesScalarTest, EveryCodeComesBackUnderEveryScale) {
   }
 }
 
-// Against a search through all codes.
+// Compared with a search through all codes.
 TYPED_TEST(MomentCodesScalarTest, BlocksAreRoundedToNearest) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -83,7 +83,7 @@ TYPED_TEST(MomentCodesScalarTest, WhatIsNotFiniteMakesItsBlockNaN) {
   }
 }
 
-// The reference that the kernels of every device are held against.
+// The reference that the kernels of every device are compared with.
 template <class Code>
 reference::EightBitCode Reference() {
   return Code::kSigned ? reference::EightBitCode::FirstMoment()

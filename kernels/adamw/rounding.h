@@ -4,10 +4,10 @@
 // number of threads. They are counter-based (see core/base/philox.h).
 //
 // Element e of a parameter's stream has 64 bits in a step: with w[0..3] the Philox 4x32-10 block of
-// counter {low, high} of e / 2, {low, high} of the stream, and the step's key, they are w[e % 2],
-// whose lower half rounds the first moment and whose upper half rounds the second, w[2 + e % 2],
-// whose lower half rounds the parameter. Two elements share a block, because a rounding uses only
-// 16 bits. A 64-bit lane then computes one block, for two 32-bit lanes.
+// counter {low, high} of e / 2, {low, high} of the stream, and the step's key, they are w[e % 2]
+// (the lower half rounds the first moment, the upper half the second) and w[2 + e % 2] (the lower
+// half rounds the parameter). Two elements share a block, because a rounding uses only 16 bits. A
+// 64-bit lane then computes one block, for two 32-bit lanes.
 
 #pragma once
 

@@ -33,7 +33,7 @@ TEST(RoundingTest, KeysDependOnSeedAndStepAlone) {
 }
 
 // Neighbours, which share a block of the generator, and elements 2^33 apart, whose low words are
-// equal, have draws of their own, and so do the three of one element.
+// equal, have different draws, and so do the three of one element.
 TEST(RoundingTest, EveryElementAndStreamHasItsOwnDraws) {
   const RoundingKey key = MakeRoundingKey(7, 3);
   std::set<Words> seen;

@@ -35,7 +35,7 @@ class AttentionChoice {
  public:
   using MakeCudnn = std::function<absl::StatusOr<std::unique_ptr<Cudnn>>()>;
 
-  // Plans are kept for so many keys; the key that was used least recently is dropped first.
+  // The number of keys whose plans are kept; the least recently used one is evicted first.
   static constexpr size_t kMostKeys = 64;
 
   // Calls `make_cudnn` once, at the first call that cuDNN might compute.

@@ -20,8 +20,8 @@
 namespace zeroth::cpu {
 
 // 64 keys of a head of width 64 take 16 KiB, so that the key tile, the value tile and the scores of
-// a few rows fit into a first-level cache of 48 KiB. 64 is also a multiple of every vector length
-// up to 512 bits.
+// a few rows fit into an L1 cache of 48 KiB. 64 is also a multiple of every vector length up to 512
+// bits.
 inline constexpr int64_t kKeyTile = 64;
 inline constexpr int64_t kQueryTile = 64;
 // Widths are padded to a multiple of the longest vector, so that inner loops have no tails and rows

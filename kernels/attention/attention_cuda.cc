@@ -77,7 +77,7 @@ AttentionChoice& ChoiceOf(CudaKernels& kernels) {
   });
 }
 
-// Enqueues attention by cuDNN and returns true, or returns false if our own kernels shall compute
+// Enqueues attention by cuDNN and returns true, or returns false if our own kernels must compute
 // it.
 absl::StatusOr<bool> AttendByCudnn(const CudnnAttentionKey& key, CudnnAttentionPointers pointers,
                                    CudaKernels& kernels) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Launches of the attention kernels: one function for each kernel family, whose path must be that
-// of the plan.
+// Launches the attention kernels: one function for each kernel family, which must match the plan's
+// path.
 
 #pragma once
 

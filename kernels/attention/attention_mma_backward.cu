@@ -3,7 +3,7 @@
 // For a tile of scores S = q k^T, with the probabilities P and dP = dout v^T:
 //   dS = P (dP - delta);  dv += P^T dout;  dk += dS^T q scale;  dq += dS k scale
 // The first kernel, for dk and dv, computes the transposes of S and dP, so that a warp's
-// accumulators are the operands of its next product. The second kernel, for dq, computes S and dP
+// accumulators are the operands of its next matmul. The second kernel, for dq, computes S and dP
 // themselves.
 
 #include "zeroth/core/base/status_macros.h"

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Building blocks of attention on tensor cores: tiles of a head in shared memory, products of a
+// Building blocks of attention on tensor cores: tiles of a head in shared memory, matmuls of a
 // warp's rows with them, and stores. Device code.
 //
 // Tiles are [rows, kDim] with kMmaStride elements from row to row. mma.h says which row and column
@@ -39,7 +39,7 @@ struct OwnedRows {
   int head;
   int64_t batch;
 };
-// The blocks of a head are neighbours, and share what they read in the cache. The longest ones must
+// The blocks of a head are neighbours, and share their reads in the cache. The longest ones must
 // begin first, so that none runs alone at the end: those of the last rows if `last_first`.
 template <typename Tile>
 __device__ __forceinline__ OwnedRows RowsOfBlock(int seq, int heads, bool last_first) {
@@ -98,24 +98,24 @@ class TileCopier {
   const T* from_;
 };
 
-// Return the address that this lane passes to LoadTiles for the 16 x 16 elements at `corner`, as an
-// operand ... ... A from [rows, k];
+// This lane's ldmatrix address (LoadTiles) for the 16 x 16 elements at `corner` as operand A,
+// stored [rows, k].
 template <int kDim, typename T>
 __device__ __forceinline__ const T* RowsForLane(const T* corner) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return corner + lane % 16 * kMmaStride<kDim> + lane / 16 * 8;
 }
-// ... B (two tiles of it) from [columns, k]: the product with the transpose.
+// The same for two tiles of operand B, stored [columns, k]: a matmul with the transpose.
 template <int kDim, typename T>
 __device__ __forceinline__ const T* ColumnsForLane(const T* corner) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return corner + (lane / 16 * 8 + lane % 8) * kMmaStride<kDim> + lane / 8 % 2 * 8;
 }
-// For B from [k, columns] through LoadTilesTransposed, RowsForLane is right again. Tiles 0 and 1
-// then are the upper and lower half of k in the first 8 columns, and tiles 2 and 3 in the next 8.
+// For B stored [k, columns], pass RowsForLane to LoadTilesTransposed. Tiles 0 and 1 then are the
+// upper and lower half of k in the first 8 columns, and tiles 2 and 3 in the next 8.
 
-// A warp's rows, [kRowTiles * 16, kDim], as A operands. They are loaded for every step of a
-// product, or loaded once and held in registers.
+// A warp's rows, [kRowTiles * 16, kDim], as A operands. They are loaded for every step of a matmul,
+// or once and held in registers.
 template <typename T, int kDim, int kRowTiles, bool kHold>
 class RowOperand {
  public:

@@ -40,9 +40,8 @@ struct Operand {
   int first;
 };
 
-// scores = a b^T over all of head_dim. Leaves in the two tiles what they held last: columns
-// [column,
-// ..) if a head is no wider than a tile. Begins and ends with the tiles free to be written.
+// scores = a b^T over all of head_dim. Both tiles must be free to overwrite on entry, and are on
+// return.
 template <int kWidth, typename T>
 __device__ __forceinline__ void ComputeScores(const HeadLayout& at, const Operand<T>& a,
                                               const Operand<T>& b, float* a_tile, float* b_tile,
@@ -181,8 +180,8 @@ __global__ void __launch_bounds__(kMapThreads)
   delta[at.Statistic(token / at.seq, head) + token % at.seq] = sum;
 }
 
-// The number of blocks of the backward kernels that fit on a multiprocessor, in shared memory and
-// registers. Kernels with windows and documents (kBounded) have one.
+// The number of blocks of the backward kernels that fit on an SM, in shared memory and registers.
+// One for kernels with windows and documents (kBounded).
 template <int kWidth>
 constexpr int kPlainBackwardBlocks = kWidth <= 64 ? 2 : 1;
 

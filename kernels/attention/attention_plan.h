@@ -2,9 +2,9 @@
 //
 // How attention is divided into blocks, and what a block needs. Plain numbers, tested on the host.
 //
-// Every tile fits into 99 KiB, which a block may have on any device from compute capability 8.0 on,
-// so that one table serves all. Most leave room for two or more blocks on a multiprocessor, which
-// hide each other's latencies.
+// Every tile fits into 99 KiB, which a block may use on any device from compute capability 8.0 on,
+// so that one table suits all. Most leave room for two or more blocks on an SM, which hide each
+// other's latencies.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace zeroth::cuda {
 
-// Shared memory that a block may have on every supported device.
+// Shared memory that a block may use on every supported device.
 inline constexpr size_t kAttentionSharedLimit = size_t{99} << 10;
 
 // In shared tiles of 16-bit elements, 16 unused bytes follow each row of kDim elements, so that the

@@ -46,7 +46,7 @@ TEST(AttentionPlanTest, EveryBlockFitsEveryDevice) {
       const AttentionPlan plan = PlanOf({2, 1000, 4, 2, head_dim}, dtype);
       for (const LaunchShape& shape : {plan.forward, plan.backward_keys, plan.backward_queries}) {
         EXPECT_EQ(CheckLaunchShape("attention", shape, kAttentionSharedLimit), absl::OkStatus());
-        // Both of a multiprocessor of 163 KiB, where a kernel that waits for memory needs company.
+        // Two blocks fit on an SM of 163 KiB, to hide each other's waits for memory.
         if (plan.path == AttentionPath::kMma) {
           EXPECT_LE(2 * (shape.dynamic_shared_bytes + 1024), size_t{164} << 10) << head_dim;
         }

@@ -57,7 +57,7 @@ std::string ToString(const AttentionShape& shape) {
                       shape.kv_heads, ", head_dim ", shape.head_dim, ", window ", shape.window);
 }
 
-// The allowed error, relative to the largest element. fp32: rounding of a product of head_dim
+// The allowed error, relative to the largest element. fp32: rounding of a dot product of head_dim
 // terms, of the exponential's argument and of sums over the sequence; measured errors are below
 // 1e-6. bf16: forward may round the probabilities before it multiplies the values by them (half an
 // ulp, 2^-9 of a probability on average), backward those and the scores' gradients too, and it
@@ -130,7 +130,7 @@ void AttentionSuite::CheckTypes(const AttentionShape& shape, float stddev,
 std::vector<int32_t> AttentionSuite::RandomStarts(const AttentionShape& shape, int64_t longest) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; static_cast<int64_t>(ids.size()) < shape.batch * shape.seq; ++id) {
-    // Numbers that come back say no more than new ones would.
+    // Only a change of number matters, so numbers may recur.
     ids.insert(ids.end(), static_cast<size_t>(RandomSize(1, longest)), id % 3);
   }
   ids.resize(static_cast<size_t>(shape.batch * shape.seq));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Copies heads into and out of the tiles that attention works on, and multiplies tiles. They lie in
-// the first-level cache, and are too small to justify a call of a library.
+// the L1 cache, and are too small to justify a library call.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_ATTENTION_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -43,15 +43,15 @@ class CachedAttentionSuite : public KernelsSuite {
 
 namespace {
 
-// As those of Attention.
+// The tolerances of Attention.
 double Tolerance(DType dtype) {
   return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kFloat16 ? 5e-4 : 4e-3;
 }
 
 }  // namespace
 
-// However a sequence is cut into pieces, with grouped heads, windows and widths that fill no
-// vector.
+// Any cut of a sequence into pieces, with grouped heads, windows and widths that do not fill
+// vectors.
 TEST_P(CachedAttentionSuite, PiecesAreTheWholeSequence) {
   for (int i = 0; i < 30; ++i) {
     AttentionShape shape;

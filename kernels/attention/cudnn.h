@@ -45,8 +45,8 @@ struct CudnnAttentionKey {
 
 // Device memory, laid out as in AttentionArgs and AttentionBackwardArgs and aligned to 16 bytes.
 // Forward writes out and always lse. Without lse, cuDNN might choose another engine, and a forward
-// that is recomputed for backward would have other bits than the first one. Backward reads out and
-// lse, and writes dqkv.
+// that is recomputed for backward would not match the first one's bits. Backward reads out and lse,
+// and writes dqkv.
 struct CudnnAttentionPointers {
   const void* qkv = nullptr;
   void* out = nullptr;
@@ -72,7 +72,7 @@ class CudnnAttentionPlan {
 // A handle of the library for one stream. Not thread-safe.
 class Cudnn {
  public:
-  // Earlier versions have errors in their engines for attention.
+  // Earlier versions have bugs in their attention engines.
   static constexpr int kLeastVersion = 90500;
 
   virtual ~Cudnn() = default;
@@ -91,8 +91,8 @@ class Cudnn {
   // "9.19.0".
   virtual const std::string& version() const = 0;
   // Asks the library for a plan, which takes about half a second. Plans are deterministic:
-  // backward, too, has the same bits in every run. Unimplemented, with cuDNN's words, if it has no
-  // such engine.
+  // backward, too, has the same bits in every run. Unimplemented, with cuDNN's message, if it has
+  // no such engine.
   virtual absl::StatusOr<std::unique_ptr<CudnnAttentionPlan>> MakePlan(
       const CudnnAttentionKey& key) = 0;
 };

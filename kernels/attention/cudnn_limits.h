@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What cuDNN computes of attention, and how much of a call at a time. A plan of a run
-// (kernels/planned) asks this too, where there is no cuDNN.
+// Which attention calls cuDNN computes, and how much of a call at a time. The planner
+// (kernels/planned) asks this too, without cuDNN.
 
 #pragma once
 
@@ -16,19 +16,19 @@
 namespace zeroth {
 
 // The most workspace that cuDNN gets for one call. At 2 bytes a score it holds 85 sequences of
-// gpt2_124m, or one of 8192 tokens in 15 heads. Steps of gpt2_124m and
-// llama_1b on an H200 took 1 % longer with 640 MiB, and not less time with 6 GiB.
+// gpt2_124m, or one of 8192 tokens in 15 heads. Steps of gpt2_124m and llama_1b on an H200 took 1 %
+// longer with 640 MiB, and were no faster with 6 GiB.
 constexpr size_t kMostCudnnWorkspace = size_t{2} << 30;
 
 // Returns Unimplemented for a call that no version of cuDNN computes.
 absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool packed_documents);
 
-// The workspace that the deterministic backward of cuDNN 9 takes for one sequence, in 16-bit
+// The workspace that the deterministic backward of cuDNN 9 needs for one sequence, in 16-bit
 // floats, by its own plans for A100, H200 and B200. Up to Hopper it keeps the gradients of scores.
 // The shape is not empty.
 int64_t CudnnBackwardWorkspace(const AttentionShape& shape, bool keeps_scores);
 
-// What is computed at a time: several sequences, or some heads of one.
+// The part that is computed at a time: several sequences, or some heads of one.
 struct AttentionPart {
   int64_t sequences = 0;
   int64_t kv_heads = 0;  // divides the call's; 0 if not even one fits

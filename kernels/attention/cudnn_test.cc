@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The plans that cuDNN itself makes for our graphs, on machines without a GPU: for devices
-// described to it, with a driver into which kernels can only be loaded. What its kernels compute,
-// the attention suite checks where there is a GPU.
+// described to it, with a driver into which kernels can only be loaded. The attention suite tests
+// the results of its kernels on machines with a GPU.
 
 #include "zeroth/kernels/attention/cudnn.h"
 
@@ -51,7 +51,7 @@ std::string Description(int capability) {
 class CudnnTest : public testing::TestWithParam<int> {
  protected:
   static void SetUpTestSuite() {
-    // cuDNN looks for a driver by this name, and takes the one that is loaded already.
+    // cuDNN looks for a driver by this name, and uses the one that is loaded already.
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
     const std::string stand_in =
         absl::StrCat(std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"),
@@ -67,7 +67,7 @@ class CudnnTest : public testing::TestWithParam<int> {
     cudnn_ = *std::move(cudnn);
   }
 
-  // What cuDNN says of one pass.
+  // cuDNN's answer for one pass.
   absl::Status Plan(const AttentionShape& shape, DType dtype, AttentionPass pass) {
     return cudnn_->MakePlan({shape, dtype, pass}).status();
   }

@@ -18,8 +18,8 @@
 
 namespace zeroth::cuda {
 
-// Pointers are device memory, aligned to their elements. Tensor cores need 16 bytes; calls that are
-// not so aligned take the slower kernels.
+// Pointers are device memory, aligned to their elements. Tensor cores need 16 bytes; calls with
+// less alignment use the slower kernels.
 //
 // Enqueues forward. Its bits are the same in every run and on devices of every size. Fails if a
 // launch is refused, with Internal for another dtype, and with InvalidArgument for more rows than
@@ -31,8 +31,8 @@ int64_t AttentionBackwardScratch(const AttentionShape& shape);
 
 // Enqueues backward. It recomputes the scores from `qkv` and `lse`, so that forward need not keep
 // them: once for the gradients of keys and values, and once for those of queries. A single pass
-// would save two products of seven, but would have to add one of these gradients across blocks in
-// an undefined order. `scratch`: AttentionBackwardScratch(shape) elements, until the stream has
+// would save two matmuls of seven, but would have to add one of these gradients across blocks in an
+// undefined order. `scratch`: AttentionBackwardScratch(shape) elements, until the stream has
 // passed.
 absl::Status AttentionBackward(const AttentionBackwardCall& call, float* scratch,
                                const LaunchTarget& target);

@@ -137,8 +137,8 @@ class AttentionTest : public testing::Test {
     return {Download<T>(out), Download<float>(lse), Download<T>(dqkv)};
   }
 
-  // Against the reference. `rms` bounds the error's root mean square against the expected values',
-  // `worst` the largest error against the largest value.
+  // Compares with the reference. `rms` bounds the error's root mean square relative to the expected
+  // values', `worst` the largest error relative to the largest value.
   template <typename T>
   void Check(const AttentionShape& shape, double rms, double worst, int64_t offset = 0) {
     SCOPED_TRACE(Describe(shape));
@@ -177,8 +177,8 @@ class AttentionTest : public testing::Test {
   std::mt19937_64 random_{20230717};
 };
 
-// Half a unit in the last place of 8 bits is 2^-9 of a value, a third of that in the mean: of out's
-// rounding, of the probabilities', of their gradients' and, through delta, of out's again.
+// Half a unit in the last place of 8 bits is 2^-9 of a value, a third of that in the mean. The
+// roundings are of out, the probabilities, their gradients and, through delta, out again.
 constexpr double kBf16Rms = 3.5e-3;
 constexpr double kBf16Worst = 7e-3;
 constexpr double kFp16Rms = kBf16Rms / 8;
@@ -249,7 +249,7 @@ TEST_F(AttentionTest, UnalignedTensors) {
   }
 }
 
-// Probabilities near one another in far rows, and one key that takes all, hidden by no average.
+// Similar probabilities in far rows, and one key with all the weight, which no average hides.
 TEST_F(AttentionTest, SharpScores) {
   const AttentionShape shape{1, 150, 2, 1, 64};
   const std::vector<float> qkv = RandomNormal<BFloat16>(QkvCount(shape), 6.0f);

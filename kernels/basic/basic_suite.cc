@@ -70,8 +70,8 @@ struct Padded {
 
 }  // namespace
 
-// Every operation on elements, on matrices that are a part of their tensor and that are all of it,
-// with and without adding to what is there; what lies beside the result stays.
+// Every operation on elements, on matrices that are a part of their tensor or all of it, with and
+// without accumulation; elements outside of the result stay.
 TEST_P(BasicSuite, ElementsAreThoseOfFloat64) {
   int round = 0;
   for (const ElementCase& test_case : kElements) {
@@ -213,7 +213,7 @@ TEST_P(BasicSuite, MeansOverGroupsOfRowsAndTheirBackward) {
   }
 }
 
-// By the definition, whatever part of a tensor a call has.
+// By the definition, whatever part of a tensor a call processes.
 TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   constexpr float kRate = 0.3f;
   const DropoutDraws draws{
@@ -235,7 +235,7 @@ TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   BasicArgs args{.op = BasicOp::kDropout, .a = from, .out = out, .scalar = kRate, .draws = draws};
   ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(out), expected);
-  // The same of the last rows alone, which know where they begin.
+  // The same for the last rows alone, given their first element.
   args.a = from.Rows(4, rows);
   args.draws.first_element += 4 * cols;
   const Tensor part = Unwritten(Shape({rows - 4, cols}));

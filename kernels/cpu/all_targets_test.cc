@@ -37,7 +37,7 @@ class NextTarget : public ::testing::Environment {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  // Products are oneDNN's, and take long; targets_test.cc has what Highway does for them.
+  // Matmuls are oneDNN's and slow; targets_test.cc tests Highway's part of them.
   const std::string filter = testing::GTEST_FLAG(filter);
   testing::GTEST_FLAG(filter) = filter + (filter.find('-') == std::string::npos ? "-" : ":") +
                                 "*/AttentionSuite.*:*/GemmSuite.*:*/LinearCrossEntropySuite.*";

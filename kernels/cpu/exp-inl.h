@@ -28,7 +28,7 @@ HWY_INLINE V ExpInRange(D d, V x) {
   const hn::RebindToSigned<D> di;
   // The last bit of a float from 2^23 to 2^24 weighs one: adding 1.5 * 2^23 rounds to an integer
   // and leaves it, with the exponent's bias, in the lowest bits. On AVX-512 a rounding, a
-  // conversion and what Highway does for its overflow would take seven instructions more.
+  // conversion and Highway's handling of its overflow would take seven instructions more.
   const V biased_magic = hn::Set(d, 12582912.0f + 127.0f);
   const V biased = hn::MulAdd(x, hn::Set(d, 1.44269504f), biased_magic);
   const V q = hn::Sub(biased, biased_magic);

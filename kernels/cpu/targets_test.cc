@@ -156,7 +156,7 @@ TEST_P(TargetsTest, LinearCrossEntropy) {
   }
 }
 
-// A product of fp32 with every epilogue, into either type.
+// A matmul of fp32 with every epilogue, into either type.
 TEST_P(TargetsTest, FinishProduct) {
   constexpr int64_t kRows = 3;
   constexpr int64_t kCols = 37;

@@ -152,8 +152,8 @@ struct Product {
   bool transpose_a, transpose_b;
 };
 
-// Shapes of which oneDNN divides the terms among threads, and those of several tiles, the last ones
-// cut short.
+// Shapes whose terms oneDNN divides among threads, and shapes of several tiles, the last ones
+// partial.
 TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
   const auto round = [](const std::vector<float>& values) {
     std::vector<BFloat16> rounded;

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The number of OpenMP threads must not show in a result. Sizes are large enough for several
-// pieces.
+// The number of OpenMP threads must not change a result. Sizes are large enough for several pieces.
 
 #include <cstdint>
 #include <memory>
@@ -44,7 +43,7 @@ class ThreadsTest : public testing::Test {
     random_.seed(7);
   }
 
-  // Of the type under test.
+  // A random tensor of the type under test.
   Tensor Random(const Shape& shape) { return Random(shape, dtype_); }
 
   Tensor Random(const Shape& shape, DType dtype) {

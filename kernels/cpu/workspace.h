@@ -16,8 +16,8 @@
 namespace zeroth::cpu {
 
 // Scratch memory of a kernel: one block that grows to the largest request and is kept for the next
-// call, under MemoryCategory::kWorkspace. A kernel that calls another one needs a workspace of its
-// own. Not thread-safe.
+// call, under MemoryCategory::kWorkspace. A kernel that calls another one needs a separate
+// workspace. Not thread-safe.
 class Workspace {
  public:
   explicit Workspace(Allocator& allocator) : allocator_(allocator) {}

@@ -28,7 +28,7 @@ __device__ __forceinline__ void CopyAsync16(void* shared, const void* from, bool
 #if defined(ZEROTH_CUDA_EMULATION)
   emulation::ThisThreadsCopies().Begin(shared, valid ? from : nullptr, 16);
 #else
-  // Bypasses the first-level cache, because a block reads each byte once.
+  // Bypasses the L1 cache, because a block reads each byte once.
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
                "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
   const int64_t column = int64_t{blockIdx.x} * kColumnThreads + threadIdx.x;
   float sum = 0.0f;
   if (column < columns) {
-    // Issues so many loads at once. One load at a time would wait for memory each time.
+    // 16 loads in flight hide the latency.
 #pragma unroll 16
     for (int64_t piece = threadIdx.y; piece < pieces; piece += kRowThreads) {
       sum = __fadd_rn(sum, partial[piece * columns + column]);

@@ -77,8 +77,8 @@ const void* AddressOfAlignment(uint32_t alignment) {
   return reinterpret_cast<const void*>(uintptr_t{1} << 16 | alignment);
 }
 
-// Sets the scales of the operands of a product of 8-bit floats. "Fast accumulation" stays off,
-// which is the default: sums move to fp32 registers every few terms.
+// Sets the scales of the operands of a matmul of 8-bit floats. "Fast accumulation" stays off, which
+// is the default: sums move to fp32 registers every few terms.
 absl::Status SetScales(cublasLtMatmulDesc_t desc, const float* first, const float* second) {
   ZEROTH_RETURN_IF_ERROR(Set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first));
   return Set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
@@ -94,7 +94,7 @@ absl::Status MakeLayout(cudaDataType_t type, bool transposed, int64_t rows, int6
 
 }  // namespace
 
-// The descriptors of a product, and the algorithm chosen for it, if there is one.
+// The descriptors of a matmul, and the algorithm chosen for it, if there is one.
 struct CublasLt::Plan {
   ~Plan() {
     if (desc != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(desc));
@@ -269,7 +269,7 @@ absl::StatusOr<bool> CublasLt::Multiply(const ProductKey& key, const ProductPoin
       cublasLtMatmul(handle_, plan->desc, &alpha, pointers.first, plan->first, pointers.second,
                      plan->second, &beta, pointers.c, plan->c, pointers.c, plan->c,
                      &plan->algorithm, workspace_->data(), kWorkspaceBytes, stream_);
-  // The call itself may refuse what the heuristics accepted. From now on, products of this key are
+  // The call itself may refuse what the heuristics accepted. From now on, matmuls of this key are
   // computed elsewhere.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) plan->found = false;
   if (!plan->found) return false;

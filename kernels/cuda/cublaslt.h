@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A wrapper of cuBLASLt: column-major products, whose plans are made once for each kind of product.
+// A wrapper of cuBLASLt: column-major matmuls, each kind of which is planned once.
 
 #pragma once
 
@@ -26,8 +26,8 @@
 
 namespace zeroth::cuda {
 
-// The operation that cuBLASLt applies to a product before it stores it. The bias has one element
-// for each row.
+// The epilogue that cuBLASLt applies to a matmul's result before it stores it. The bias has one
+// element for each row.
 enum class Epilogue : uint8_t {
   kNone,
   kBias,
@@ -38,9 +38,9 @@ enum class Epilogue : uint8_t {
   kGeluBackward,  // times gelu'(aux)
 };
 
-// Everything that determines how a product is computed; products with equal keys share a plan. A
-// bias has the type of the operands, aux that of c. Matrices are column-major: c [rows, columns] =
-// first [rows, depth] * second [depth, columns].
+// Everything that determines how a matmul is computed; matmuls with equal keys share a plan. A bias
+// has the type of the operands, aux that of c. Matrices are column-major: c [rows, columns] = first
+// [rows, depth] * second [depth, columns].
 struct ProductKey {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -70,12 +70,12 @@ struct ProductKey {
 };
 
 // Returns the largest power of two up to 16 that divides the address. No algorithm needs more. If
-// cuBLASLt knew a larger alignment, it could choose different algorithms for the same product in
-// two buffers, with different last bits. Strategies that keep parameters in different buffers would
+// cuBLASLt knew a larger alignment, it could choose different algorithms for the same matmul in two
+// buffers, with different last bits. Strategies that keep parameters in different buffers would
 // then no longer agree.
 uint32_t AlignmentOf(const void* pointer);
 
-// Returns the key with which a call's row-major product c [m, n] = a b is computed. The caller adds
+// Returns the key with which a call's row-major matmul c [m, n] = a b is computed. The caller adds
 // the fields that not all calls have. A row-major matrix read by columns is its transpose, so that
 // swapping the operands suffices: c^T = b^T a^T.
 template <typename Call>
@@ -111,7 +111,7 @@ class CublasLt {
  public:
   // NVIDIA's advice for Hopper; no algorithm gets faster with more.
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-  // Memory for products to which our own epilogue is applied; small enough to stay in the L2 cache.
+  // Memory for matmuls to which our own epilogue is applied; small enough to stay in the L2 cache.
   static constexpr size_t kStagingBytes = size_t{16} << 20;
   static constexpr size_t kMostPlans = 1024;
 
@@ -122,18 +122,18 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Lets fp32 products round their inputs to 10 bits of mantissa.
+  // Lets fp32 matmuls round their inputs to 10 bits of mantissa.
   bool allow_tf32() const { return options_.fp32_precision == Fp32Precision::kTf32; }
 
-  // Enqueues a product and returns true, or returns false if cuBLASLt has no algorithm for it. The
-  // first product of each key asks the library for an algorithm. Algorithms that split the depth
-  // are accepted only if they add the parts in fp32, in workspace, because others round each part
-  // to c's type.
+  // Enqueues a matmul and returns true, or returns false if cuBLASLt has no algorithm for it. The
+  // first matmul of each key asks the library for an algorithm. Algorithms that split the depth are
+  // accepted only if they add the parts in fp32, in workspace, because others round each part to
+  // c's type.
   absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
 
-  // Checks whether a plain kernel, which is about a hundred times slower, may compute a product
-  // that has no algorithm. If so, records `product` in slow_products(); otherwise Unimplemented
-  // names it.
+  // Checks whether a plain kernel, which is about a hundred times slower, may compute a matmul that
+  // has no algorithm. If so, records `product` in slow_products(); otherwise Unimplemented names
+  // it.
   absl::Status AdmitSlow(const std::string& product);
   const std::set<std::string>& slow_products() const { return slow_products_; }
 

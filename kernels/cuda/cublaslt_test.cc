@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans and the ways around what cuBLASLt has no algorithm for. That results are right for every
-// kind of product is the shared suite's concern.
+// Plans, and the fallbacks where cuBLASLt has no algorithm. The shared suite tests the results of
+// every kind of matmul.
 
 #include "zeroth/kernels/cuda/cublaslt.h"
 
@@ -141,7 +141,7 @@ TEST_F(CublasLtTest, EpiloguesOfOursAreAppliedInStages) {
   }
 }
 
-// Products of fp32 inputs must not change because other products may use TF32.
+// Matmuls of fp32 inputs must not change because others may use TF32.
 TEST_F(CublasLtTest, Fp32ProductsAreFp32) {
   GemmCall call = Product(64, 64, 64);
   ASSERT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());

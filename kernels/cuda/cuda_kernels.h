@@ -37,7 +37,7 @@ class CudaKernels final : public Kernels {
   DataErrorWord* data_error() const { return stream_.data_error(); }
   // Allocates scratch memory for the work that the current call enqueues.
   absl::StatusOr<std::shared_ptr<Buffer>> Scratch(size_t bytes);
-  // Created at the first product, since streams that only round do not need it.
+  // Created at the first matmul, since streams that only round do not need it.
   absl::StatusOr<CublasLt*> Blas();
 
   // Ends a call. An error fails the stream, except if memory was refused. On side streams,

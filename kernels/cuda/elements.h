@@ -100,8 +100,7 @@ __device__ __forceinline__ float FastExp2(float x) {
 #endif
 }
 
-// The range of the items of [0, count) that this thread takes if the threads of the grid, such as
-// MapShape's, take turns.
+// This thread's items of [0, count) in a grid-stride loop, as with MapShape's grids.
 class ItemsOfThread {
  public:
   __device__ __forceinline__ explicit ItemsOfThread(int64_t count)

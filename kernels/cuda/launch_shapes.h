@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The grids and blocks that kernels are launched with, and what decides on them; host code.
+// The grids and blocks that kernels are launched with, and how they are chosen; host code.
 
 #pragma once
 
@@ -18,24 +18,23 @@ struct LaunchTarget {
   int multiprocessors = 1;
 };
 
-// The number of blocks that a multiprocessor holds of a kernel launched with MapShape.
-// __launch_bounds__ tells it to the compiler, and MapShape makes grids whose blocks all run at
-// once. Packs of 16 bytes take up to 40 registers, which six blocks of 256 threads have. So many
-// loads hide the memory's latency.
+// The number of resident blocks per SM of a kernel launched with MapShape. __launch_bounds__ tells
+// it to the compiler, and MapShape makes grids of one wave. Packs of 16 bytes take up to 40
+// registers, which six blocks of 256 threads have. Their loads in flight hide the memory's latency.
 inline constexpr int kBlocksPerMultiprocessor = 6;
 inline constexpr int kMapThreads = 256;
 
 // The size of a kernel's parameters that every device accepts: 4 KiB up to CUDA 12.0.
 inline constexpr size_t kKernelParameterBytes = 4096;
 
-// Returns a grid of so many blocks.
+// Returns a one-dimensional grid.
 inline LaunchShape Blocks(int64_t blocks, int threads, size_t dynamic_shared_bytes = 0) {
   return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)),
           dynamic_shared_bytes};
 }
 
-// Returns a grid for `items` independent items, in which each thread takes one item at a time. It
-// has at most as many blocks as run at once on the device, `resident` on each multiprocessor.
+// Returns a grid for `items` independent items, in which each thread processes one item at a time.
+// It has at most as many blocks as run at once on the device, `resident` on each SM.
 inline LaunchShape MapShape(int64_t items, int multiprocessors,
                             int resident = kBlocksPerMultiprocessor) {
   const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;

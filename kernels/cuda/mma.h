@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensor core instructions of a warp: products of 16 x 16 by 16 x 8 tiles of 16-bit floats, summed
+// Tensor core instructions of a warp: matmuls of 16 x 16 by 16 x 8 tiles of 16-bit floats, summed
 // in fp32, and loads of tiles from shared memory into the lanes' registers (PTX ISA, "Matrix
 // fragments for mma.m16n8k16 with floating point type" and "ldmatrix").
 //

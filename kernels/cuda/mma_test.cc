@@ -155,7 +155,7 @@ TEST(AsyncCopyTest, GroupsArriveInTheirOrder) {
     for (uint32_t i = 0; i < 4; ++i) {
       EXPECT_EQ(out[lane * 4 + i], lane % 2 == 0 ? 1000 + lane * 4 + i : 0) << lane;
 #if defined(ZEROTH_CUDA_EMULATION)
-      // What the emulation is for: reading without waiting never works by chance.
+      // The emulation's purpose: reading without waiting never works by chance.
       EXPECT_EQ(out[(64 + lane) * 4 + i], 0xffffffffu) << lane;
 #endif
     }

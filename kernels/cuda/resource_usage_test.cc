@@ -17,15 +17,15 @@ namespace {
 using KernelUsageTest = ResourceUsageTest;
 
 // The sine and cosine of a large angle keep digits of its quotient by pi in an array; tables of
-// angles are made once. What is summed or decided in double precision is a few numbers. Attention's
-// forward keeps up to four numbers more than there are registers, and choosing experts, a thread
-// for each token, five.
+// angles are made once. Only a few numbers are summed or decided in double precision. Attention's
+// forward keeps up to four numbers more than there are registers, and choosing experts, with a
+// thread for each token, five.
 TEST_F(KernelUsageTest, NothingSpillsOrComputesInDoublePrecisionUnasked) {
   CheckAll({"FillTable", "MmaForward<*", "ChooseExperts<*"},
            {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*"});
 }
 
-// MapShape makes grids of so many blocks: fewer at work at once, and the rest would run alone.
+// MapShape counts on kBlocksPerMultiprocessor resident blocks: if fewer fit, the rest run alone.
 TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
   for (const char* const pattern :
        {"Map1<*", "Map2<*", "SwiGluForward<*", "Lookup<*", "SumBatch<*", "Rotate<*",
@@ -41,7 +41,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
 struct Residency {
   const char* pattern;
   int threads;
-  int blocks;  // to a multiprocessor, at least
+  int blocks;  // per SM, at least
 };
 
 TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
@@ -72,7 +72,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksThatPlansCountOn) {
 
 struct Widths {
   const char* pattern;
-  size_t width;  // bytes that a thread moves at once
+  size_t width;  // bytes per access of a thread
   int loads;     // of that width, at least
   int stores;
 };
@@ -127,7 +127,7 @@ TEST_F(KernelUsageTest, AttentionIsTensorCoresFedByLdmatrixAndAsynchronousCopies
     ForEach(pattern, [](const KernelCode& kernel) {
       const InstructionCounts& counts = kernel.instructions;
       EXPECT_GE(counts.tensor_products, 32);
-      // Each brings four 8 x 8 tiles, the operands of at least a product.
+      // Each loads four 8 x 8 tiles, the operands of at least one mma.
       EXPECT_GE(counts.matrix_loads, 16);
       EXPECT_LE(counts.matrix_loads, counts.tensor_products);
       EXPECT_GE(counts.async_copies, 16);

@@ -111,7 +111,7 @@ TEST_P(EmbeddingSuite, BackwardAddsRepeatedTokensAndWritesAllRows) {
     const std::vector<float> before = RoundTo(grad_dtype, RandomNormal(vocab * dim));
     for (const bool accumulate : {false, true}) {
       std::vector<float> expected = accumulate ? before : std::vector<float>(before.size());
-      // In the order of the places, in float, rounded at the end.
+      // Adds in the order of the places, in float; rounded at the end.
       for (int64_t t = 0; t < batch * seq; ++t) {
         for (int64_t c = 0; c < dim; ++c) expected[tokens[t] * dim + c] += dout[t * dim + c];
       }
@@ -123,7 +123,7 @@ TEST_P(EmbeddingSuite, BackwardAddsRepeatedTokensAndWritesAllRows) {
                       .ok());
       if (GetParam().rfind("cpu", 0) == 0) {
         EXPECT_EQ(Download(dtable), RoundTo(grad_dtype, expected));
-      } else {  // the order is another, and may round to a neighbour
+      } else {  // another order may round to a neighbour
         const double rounding = grad_dtype == DType::kFloat32   ? 1e-6
                                 : grad_dtype == DType::kFloat16 ? 1e-3
                                                                 : 8e-3;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Casts to 8-bit floats, and products of them. Deterministic.
+// Casts to 8-bit floats, and matmuls of them. Deterministic.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // 8-bit floats on the CPU, which reproduce a GPU's numerics and are not fast: CPUs do not multiply
-// them. bf16 can represent every number of both formats, so that products are computed as bf16
-// products, exactly.
+// them. bf16 can represent every number of both formats, so that matmuls run in bf16, with exact
+// operands.
 
 #include <algorithm>
 #include <bit>
@@ -136,10 +136,10 @@ HWY_EXPORT(LargestOf);
 HWY_EXPORT(EncodeValues);
 HWY_EXPORT(DecodeAny);
 
-// The codes of a tile stay in the first-level cache until they are written to both outputs.
+// The codes of a tile stay in the L1 cache until they are written to both outputs.
 constexpr int64_t kTile = 64;
 constexpr int64_t kTilesPerPiece = kElementGrain / (kTile * kTile);
-// Number of rows of c whose product exists at a time.
+// Number of rows of c that are computed at a time.
 constexpr int64_t kProductRows = 1024;
 
 const void* ValuesAt(const CastFp8Call& call, int64_t row, int64_t col) {

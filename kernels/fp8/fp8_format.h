@@ -41,10 +41,10 @@ constexpr float Fp8Multiplier(Fp8Format format, float amax) {
   return multiplier < kMost ? multiplier : kMost;
 }
 
-// Depths of products are multiples of this, and tensors are aligned to as many bytes.
+// Depths of matmuls are multiples of this, and tensors are aligned to as many bytes.
 inline constexpr int64_t kFp8Step = 16;
 
-// Returns `depth` rounded up to kFp8Step. Padding with zeros adds nothing to a product.
+// Returns `depth` rounded up to kFp8Step. Padding with zeros does not change a matmul's result.
 constexpr int64_t PaddedFp8Depth(int64_t depth) {
   return (depth + kFp8Step - 1) / kFp8Step * kFp8Step;
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Products of 8-bit floats by cuBLASLt. A product that it has no algorithm for is refused, and not
+// Matmuls of 8-bit floats by cuBLASLt. A matmul that it has no algorithm for is refused, not
 // computed in a wider type.
 
 #pragma once

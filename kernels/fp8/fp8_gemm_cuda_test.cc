@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The keys with which products of 8-bit floats are passed to cuBLASLt. Results are the shared
-// suite's concern.
+// The keys with which matmuls of 8-bit floats are passed to cuBLASLt. The shared suite tests
+// results.
 
 #include "zeroth/kernels/fp8/fp8_gemm_cuda.h"
 
@@ -78,7 +78,7 @@ class Fp8GemmTest : public testing::Test {
                                 MemoryCategory::kWorkspace);
   }
 
-  // A product of ones, 0x38 in e4m3, into fp32.
+  // A matmul of ones, 0x38 in e4m3, into fp32.
   Fp8GemmCall Ones(int64_t m, int64_t n, int64_t k) {
     ones_ = Upload(std::vector<uint8_t>(static_cast<size_t>((m + n) * k), 0x38));
     c_ = Upload(std::vector<float>(static_cast<size_t>(m * n), -1.0f));

@@ -25,7 +25,7 @@ struct Fp8ProductCase {
   DType c_dtype = DType::kFloat32;
   bool accumulate = false;
   bool bias = false;
-  int64_t columns_around = 0;  // foreign ones on each side of c, in steps of kFp8Step
+  int64_t columns_around = 0;  // foreign columns on each side of c, in steps of kFp8Step
 };
 
 class Fp8Suite : public KernelsSuite {
@@ -339,7 +339,7 @@ TEST_P(Fp8Suite, ProductsAreThoseOfTheNumbersBehindTheCodes) {
   }
 }
 
-// Also those that no cast writes: infinities, and NaNs of all kinds.
+// Also codes that no cast writes: infinities, and NaNs of all kinds.
 TEST_P(Fp8Suite, EveryCodeTimesOneIsItsNumber) {
   for (const Fp8Format format : kFormats) {
     std::vector<uint8_t> all(256 * 16, 0);

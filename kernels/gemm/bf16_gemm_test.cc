@@ -27,7 +27,7 @@ namespace {
 
 enum class What { kProduct, kAccumulate, kBias, kGelu, kGeluBackward };
 
-// Elements as a kernel sees them, and what they are worth.
+// Elements as a kernel sees them, and their values.
 struct Values {
   std::vector<float> fp32;
   std::vector<BFloat16> bf16;
@@ -72,7 +72,7 @@ class Bf16GemmTest : public testing::TestWithParam<bool> {
     return values;
   }
 
-  // Some CPUs have native products for some depths only.
+  // Some CPUs have native matmuls for some depths only.
   bool Multiplies(int64_t depth) const { return GetParam() || HasNativeBf16Products(depth); }
 
   absl::Status Run(const GemmCall& call) {

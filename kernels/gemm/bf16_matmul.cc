@@ -60,7 +60,7 @@ bool HasAmx() { return Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx51
 // beyond the end of a row into other results (issue 5717).
 constexpr int64_t kAmxDepth = 32;
 
-// Everything that a prepared product depends on.
+// Everything that a prepared matmul depends on.
 struct MatmulKey {
   int64_t m, n, k, lda, ldb, ldc;
   int threads;  // among which oneDNN divides the work
@@ -173,9 +173,9 @@ class Matmul {
   size_t scratchpad_bytes_;
 };
 
-// Returns the prepared product of this thread, so that no lock is needed and memory objects are not
-// shared. Training repeats a few dozen shapes. Callers with ever new shapes pay in time, but not in
-// memory.
+// Returns the prepared matmul of this thread, so that no lock is needed and memory objects are not
+// shared. Training repeats a few dozen shapes. Callers whose shapes never repeat pay in time, but
+// not in memory.
 Matmul& FindMatmul(const GemmCall& call) {
   constexpr size_t kMost = 256;
   thread_local std::unordered_map<MatmulKey, Matmul, absl::Hash<MatmulKey>> matmuls;
@@ -195,8 +195,8 @@ absl::Status Direct(const GemmCall& call, Workspace& workspace) {
   return absl::OkStatus();
 }
 
-// Multiplies through fp32 blocks that stay in the second-level cache. A block has all rows, up to
-// kMaxRows, of a few columns, because oneDNN packs the columns of b again in every call.
+// Multiplies through fp32 blocks that stay in the L2 cache. A block has all rows, up to kMaxRows,
+// of a few columns, because oneDNN packs the columns of b again in every call.
 absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
   constexpr int64_t kMaxRows = 1024;
   constexpr int64_t kBlockElements = 256 * 1024;
@@ -232,7 +232,7 @@ bool HasNativeBf16Products(int64_t depth) {
 
 bool WidensOperands(DType dtype, int64_t depth) {
   static const bool is_slow = !HasAmx() && Bf16DotProductIsSlow();
-  // oneDNN has no fp16 products on these CPUs.
+  // oneDNN has no fp16 matmul on these CPUs.
   return dtype == DType::kFloat16 ||
          (dtype == DType::kBFloat16 && (is_slow || !HasNativeBf16Products(depth)));
 }

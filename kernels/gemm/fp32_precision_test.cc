@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The effect of KernelOptions::fp32_precision on products, measured by their errors.
+// The effect of KernelOptions::fp32_precision on matmuls, measured by their errors.
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ class Fp32PrecisionTest : public testing::Test {
                                     MemoryCategory::kWorkspace);
   }
 
-  // The product by kernels of this precision.
+  // The matmul by kernels of this precision.
   std::vector<float> Product(Fp32Precision precision) {
     KernelOptions options;
     options.fp32_precision = precision;
@@ -55,7 +55,7 @@ class Fp32PrecisionTest : public testing::Test {
     return *c.ToHost<float>();
   }
 
-  // The largest difference from the product in double, over the sum of its terms' magnitudes.
+  // The largest difference from the matmul in double, over the sum of its terms' magnitudes.
   double WorstError(const std::vector<float>& c) {
     double worst = 0;
     for (size_t row = 0; row < kSize; ++row) {

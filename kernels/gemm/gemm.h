@@ -13,7 +13,7 @@
 
 namespace zeroth {
 
-// Applied to a product before it is stored.
+// Applied to a matmul's result before it is stored.
 enum class Activation : uint8_t { kNone, kGelu, kSilu };
 
 // c = activation(op(a) op(b) + bias), or c += op(a) op(b). a, b and bias share one dtype; c may
@@ -30,7 +30,7 @@ struct GemmArgs {
   // [m, n], c's dtype, or undefined. Receives the argument of the activation, which its backward
   // needs. Requires kGelu.
   Tensor pre_activation = {};
-  // [m, n], c's dtype, or undefined. If defined, c = (op(a) op(b)) * gelu'(gelu_input): the product
+  // [m, n], c's dtype, or undefined. If defined, c = (op(a) op(b)) * gelu'(gelu_input): op(a) op(b)
   // is the gradient of a GELU's output, and c that of its input. Excludes bias, activation,
   // pre_activation and accumulate.
   Tensor gelu_input = {};
@@ -47,7 +47,7 @@ absl::Status BiasGradient(Kernels& kernels, const Matrix& dy, const Tensor& dbia
 
 // The checked arguments. Matrices are row-major. `ld*` is the distance in elements from one stored
 // row to the next; it is at least the stored width unless there is only one row. c overlaps neither
-// a nor b. If k is 0, the product is zero, and bias and activation still apply.
+// a nor b. If k is 0, op(a) op(b) is zero, and bias and activation still apply.
 struct GemmCall {
   int64_t m = 0;
   int64_t n = 0;

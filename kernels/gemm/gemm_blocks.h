@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Divides a product into blocks of c. For every device, and for products that pass through fp32
+// Divides a matmul into blocks of c. For every device, and for matmuls that pass through fp32
 // scratch memory.
 
 #pragma once
@@ -15,8 +15,7 @@
 
 namespace zeroth {
 
-// True if the product is not stored as it is, or added to c, but with a bias or through a GELU or
-// SiLU.
+// True if op(a) op(b) is stored with a bias or through a GELU or SiLU.
 inline bool HasEpilogue(const GemmCall& call) {
   return call.bias != nullptr || call.activation != Activation::kNone ||
          call.pre_activation != nullptr || call.gelu_input != nullptr;
@@ -51,7 +50,7 @@ inline const void* ElementOfB(const GemmCall& call, int64_t k, int64_t column) {
                  call.dtype);
 }
 
-// The whole of `call` for one block of c.
+// Returns `call`, epilogue included, for one block of c.
 inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
   GemmCall part = call;
   part.m = block.m;
@@ -67,8 +66,8 @@ inline GemmCall BlockOf(const GemmCall& call, const GemmBlock& block) {
   return part;
 }
 
-// Returns the product op(a) op(b) of one block, without an epilogue, as fp32 to `product`, which is
-// contiguous.
+// Returns the call that computes op(a) op(b) of one block, without an epilogue, as fp32 to
+// `product`, which is contiguous.
 inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
   GemmCall part;
   part.m = block.m;

@@ -87,7 +87,7 @@ void FinishRow(size_t n, const float* product, const GemmCall& to) {
   }
 }
 
-// Rows [begin, end) of the product.
+// Finishes rows [begin, end) of op(a) op(b).
 void FinishRows(const GemmCall& call, int64_t begin, int64_t end, const float* product,
                 int64_t ld) {
   WithElementTypes(call.dtype, call.c_dtype, [&]<typename Bias, typename C>(Bias, C) HWY_ATTR {
@@ -98,7 +98,7 @@ void FinishRows(const GemmCall& call, int64_t begin, int64_t end, const float* p
   });
 }
 
-// Rows [begin, end) of an operand.
+// Widens rows [begin, end) of an operand.
 void WidenPiece(int64_t begin, int64_t end, int64_t cols, DType dtype, const void* from, int64_t ld,
                 float* to) {
   WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
@@ -136,10 +136,10 @@ namespace {
 // A single row may carry any stride; oneDNN insists on one that is at least the width.
 int64_t Stride(int64_t stride, int64_t width) { return std::max(stride, width); }
 
-// Side of the blocks in which fp32 products become a 16-bit c.
+// Side of the blocks in which fp32 results are rounded to a 16-bit c.
 constexpr int64_t kBlock = 1024;
 
-// Handles depth 0: the product is zero, and bias and activation still apply.
+// Handles depth 0: op(a) op(b) is zero, and bias and activation still apply.
 absl::Status EmptyProduct(const GemmCall& call, Workspace& workspace) {
   ZEROTH_ASSIGN_OR_RETURN(float* zeros, workspace.ReserveFloats(call.n));
   std::fill_n(zeros, call.n, 0.0f);
@@ -163,11 +163,12 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
   });
 }
 
-// Widening an operand costs as much as about 60 terms of its products. With sides of 1024 that is
-// about a tenth of the work, and the three blocks fit into a core's share of the last-level cache.
+// Widening an operand costs as much as about 60 terms of its dot products. With sides of 1024 that
+// is about a tenth of the work, and the three blocks fit into a core's share of the last-level
+// cache.
 constexpr int64_t kWidenedBlock = 1024;
 
-// The sizes of a block, at most.
+// The sizes of the largest block.
 struct WidenedSizes {
   int64_t m;
   int64_t n;
@@ -184,7 +185,7 @@ struct Scratch {
   float* product;
 };
 
-// Computes terms [k, k + count) of a block's product. The first terms set it, and later ones are
+// Computes terms [k, k + count) of a block's op(a) op(b). The first terms set it, later ones are
 // added.
 absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, int64_t count,
                       const Scratch& scratch, GemmCall part) {

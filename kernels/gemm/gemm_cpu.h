@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// fp32 and bf16 matrix products on the CPU, by oneDNN.
+// fp32 and bf16 matmuls on the CPU, by oneDNN.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace zeroth::cpu {
 
-// Computes the product before it returns, on omp_get_max_threads() threads, with scratch memory of
+// Computes the matmul before it returns, on omp_get_max_threads() threads, with scratch memory of
 // the kernels' gemm_workspace(). The caller has checked shapes, strides and dtypes. If the kernels
 // are any_team(), the bits of c do not depend on the number of threads. Fails with Internal and
 // oneDNN's error, or if the workspace cannot be allocated.
@@ -23,8 +23,8 @@ absl::Status Gemm(const GemmCall& call, CpuKernels& kernels);
 
 // The parts of Gemm:
 
-// Computes the product and leaves it to oneDNN how the work is divided among threads. Thread-safe
-// if each thread has a workspace of its own.
+// Computes the matmul and lets oneDNN divide the work among threads. Thread-safe if each thread has
+// its own workspace.
 absl::Status OneDnnGemm(const GemmCall& call, Workspace& workspace);
 
 // c = op(a) op(b), or c += op(a) op(b) if call.accumulate: all fp32, k > 0. Ignores the rest of the
@@ -41,7 +41,7 @@ bool WidensOperands(DType dtype, int64_t depth);
 
 // OneDnnGemm() of bf16 operands by oneDNN's matmul primitive. oneDNN writes c itself unless there
 // is an activation, pre_activation or gelu_input; then blocks of columns pass through the workspace
-// as fp32. Each thread keeps prepared products by their sizes. call.dtype is bf16; m, n and k are
+// as fp32. Each thread caches prepared matmuls by size. call.dtype is bf16; m, n and k are
 // positive. Fails with Internal if oneDNN has no implementation, which HasNativeBf16Products(k)
 // tells.
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
@@ -62,10 +62,10 @@ int64_t WidenedFloats(const GemmCall& call);
 // omp_get_max_threads() threads.
 void FinishProduct(const GemmCall& call, const float* product, int64_t ld);
 
-// Computes the product with the same bits on any number of threads. oneDNN divides work by the
+// Computes the matmul with the same bits on any number of threads. oneDNN divides work by the
 // number of threads, and for small c and large k it divides the terms, too, which changes the order
 // of additions. Here c is divided into tiles by its sizes alone, and one thread computes each tile
-// by OneDnnGemm(). Each tile packs its operands itself, and a product with a single tile uses one
+// by OneDnnGemm(). Each tile packs its operands itself, and a matmul with a single tile uses one
 // thread. Returns the error of a tile, if any fails.
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace);
 

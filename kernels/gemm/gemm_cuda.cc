@@ -17,9 +17,9 @@ namespace zeroth::cuda {
 namespace {
 
 // Number of multiplications that a plain kernel does in less than about 20 microseconds. Smaller
-// products need no permission.
+// matmuls need no permission.
 constexpr int64_t kSmallProduct = int64_t{1} << 23;
-// Products reach full speed from this number of rows on, and in multiples of it.
+// Matmuls reach full speed from this number of rows on, and in multiples of it.
 constexpr int64_t kRowStep = 128;
 
 const void* AuxOf(const GemmCall& call) {
@@ -40,7 +40,7 @@ absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
       {.first = call.b, .second = call.a, .c = call.c, .bias = call.bias, .aux = AuxOf(call)});
 }
 
-// Computes a product for which cuBLASLt has no algorithm.
+// Computes a matmul for which cuBLASLt has no algorithm.
 absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m * call.n * call.k >= kSmallProduct) {
     ZEROTH_RETURN_IF_ERROR(blas.AdmitSlow(
@@ -52,7 +52,7 @@ absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchT
 }
 
 // Multiplies by cuBLASLt and applies our own epilogue, in chunks of rows. Returns false, without
-// writing to c, if cuBLASLt has no algorithm for the product alone either.
+// writing to c, if cuBLASLt has no algorithm without the epilogue either.
 absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
                                       const LaunchTarget& target) {
   const int64_t step = StagedRows(call);

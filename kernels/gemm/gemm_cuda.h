@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products on a GPU. cuBLASLt computes them with its epilogues if it has an algorithm. If it
-// has one only for the product alone, our own epilogue follows. Otherwise a plain kernel of ours
-// computes the product, about a hundred times slower; for large products this must be allowed
+// Matmuls on a GPU. cuBLASLt computes them with its epilogues if it has an algorithm. If it has one
+// only without the epilogue, our own epilogue follows. Otherwise a plain kernel of ours computes
+// the matmul, about a hundred times slower; for large matmuls this must be allowed
 // (CublasLt::AdmitSlow).
 
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace zeroth::cuda {
 
-// Returns the key with which column-major cuBLASLt computes a row-major product: c^T = op(b)^T
+// Returns the key with which column-major cuBLASLt computes a row-major matmul: c^T = op(b)^T
 // op(a)^T.
 ProductKey KeyOf(const GemmCall& call, bool allow_tf32);
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The keys with which products are passed to cuBLASLt. The shared suite tests results.
+// The keys with which matmuls are passed to cuBLASLt. The shared suite tests results.
 
 #include "zeroth/kernels/gemm/gemm_cuda.h"
 

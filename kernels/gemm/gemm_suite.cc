@@ -33,14 +33,14 @@ struct GemmCase {
   DType dtype = DType::kFloat32;    // of a, b and bias
   DType c_dtype = DType::kFloat32;  // of c, pre_activation and gelu_input
   int64_t padding = 0;              // up to this many foreign columns on each side of every matrix
-  bool by_blas = false;             // cuBLASLt's products and epilogues
+  bool by_blas = false;             // cuBLASLt's matmuls and epilogues
 
   std::string ToString() const;
 };
 
 class GemmSuite : public KernelsSuite {
  protected:
-  // Runs one product of random values and compares every element with the definition, within the
+  // Runs one matmul of random values and compares every element with the definition, within the
   // bound of any order of float32 additions and the one rounding of what is stored; foreign columns
   // of c must keep their bits.
   void Check(GemmCase test);
@@ -83,7 +83,7 @@ struct Operands {
   std::vector<float> gelu_input;  // [m, n]
 };
 
-// Every product, and the sum of the magnitudes of its terms.
+// Every element of op(a) op(b), and the sum of the magnitudes of its terms.
 struct Products {
   explicit Products(const GemmCase& test, const Operands& in)
       : value(reference::Gemm(test.m, test.n, test.k, in.a.Inner(), test.transpose_a, in.b.Inner(),
@@ -112,8 +112,8 @@ Element Expect(const GemmCase& test, const Operands& in, const Products& product
   // The slope of both activations is below 1.13, and so is GELU's derivative; their own rounding is
   // a few units of the argument.
   double error = epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(sum));
-  // cuBLASLt's epilogue takes an approximate tanh: an H200 was seen to be off by 3.6e-4 of the
-  // argument. Where rows are not aligned, it rounds the product before bias and activation.
+  // cuBLASLt's epilogue uses an approximate tanh: an H200 was seen to be off by 3.6e-4 of the
+  // argument. Where rows are not aligned, it rounds op(a) op(b) before bias and activation.
   if (test.by_blas && test.activation == Activation::kGelu && activated &&
       test.c_dtype != DType::kFloat32) {
     error += 5e-4 * std::abs(sum) + 1.13 * HalfUlp(test.c_dtype, products.value[at]);

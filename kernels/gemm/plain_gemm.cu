@@ -22,7 +22,7 @@ __device__ __forceinline__ float Activate(Activation activation, float x) {
   return x;
 }
 
-// Applies the epilogue to an element's product and stores it in c.
+// Applies the epilogue to an element of op(a) op(b) and stores it in c.
 template <typename T, typename C>
 __device__ __forceinline__ void StoreElement(const GemmCall& call, int64_t row, int64_t column,
                                              float sum) {

@@ -11,11 +11,11 @@
 
 namespace zeroth::cuda {
 
-// Computes the product by our own kernel: any shapes, strides and types, but slow.
+// Computes the matmul by our own kernel: any shapes, strides and types, but slow.
 absl::Status PlainGemm(const GemmCall& call, const LaunchTarget& target);
 
 // Applies the epilogue of `call`, which does not accumulate, to rows [begin, begin + rows) of c,
-// given their product [rows, n].
+// given their rows of op(a) op(b), [rows, n].
 absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, const float* product,
                            const LaunchTarget& target);
 

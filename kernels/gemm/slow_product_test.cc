@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Products that cuBLASLt has no algorithm for: an error, or slow and named.
+// Matmuls without a cuBLASLt algorithm: an error, or slow and listed by SlowProducts().
 
 #include <memory>
 #include <string>

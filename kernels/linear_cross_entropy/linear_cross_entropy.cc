@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLogitsPerWeight = 8;
 constexpr int64_t kLeastLogitsBytes = int64_t{256} << 20;
 constexpr int64_t kMostLogitsBytes = int64_t{1} << 30;
-// Products reach full speed from this number of rows on, and in multiples of it.
+// Matmuls reach full speed from this number of rows on, and in multiples of it.
 constexpr int64_t kRowStep = 128;
 
 size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }

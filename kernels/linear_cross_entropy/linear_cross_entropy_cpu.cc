@@ -75,8 +75,8 @@ void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, 
   Convert(size_t{1}, to + target, &at_target);
 }
 
-// Processes one row in three passes, during which it stays in the second-level cache. Returns its
-// loss. Its gradients have type `gradients`; without one, there are none.
+// Processes one row in three passes, during which it stays in the L2 cache. Returns its loss. Its
+// gradients have type `gradients`; without one, there are none.
 double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
   return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
     T* to = reinterpret_cast<T*>(x);
@@ -164,7 +164,7 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
 
 namespace {
 
-// Returns the number of rows that count. InvalidArgument for a target that is no token.
+// Returns the number of rows that count. InvalidArgument for a target that is not a token.
 absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
   int64_t counted = 0;
   for (int64_t row = 0; row < call.rows; ++row) {

@@ -15,8 +15,7 @@
 namespace zeroth::cpu {
 
 // The logits of a chunk take at most this much memory, unless the chunk has only kMinChunkRows.
-// Every chunk reads the weight twice and its gradient once, so that products with few rows are
-// slow.
+// Every chunk reads the weight twice and its gradient once, so that matmuls with few rows are slow.
 inline constexpr int64_t kChunkBytes = int64_t{64} << 20;
 inline constexpr int64_t kMinChunkRows = 64;
 
@@ -31,7 +30,7 @@ int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 // kernels' workspace().
 absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& kernels);
 
-// The parts of LinearCrossEntropy that are not matrix products:
+// The parts of LinearCrossEntropy that are not matmuls:
 
 // Adds -log softmax(logits)[target] to `loss` for every row whose target is not kIgnoredTarget, in
 // the order of rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,

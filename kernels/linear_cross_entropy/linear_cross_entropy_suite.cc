@@ -33,9 +33,9 @@ namespace {
 
 constexpr int32_t kIgnored = -100;
 
-// The allowed error, relative to the largest gradient. fp32: rounding of products of dim terms and
-// of the exponentials. bf16: the logits' gradients are rounded to half an ulp, 2^-8, before they
-// are multiplied, and their magnitudes add up to at most twice the largest.
+// The allowed error, relative to the largest gradient. fp32: rounding of dot products of dim terms
+// and of the exponentials. bf16: the logits' gradients are rounded to half an ulp, 2^-8, before
+// they are multiplied, and their magnitudes add up to at most twice the largest.
 double Tolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -7); }
 
 }  // namespace
@@ -145,7 +145,7 @@ TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
   constexpr int64_t kDim = 8;
   constexpr int64_t kVocab = 150001;
   for (const Types& types : {kTypePairs[1], kTypePairs[2]}) {  // a sum apart; a sum in place
-    SetUp();                                                   // an allocator without a past
+    SetUp();                                                   // a fresh allocator
     LinearCrossEntropyArgs args = Random(kRows, kDim, kVocab, types);
     const std::vector<float> old = RoundTo(types.grad_dtype, RandomNormal(kVocab * kDim, 1e-3f));
     args.dweight = Upload({kVocab, kDim}, old, types.grad_dtype);
@@ -232,7 +232,7 @@ TEST_P(LinearCrossEntropySuite, TheLossOfLargeLogitsIsPrecise) {
     // It is the small difference of a row of the weight and the rows' mean: terms 80 times as large
     // round by more than the tolerance of what remains.
     args.dhidden = Tensor();
-    // Another row's loss each: an error of one is not the others' mean.
+    // Each run has another row's loss, so that the mean hides no row's error.
     for (int64_t row = 0; row < kRows; row += 7) {
       std::vector<int32_t> targets(kRows, kIgnored);
       targets[static_cast<size_t>(row)] = static_cast<int32_t>(RandomSize(0, kVocab - 1));
@@ -258,7 +258,7 @@ TEST_P(LinearCrossEntropySuite, NanIsNotHidden) {
 
 TEST_P(LinearCrossEntropySuite, RefusesTargetsThatAreNoTokens) {
   for (const int32_t wrong : {40, -1, -99, -101, std::numeric_limits<int32_t>::max()}) {
-    SetUp();  // what depends on data fails the stream for good: a new one for every value
+    SetUp();  // invalid data fails the stream for good: a new one for every value
     LinearCrossEntropyArgs args = Random(6, 5, 40, {});
     args.targets = UploadTokens({6}, {0, kIgnored, 39, wrong, 41, 0});
     absl::Status status = kernels::LinearCrossEntropy(kernels(), args);

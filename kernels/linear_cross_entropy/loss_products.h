@@ -12,7 +12,7 @@
 
 namespace zeroth {
 
-// The matrix products of a chunk of rows, on every device.
+// The matmuls of a chunk of rows, on every device.
 struct LossChunk {
   const LinearCrossEntropyCall& call;
   const void* weight;  // [words, dim]
@@ -73,13 +73,13 @@ struct LossChunk {
   }
 };
 
-// On a GPU: how a call is cut into chunks of rows, and where its scratch memory, 256-byte aligned,
-// holds what. Logits are fp32. Their gradients overwrite them row by row, in the call's dtype, for
-// the products that follow.
+// On a GPU: how a call is cut into chunks of rows, and the layout of its scratch memory, 256-byte
+// aligned. Logits are fp32. Their gradients overwrite them row by row, in the call's dtype, for the
+// matmuls that follow.
 struct LossPlan {
   int64_t chunk_rows = 0;  // number of rows whose logits exist at a time
-  // The vocabulary, rounded up to a multiple of 8: the width of logits and of the products.
-  // Products of other sizes run on slow kernels.
+  // The vocabulary, rounded up to a multiple of 8: the width of logits and of the matmuls. Matmuls
+  // of other sizes run on slow kernels.
   int64_t words = 0;
   // If the vocabulary is shorter: the weight is copied to scratch memory, with rows of zeros added.
   bool pads_weight = false;

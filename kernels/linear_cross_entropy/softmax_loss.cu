@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// The maximum of no logits. It is finite, so that an exponential relative to it is no NaN.
+// The maximum of no logits. It is finite, so that an exponential relative to it is not NaN.
 constexpr float kBelowAll = -3.0e38f;
 
 // Loads logits [at, at + kWidth) of a row of `vocab`. Past the end there is -infinity, whose
@@ -283,7 +283,7 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
     if (row_bytes + kStaticSharedBytes > shared_bytes) {
       return launch(SoftmaxLossKernel<T>, kThreads, 0);
     }
-    // A long row's block is alone on its multiprocessor, and needs all of its threads.
+    // A long row's block is alone on its SM, and needs all of its threads.
     return row_bytes > kShortRowBytes
                ? launch(CachedSoftmaxLossKernel<T, kLongRowThreads>, kLongRowThreads, row_bytes)
                : launch(CachedSoftmaxLossKernel<T, kShortRowThreads>, kShortRowThreads, row_bytes);

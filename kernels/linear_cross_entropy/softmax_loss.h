@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The part of the fused loss that is not matrix products.
+// The part of the fused loss that is not matmuls.
 
 #pragma once
 

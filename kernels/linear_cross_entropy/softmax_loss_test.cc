@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Each way of going over a row against the definition. The loss as a whole is the shared suite's
-// concern.
+// Each way of processing a row against the definition. The shared suite tests the loss as a whole.
 
 #include "zeroth/kernels/linear_cross_entropy/softmax_loss.h"
 
@@ -68,7 +67,7 @@ class SoftmaxLossTest : public testing::Test {
     for (int64_t i = 0; i < vocab; ++i) set(kAllMinusInfinity, i, -INFINITY);
   }
 
-  // Runs the kernel on rows of random logits, between which there is nothing to be read.
+  // Runs the kernel on rows of random logits, between which nothing may be read.
   void Check(int64_t vocab, DType dtype, size_t shared_bytes, bool special = false,
              float mean = 1.0f) {
     SCOPED_TRACE(absl::StrCat("vocab ", vocab, ", ", DTypeName(dtype), ", shared ", shared_bytes));
@@ -134,8 +133,8 @@ class SoftmaxLossTest : public testing::Test {
 
 TEST_F(SoftmaxLossTest, RowsInSharedMemory) {
   const size_t shared = properties().shared_bytes_per_block;
-  // Of a few elements, of a block of few threads and of one of many, to the longest that fits; one
-  // that a block gets without asking were it not for the kernel's static arrays.
+  // Rows of a few elements, for blocks of few and of many threads, up to the longest that fits. One
+  // would fit into the default shared memory but for the kernel's static arrays.
   const auto longest = static_cast<int64_t>((shared - 128) / sizeof(float) / 8 * 8);
   for (const int64_t vocab : {int64_t{1}, int64_t{3}, int64_t{1000}, int64_t{8192}, int64_t{8193},
                               int64_t{12288}, longest - 3, longest}) {

@@ -111,10 +111,11 @@ absl::Status Launch(GroupedGradientParams p, const GroupedGradientCall&, cudaStr
   return ZEROTH_LAUNCH((GroupedGradientKernel<T, C, Tiles>), shape, stream, p);
 }
 
-// Launches a product of `experts` matrices, kMostExperts at a time. fill(first, params) sets what
-// Params adds to GroupedParams, for the launch whose first expert is `first`. MmaTiles multiply
-// 16-bit floats that these can load (`packed`), and PlainTiles all others. The choice depends on
-// sizes alone and not on the strategy, because every layout aligns parameters to 64 bytes.
+// Launches a grouped matmul of `experts` matrices, kMostExperts at a time. fill(first, params) sets
+// the fields that Params adds to GroupedParams, for the launch whose first expert is `first`.
+// MmaTiles multiply 16-bit floats that these can load (`packed`), and PlainTiles all others. The
+// choice depends on sizes alone and not on the strategy, because every layout aligns parameters to
+// 64 bytes.
 template <typename Params, typename Call, typename Fill>
 absl::Status LaunchAll(const Call& call, size_t experts, bool packed, const Fill& fill,
                        cudaStream_t stream) {

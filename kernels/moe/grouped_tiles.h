@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Two ways in which a block computes one tile of a product, for grouped_gemm.cu: with one element
+// Two ways in which a block computes one tile of a matmul, for grouped_gemm.cu: with one element
 // for each thread, in any type, or on tensor cores, in 16-bit floats. Device code. Both sum in the
 // order of depth, so that a result depends on its operands alone.
 
@@ -15,7 +15,7 @@
 
 namespace zeroth::cuda {
 
-// An operand of the product, [lines, depths]. Element [line, depth] is data[line * stride + depth],
+// An operand of the matmul, [lines, depths]. Element [line, depth] is data[line * stride + depth],
 // or data[depth * stride + line] with kDepthOuter.
 template <typename T, bool kDepthOuter>
 struct GroupedOperand {

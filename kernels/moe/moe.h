@@ -1,12 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Mixtures of experts (Shazeer et al., "Outrageously large neural networks", 2017): routing tokens
-// to experts, grouping their rows by expert and combining the results, and products of each
-// expert's rows with its matrix.
+// to experts, grouping their rows by expert and combining the results, and matmuls of each expert's
+// rows with its matrix.
 //
 // Each pair of a token and an expert is a row. Rows are grouped by expert: those of expert 0 come
-// first, and each expert's are in the order of tokens. An expert has as many rows as tokens,
-// perhaps none, and nothing is padded. Sums are taken in the order of rows, on every device:
+// first, and each expert's are in the order of tokens. An expert has one row for each token routed
+// to it, perhaps none, and nothing is padded. Rows are summed in order, on every device:
 // deterministic.
 
 #pragma once
@@ -90,7 +90,7 @@ struct GroupedGemmArgs {
   Matrix c;                 // [rows, n], any element type
   bool accumulate = false;  // add to c
 };
-// c[e] (+)= a^T b over the rows of each expert e; the product is zero if the expert has no rows.
+// c[e] (+)= a^T b over the rows of each expert e; a^T b is zero if the expert has no rows.
 struct GroupedGradientArgs {
   struct Output {
     Matrix matrix;  // [m, n], any element type

@@ -259,7 +259,7 @@ absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) 
   return InvalidArgument("mixture of experts: offsets do not go from 0 up to ", rows, " rows");
 }
 
-// Returns the product of expert e with the fields set that both kinds of products share.
+// Returns the matmul of expert e with the fields set that both kinds of matmuls share.
 GemmCall ProductOf(const GroupedCall& call, size_t e) {
   GemmCall product;
   product.n = call.n;

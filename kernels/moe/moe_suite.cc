@@ -83,7 +83,7 @@ TEST_P(MoeSuite, RoutesToTheMostProbable) {
     ASSERT_TRUE(kernels::RouteBackward(kernels(), back).ok());
     ExpectCloseIn(dtype, Download(back.dlogits),
                   reference::RouteBackward(shape, ToDouble(logits), ToDouble(dweights)), 2e-6,
-                  // Of a token with one expert all that dweights say, a few times 1, cancels.
+                  // With one expert per token, all terms, a few times 1, cancel.
                   1e-6, "dlogits");
     if (HasFailure()) return;
   }
@@ -104,8 +104,8 @@ TEST_P(MoeSuite, EqualLogitsGoToTheLowerNumberAndNanIsNotHidden) {
   EXPECT_TRUE(std::isnan(weights[4]) && std::isnan(weights[5]));
 }
 
-// Probabilities that are equal as floats, or underflow even as doubles, do not decide. The weights
-// and gradients that go with them may be zeros, and are right.
+// Probabilities that are equal as floats, or underflow even as doubles, do not decide. Their
+// weights and gradients may be zeros, and are right.
 TEST_P(MoeSuite, ExpertsAreChosenByTheirLogits) {
   const std::vector<float> logits = {
       1.0f,  100.0f,  1.0000001f, 0.5f,    // equal probabilities of 1 and 1.0000001
@@ -231,7 +231,7 @@ TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
     const DType dtype = kElementTypes[i % 3];
     const DType grad_dtype = kElementTypes[i / 3 % 3];
     if (dtype != DType::kFloat32 && grad_dtype != DType::kFloat32 && dtype != grad_dtype) continue;
-    // Of whole packs of 16 bytes, which tensor cores multiply, and of anything else.
+    // Sizes of whole packs of 16 bytes, for tensor cores, and any others.
     const bool packs = i % 5 < 3;
     const int64_t k = packs ? 8 * RandomSize(1, 16) : RandomSize(1, 50);
     const int64_t n = packs ? 8 * RandomSize(1, 20) : RandomSize(1, 50);

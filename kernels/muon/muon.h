@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The parts of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
-// 2024) that are not products of matrices. Momentum and update are elementwise and independent of
-// an element's place, so that sharding a matrix changes no bit.
+// 2024) that are not matmuls. Momentum and update are elementwise and independent of an element's
+// place, so that sharding a matrix changes no bit.
 
 #pragma once
 
@@ -28,8 +28,7 @@ struct MuonCoefficients {
 inline constexpr int64_t kMuonCoefficients = 5;
 static_assert(sizeof(MuonCoefficients) == kMuonCoefficients * sizeof(float));
 
-// The scalars that both elementwise operations take. NaN in grad_scale or grad_factor skips the
-// step.
+// The scalars of both elementwise operations. NaN in grad_scale or grad_factor skips the step.
 struct MuonScalars {
   Tensor coefficients;  // [kMuonCoefficients] fp32, a MuonCoefficients
   Tensor grad_factor;   // [1] fp32, or undefined for 1
@@ -37,7 +36,7 @@ struct MuonScalars {
 
 // p = r (a I + b r^2 s + c r^4 s2), r = 1 / max(sqrt(norm_squared), 1e-7), or 1 without a norm:
 // This is the matrix that a Newton-Schulz step multiplies x by, where s = x x^T and s2 = s s. The
-// factor r normalises x in the same product.
+// factor r normalises x in the same matmul.
 struct MuonPolynomialArgs {
   Tensor s;             // [n, n] fp32, bf16 or fp16, of which the lower triangle is read
   Tensor s2;            // the same; becomes p, in its lower triangle

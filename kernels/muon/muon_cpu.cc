@@ -75,7 +75,7 @@ void PolynomialRows(const MuonPolynomialCall& call, float r, int64_t begin, int6
 float TraceOf(const MuonTraceCall& call) {
   float trace = 0;
   WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
-    // Copies the diagonal first, so that one conversion serves all types.
+    // Copies the diagonal first, so that one conversion works for all types.
     constexpr size_t kChunk = 256;
     T diagonal[kChunk];
     float values[kChunk];

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     LoadPack<N>(x + at, value);
     LoadPack<N>(gamma + at, g);
   };
-  // Two iterations at once saturate memory; more would cost registers and thereby warps.
+  // Two iterations at once saturate memory; more would cost registers, and thus occupancy.
   float plain = 0.0f;
   float along = 0.0f;
   const int64_t summed = sums == nullptr ? dim : 0;
@@ -71,10 +71,10 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
 }
 
-// Threads of a block that computes all gradients, and blocks on a multiprocessor.
+// Threads of a block that computes all gradients, and blocks on an SM.
 constexpr int kGradientThreads = 256;
 constexpr int kGradientBlocks = 2;
-// Packs of a row that a thread keeps in registers. Without the mean there is a sum less for each
+// Packs of a row that a thread keeps in registers. Without the mean there is one sum less for each
 // element.
 template <bool kCentred>
 constexpr int kMostPacks = kCentred ? 3 : 4;

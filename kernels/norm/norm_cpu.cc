@@ -35,8 +35,8 @@ HWY_INLINE float ProjectionOf(size_t dim, float mean, float rstd, const T* dy, c
       dy, gamma, x);
 }
 
-// Makes several passes over a row, which stays in the first-level cache. Subtracting the mean
-// before squaring keeps the variance accurate, and memory bandwidth limits the kernel anyway.
+// Makes several passes over a row, which stays in the L1 cache. Subtracting the mean before
+// squaring keeps the variance accurate, and memory bandwidth limits the kernel anyway.
 template <bool kCentered, typename T>
 HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
   const size_t dim = static_cast<size_t>(call.dim);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// A warp processes a row. Each pass reads the row again: a few kilobytes, which stay in the
-// first-level cache.
+// A warp processes a row. Each pass reads the row again: a few kilobytes, which stay in the L1
+// cache.
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormForward(int64_t rows, int64_t dim, const T* x, const T* residual, T* sum, const T* gamma,

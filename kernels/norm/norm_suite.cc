@@ -15,8 +15,7 @@ namespace zeroth::testing {
 
 class NormSuite : public KernelsSuite {
  protected:
-  // What one random case is made of; the same for both norms. All values are as the types hold
-  // them.
+  // One random case; the same for both norms. All values are as the types hold them.
   struct Problem {
     int64_t rows = 0;
     int64_t dim = 0;
@@ -34,7 +33,7 @@ class NormSuite : public KernelsSuite {
     std::vector<float> dx_before;
     std::vector<float> dgamma_before;
     std::vector<float> dbeta_before;
-    std::vector<float> normalised;  // x, or what x + residual is stored as
+    std::vector<float> normalised;  // x, or x + residual as stored
   };
 
   // The `index`th case: its flags and types follow from the index, all else is random.
@@ -72,13 +71,13 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
   Problem p;
   p.rows = index == 0 ? 0 : RandomSize(1, 90);
   p.dim = RandomSize(1, 130);
-  // Devices divide long rows, and process rows of whole packs in another way than others. The
+  // Devices divide long rows, and process rows of whole packs differently from others. The
   // reference's time grows with the square of a row's length, so there are few of the longest.
   if (index % 7 == 3) {
     const bool is_longest = index % 5 < 2;
     p.rows = is_longest ? RandomSize(1, 8) : RandomSize(64, 90);
     p.dim = 8 * RandomSize(1, is_longest ? 1100 : 130);
-    // On both sides of what a GPU's block holds of a row.
+    // On both sides of the longest row that a GPU's block holds.
     if (index == 10) p.dim = 4096;
     if (index == 31) p.dim = 8192;
     if (index == 45) p.dim = 8200;
@@ -269,7 +268,7 @@ TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
       const Tensor whole_x = Upload({kRows, width}, x, dtype);
       const Tensor whole_dy = Upload({kRows, width}, dy, dtype);
       const Tensor whole_gamma = Upload({width}, gamma, dtype);
-      // Of whole rows: those of the parts, added up.
+      // The sums over whole rows: those of the parts, added up.
       std::vector<float> squares(kRows), products(kRows);
       const Tensor sums = Unwritten({kRows});
       const auto add_parts = [&](const Tensor& rstd, std::vector<float>& totals) {

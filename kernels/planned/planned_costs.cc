@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The cost of each operation. Most read and write their tensors once. Operations that multiply or
-// need workspace say how much. Workspace is that of the operation's own files, *_cpu.cc and
+// need workspace state the amounts. Workspace is that of the operation's own files, *_cpu.cc and
 // *_cuda.cc; tests/plan compares it with real runs.
 
 #include <algorithm>
@@ -95,7 +95,7 @@ KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
   return {.bytes = Bytes(tensors), .scratch = sums * blocks * call.dim * kFloat};
 }
 
-// The forward's two products of [seq, seq]. A causal mask leaves half of them, a window less.
+// The forward's two matmuls with [seq, seq]. A causal mask leaves half of them, a window less.
 double AttentionFlops(const AttentionShape& shape) {
   const auto seq = static_cast<double>(shape.seq);
   const double window = shape.window == 0 ? seq : std::min(seq, static_cast<double>(shape.window));
@@ -138,7 +138,7 @@ int64_t GpuBackwardScratch(const AttentionBackwardCall& call, const PlannedKerne
 KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kernels,
                   CallTensors tensors) {
   const AttentionShape& shape = call.shape;
-  // Five products for the forward's two: the scores again, and a gradient of each operand.
+  // Five matmuls for the forward's two: the scores again, and a gradient of each operand.
   KernelCost cost{
       .flops = 2.5 * AttentionFlops(shape),
       .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
@@ -192,8 +192,8 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
   const double product =
       Product(call.rows, call.vocab, call.dim) /
       (kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim));
-  // The kernel writes the logits, reads them twice, and puts their gradients in their place. The
-  // products need those, so none of these passes hides behind a product.
+  // The kernel writes the logits, reads them twice, and overwrites them with their gradients. The
+  // matmuls need those, so none of these passes overlaps a matmul.
   const std::optional<UnfusedLoss>& unfused = kernels.planned_device().unfused_loss();
   const double passed = unfused.has_value()
                             ? 2 * static_cast<double>(UnfusedLossBytes(call, *unfused))
@@ -236,7 +236,7 @@ KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
           .place = KernelCost::kTable};
 }
 
-// False for a plan of another system, which makes its loss of PyTorch's operations and compiles
+// False for a plan of another system, which composes its loss of PyTorch's operations and compiles
 // them.
 bool AreOwn(const PlannedKernels& kernels) {
   return !kernels.planned_device().unfused_loss().has_value();
@@ -256,8 +256,8 @@ KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTe
                    Bytes(call.m * call.n, call.c_dtype)};
 }
 
-// What grouped_gemm.cu reaches: steps of a model with 128 experts on an H200 took what 120 to 150
-// TFLOP/s take.
+// The throughput of grouped_gemm.cu: by the step times of a model with 128 experts on an H200, 120
+// to 150 TFLOP/s.
 double GroupedFlopsPerSecond(DType dtype, const PlannedKernels& kernels) {
   constexpr double kReachedOnGpu = 140e12;
   const double products = kernels.FlopsPerSecond(dtype);

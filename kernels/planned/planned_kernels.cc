@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// cuBLASLt's workspace. A stream's kernels allocate it at their first product and keep it.
+// cuBLASLt's workspace. A stream's kernels allocate it at their first matmul and keep it.
 constexpr int64_t kGpuProductWorkspace = int64_t{32} << 20;
 
 int64_t Pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -33,7 +33,7 @@ double PlannedKernels::Fill(int64_t m, int64_t n, int64_t k) const {
   constexpr int64_t kTile = 128;
   constexpr int64_t kLeastTerms = 512;
   const int64_t tiles = Pieces(m, kTile) * Pieces(n, kTile);
-  // A product of few tiles divides its terms among multiprocessors that would have no tile.
+  // A matmul of few tiles splits k over the SMs that would be idle.
   const int64_t parts = std::clamp(at_a_time / tiles, int64_t{1}, Pieces(k, kLeastTerms));
   const int64_t rounds = Pieces(tiles * parts, at_a_time);
   const double of_tiles = static_cast<double>(m) * static_cast<double>(n) /

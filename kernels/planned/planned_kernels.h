@@ -40,9 +40,9 @@ class PlannedKernels final : public Kernels {
   PlannedDevice& planned_device() const { return device_; }
   bool is_gpu() const { return device_.machine().is_gpu; }
   int threads() const { return device_.options().threads; }
-  // The rate of matrix products of this type, of all devices that work for the rank.
+  // The matmul rate of this type, of all devices that work for the rank together.
   double FlopsPerSecond(DType dtype) const;
-  // The part of that rate that a product of this shape reaches: a GPU works in rounds of tiles.
+  // The part of that rate that a matmul of this shape reaches: a GPU works in waves of tiles.
   double Fill(int64_t m, int64_t n, int64_t k) const;
 
   absl::Status Note(absl::string_view operation, const KernelCost& cost);

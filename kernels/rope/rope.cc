@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// Returns the share of its own frequency that a pair keeps. The rest is divided by the factor.
+// Returns the weight of the unscaled frequency in the blend with frequency / factor (Llama 3.1).
 double Llama3Share(const RopeSpec& spec, double frequency) {
   const double turns = spec.original_context * frequency / (2.0 * std::numbers::pi);
   return std::clamp((turns - spec.low_freq_factor) / (spec.high_freq_factor - spec.low_freq_factor),

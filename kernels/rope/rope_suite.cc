@@ -17,8 +17,8 @@ namespace zeroth::testing {
 
 class RopeSuite : public KernelsSuite {};
 
-// Sequence lengths, head sizes and bases change between the calls, so that a table kept from an
-// earlier one would show.
+// Sequence lengths, head sizes and bases change between the calls, so that a stale table would
+// show.
 TEST_P(RopeSuite, RotatesAndBack) {
   for (int i = 0; i < 80; ++i) {
     const DType dtype = kElementTypes[i / 2 % 3];
@@ -112,7 +112,7 @@ TEST_P(RopeSuite, PositionsCountFromTheFirst) {
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "first_position is -1"});
 }
 
-// The angle of a far position: what a table in float would get wrong in the fourth digit.
+// The angle of a far position, whose fourth digit a table in float would get wrong.
 TEST_P(RopeSuite, FarPositions) {
   AttentionShape shape;
   shape.batch = 1;

@@ -30,8 +30,7 @@ namespace HWY_NAMESPACE {
 // ExactSum. Adding it to a double whose last bit is one unit of a word, and subtracting that double
 // again, rounds the square to a multiple of the unit. The remainder goes to the next lower word in
 // the same way. Every step is exact (the error-free extraction of Rump, Ogita and Oishi, "Accurate
-// floating-point summation", 2008). The accumulators are the sums of the extracted parts, and exact
-// as well.
+// floating-point summation", 2008). The accumulators sum the extracted parts, exactly as well.
 
 constexpr double PowerOfTwo(int exponent) {
   double power = 1.0;
@@ -56,8 +55,8 @@ constexpr std::array<WordConstants, ExactSum::kBins> MakeConstants() {
 }
 constexpr std::array<WordConstants, ExactSum::kBins> kConstants = MakeConstants();
 
-// A block fits into the first-level cache, since it is read twice. Its size also bounds the
-// accumulators: a square adds at most 2^26 units to its top word.
+// A block fits into the L1 cache, since it is read twice. Its size also bounds the accumulators: a
+// square adds at most 2^26 units to its top word.
 constexpr size_t kBlock = 8192;
 static_assert(kBlock <= size_t{1} << 25);
 

@@ -16,9 +16,9 @@ using u64 = unsigned long long;
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kItems = 16;  // elements that a lane has of a tile
+constexpr int kItems = 16;  // elements of a tile per lane
 constexpr int64_t kTile = int64_t{32} * kItems;
-constexpr int kSquaresBlocks = 4;  // that a multiprocessor holds
+constexpr int kSquaresBlocks = 4;  // resident on an SM
 
 // A square is mantissa^2 * 2^(2 * (exponent - 150)), its mantissa below 2^24. The warp's sum has a
 // top exponent. A mantissa whose exponent is k below that is shifted right by k into 24 + kWindow
@@ -26,7 +26,7 @@ constexpr int kSquaresBlocks = 4;  // that a multiprocessor holds
 constexpr int kWindow = 28;
 // A lane's sum of squares of 28-bit numbers has room for 2^8 of them.
 constexpr int kMostTiles = 256 / kItems;
-// Elements of a tile whose largest exponent is so far below the top would leave the window too
+// If a tile's largest exponent is further below the top, its elements would leave the window too
 // often.
 constexpr int kMostBelowTop = 6;
 
@@ -220,7 +220,7 @@ class SquareSum {
   u64 low_ = 0;
 };
 
-// Each warp takes tiles in turn.
+// Each warp processes tiles in turn.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kSquaresBlocks)
     SquareSums(const __grid_constant__ SquaresTable table) {

@@ -108,7 +108,7 @@ TEST_P(SumOfSquaresSuite, NeitherOrderNorCutsShow) {
       ASSERT_TRUE(kernels::AddSquares(kernels(), all.View(begin, {count}), sum).ok());
       begin += count;
     }
-    // As an all-reduce adds the words of ranks.
+    // Adds the words, as an all-reduce over ranks does.
     std::vector<int64_t> words(ExactSum::kWords);
     for (const Tensor& sum : sums) {
       const std::vector<int64_t> part = Words(sum);
@@ -120,7 +120,7 @@ TEST_P(SumOfSquaresSuite, NeitherOrderNorCutsShow) {
   }
 }
 
-// More tensors of more types than one launch takes, empty ones among them.
+// More tensors of more types than one launch holds, empty ones among them.
 TEST_P(SumOfSquaresSuite, ManyTensorsAreOneSum) {
   std::vector<Tensor> xs;
   std::vector<float> all;
@@ -138,8 +138,8 @@ TEST_P(SumOfSquaresSuite, ManyTensorsAreOneSum) {
   EXPECT_EQ(Words(sum), HostSum(all));
 }
 
-// Devices sum squares relative to the largest exponent of late, with room for so many of the
-// largest. Here are more of these, and then the exponents fall.
+// A device's window follows recent exponents and holds 256 squares of the largest. Here are more of
+// these, and then the exponents fall.
 TEST_P(SumOfSquaresSuite, LongArraysNeitherOverflowNorLoseSmallSquares) {
   constexpr int64_t kTile = 512;  // as CUDA's
   constexpr int64_t kTiles = 128 * 20;

@@ -3,10 +3,10 @@
 // Holds a test program to fewer instructions than its processor has, as another user's machine
 // would:
 //
-//   bazel test --test_env=ZEROTH_TEST_ISA=avx2 //tests/parity/...      at most AVX2
-//   bazel test --test_env=ZEROTH_TEST_ISA=portable //tests/parity/...  Highway's portable target,
-//   and
-//                                                                     oneDNN's lowest, SSE4.1
+//   bazel test --test_env=ZEROTH_TEST_ISA=avx2 //tests/parity/...
+//   bazel test --test_env=ZEROTH_TEST_ISA=portable //tests/parity/...
+//
+// "avx2" allows at most AVX2; "portable" is Highway's portable target and oneDNN's lowest, SSE4.1.
 //
 // Linking the library is enough. It must choose before the first kernel runs, since Highway and
 // oneDNN both look at the processor once.

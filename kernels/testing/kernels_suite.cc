@@ -34,7 +34,7 @@ void KernelsSuite::SetUp() {
     ASSERT_EQ(words[1], "flash");
     options.attention = AttentionBackend::kFlash;
   }
-  kernels_.reset();  // before the device it stands on
+  kernels_.reset();  // before the device that it uses
   device_ = ValueOrDie(DeviceRegistry::Create(words[0], DeviceOptions{}));
   device_->BindThread();
   // Suites multiply at odd sizes, for which a device's library may have no algorithm. A CPU's has.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the shared kernel tests stand on: a device by name, tensors from and to the host, random
+// The fixture of the shared kernel tests: a device by name, tensors from and to the host, random
 // values. Every device passes the same suites: a program of tests has those of the operations that
 // it links, for the devices that it links.
 
@@ -42,7 +42,7 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   // The values of an fp32, bf16 or fp16 tensor.
   std::vector<float> Download(const Tensor& tensor);
 
-  // The error of a call, or what shows once the stream has run it: what is wrong with the data.
+  // The error of a call, or else of its data, which shows once the stream has run it.
   absl::Status WhenDone(const absl::Status& enqueued) {
     return enqueued.ok() ? kernels().stream().Synchronize() : enqueued;
   }
@@ -58,10 +58,10 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   std::unique_ptr<Kernels> kernels_;
 };
 
-// What suites are instantiated for: the device types whose kernels are linked in.
+// The device types whose kernels are linked in; suites are instantiated for these.
 std::vector<std::string> TestedDevices();
 
-// What activations and parameters, and gradients of parameters, may be.
+// The types of activations, parameters and gradients of parameters.
 inline constexpr DType kElementTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 // The types that operands and results of one call may have.

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the type of stored values adds to an error: kernels compute in fp32 and round what they
-// store, once.
+// The rounding error of stored values: kernels compute in fp32 and round each result once.
 
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // Parts of an embedding and of a loss for a vocabulary that is divided among ranks: they find the
 // tokens that belong to a rank's part, and compute softmax cross-entropy from the statistics of all
-// parts. Gemm computes the products, and the caller exchanges the statistics. Deterministic.
+// parts. Gemm computes the matmuls, and the caller exchanges the statistics. Deterministic.
 
 #pragma once
 

@@ -133,7 +133,7 @@ struct Trained {
   }
 };
 
-// What `train`, which every rank of `layout` calls with its parameters open, leaves on rank 0.
+// Calls `train` on every rank of `layout`, with its parameters open. Returns rank 0's result.
 inline Trained TrainRanks(const Layout& layout, const Shape& matrix_shape,
                           const Shape& vector_shape,
                           const std::function<absl::Status(Rank&)>& train) {

@@ -23,14 +23,14 @@ struct AdamWTypes {
   std::string ToString() const;
 };
 
-// Every combination that AdamW serves.
+// Every combination that AdamW supports.
 std::vector<AdamWTypes> AllAdamWTypes();
 
-// What one call works on, on the host.
+// The operands of one call, on the host.
 struct AdamWState {
   std::vector<float> param;
   std::vector<float> grad;
-  std::vector<float> m;  // with 8-bit moments, what the codes stand for
+  std::vector<float> m;  // with 8-bit moments, the decoded codes
   std::vector<float> v;
   std::vector<uint8_t> m_codes;  // only with 8-bit moments, as are the three below
   std::vector<uint8_t> v_codes;
@@ -40,15 +40,15 @@ struct AdamWState {
   int64_t count() const { return static_cast<int64_t>(param.size()); }
 };
 
-// Makes 8-bit codes and scales of the moments, each element by its own draws, and the moments what
-// these stand for.
+// Encodes the moments as 8-bit codes and scales, each element by its own draws, and replaces the
+// moments with the decoded values.
 void EncodeMoments(AdamWState& state, const std::vector<uint16_t>& m_draws,
                    const std::vector<uint16_t>& v_draws);
 
-// NaNs of the same bits are the same.
+// Compares bits, also those of NaNs.
 void ExpectSameBits(const AdamWState& a, const AdamWState& b);
 
-// What suites of AdamW in any types stand on.
+// The fixture of AdamW's suites, for any types.
 class AdamWStateSuite : public KernelsSuite {
  protected:
   // `scalars` with the state's tensors.
@@ -59,7 +59,7 @@ class AdamWStateSuite : public KernelsSuite {
 
   // Values that the types can hold, of sizes that differ by orders of magnitude inside a block.
   AdamWState RandomState(const AdamWTypes& types, int64_t count);
-  // Some place in some parameter at some step.
+  // Scalars for a random place, parameter and step.
   AdamWArgs RandomScalars(const AdamWTypes& types, bool may_start_odd);
 };
 

@@ -2,8 +2,8 @@
 //
 // Asynchronous copies for the emulated device, as late as the hardware may make them: a destination
 // holds NaNs from the start of its copy until somebody waits for it, so that reading too early, or
-// starting a copy over what others still read, shows in the result. The thread sanitizer sees a
-// thread write the destination at the start and again at the wait, and read the source then.
+// overwriting data that others still read, shows in the result. The thread sanitizer sees a thread
+// write the destination at the start and again at the wait, and read the source then.
 
 #pragma once
 

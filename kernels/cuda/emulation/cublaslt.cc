@@ -42,7 +42,7 @@ struct Desc {
 };
 
 // The alignments that a caller promises for the addresses of a, b, c, d, bias and aux. An algorithm
-// holds what it was promised, to be checked in every call.
+// keeps these promises, which every call checks.
 struct Alignments {
   uint32_t of[6] = {256, 256, 256, 256, 256, 256};
 };
@@ -70,7 +70,7 @@ float Load(const void* data, cudaDataType_t type, int64_t at) {
   }
 }
 
-// A float with 10 bits of mantissa, to the nearest: what TF32 products are made of.
+// A float rounded to nearest with 10 bits of mantissa, as TF32 matmuls read it.
 float RoundedToTf32(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -163,19 +163,19 @@ void Compute(const Product& p) {
     }
     return values;
   };
-  // Both with the depth innermost.
+  // Both operands with the depth innermost.
   const std::vector<float> first = unpack(p.first_data, p.first, p.desc.first_op == CUBLAS_OP_T);
   const std::vector<float> second =
       unpack(p.second_data, p.second, p.desc.second_op == CUBLAS_OP_N);
   float alpha = p.alpha;
-  // Read when the stream gets here: what writes them may be just before it.
+  // Scales are read when the stream gets here, since work just before may write them.
   if (p.desc.first_scale != nullptr) alpha *= *p.desc.first_scale;
   if (p.desc.second_scale != nullptr) alpha *= *p.desc.second_scale;
   for (int64_t column = 0; column < columns; ++column) {
     for (int64_t row = 0; row < rows; ++row) {
       const float* x = first.data() + row * depth;
       const float* y = second.data() + column * depth;
-      // In parts, as a device does, whose errors do not grow with the depth.
+      // Sums in parts, as a device does, so that errors do not grow with the depth.
       float sum = 0;
       for (int64_t begin = 0; begin < depth; begin += 64) {
         float part = 0;
@@ -199,7 +199,7 @@ void Compute(const Product& p) {
 }
 
 // The requirements of the library's tensor-core kernels: rows that start on 16 bytes, an auxiliary
-// matrix in steps of 8 elements, a bias of c's type. Its further requirements for products of 8-bit
+// matrix in steps of 8 elements, a bias of c's type. Its further requirements for matmuls of 8-bit
 // floats: the "TN" layout, sizes that are multiples of 16 bytes where they are contiguous, no two
 // e5m2, a scale for each, a result and a bias of 16 bits or an fp32 result without.
 bool IsSupportedFp8(const Desc& desc, const Layout& first, const Layout& second, const Layout& c) {
@@ -333,7 +333,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* count) {
   *count = 0;
-  // The library takes their alignment from their addresses; without any, it can only guess.
+  // The library derives their alignment from their addresses; without any, it can only guess.
   const Desc& to = At(desc);
   if ((UsesBias(to.epilogue) && to.bias == nullptr) ||
       (UsesAux(to.epilogue) && to.aux == nullptr)) {

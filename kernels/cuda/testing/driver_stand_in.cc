@@ -9,7 +9,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kStubLibrary = 34;  // CUDA_ERROR_STUB_LIBRARY
 
-// What is loaded is known by this address afterwards; nothing is ever launched.
+// The handle of everything that is loaded; nothing is ever launched.
 int loaded = 0;
 
 int Give(void** handle) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of one warp that do one thing of mma.h or async_copy.h, for mma_test.cc.
+// Kernels of one warp that each call one function of mma.h or async_copy.h, for mma_test.cc.
 
 #pragma once
 
@@ -18,8 +18,8 @@ namespace zeroth::cuda {
 absl::Status RunMma(DType dtype, const uint32_t* a, const uint32_t* b, float* c,
                     cudaStream_t stream);
 
-// tiles [32][4], by lane: what LoadTiles, or LoadTilesTransposed, makes of matrix [32, 8], whose
-// rows 8 i .. 8 i + 7 are tile i.
+// tiles [32][4], by lane: the result of LoadTiles, or LoadTilesTransposed, for matrix [32, 8],
+// whose rows 8 i .. 8 i + 7 are tile i.
 absl::Status RunLoadTiles(bool transposed, const uint16_t* matrix, uint32_t* tiles,
                           cudaStream_t stream);
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products by their definition, in float64. For tests only.
+// Matmuls by their definition, in float64. For tests only.
 
 #pragma once
 

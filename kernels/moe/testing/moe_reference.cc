@@ -65,7 +65,7 @@ std::vector<double> RouteBackward(const RouteShape& shape, const std::vector<dou
     }
     for (int64_t k = 0; k < shape.top_k; ++k) {
       const size_t pair = static_cast<size_t>(t * shape.top_k + k);
-      // Of p / sum: the quotient's rule.
+      // The quotient rule for p / sum.
       dp[routed.experts[pair]] =
           shape.normalize ? (dweights[pair] - weighted) / sum : dweights[pair];
     }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Routing and grouped products by their definitions, in float64. For tests only.
+// Routing and grouped matmuls by their definitions, in float64. For tests only.
 
 #pragma once
 
@@ -27,7 +27,7 @@ Routed Route(const RouteShape& shape, const std::vector<double>& logits);
 std::vector<double> RouteBackward(const RouteShape& shape, const std::vector<double>& logits,
                                   const std::vector<double>& dweights);
 
-// Sums over what belongs together: c[i][j] = sum over k of a(i, k) * b(k, j).
+// c[i][j] = sum over k of a(i, k) * b(k, j).
 template <typename A, typename B>
 std::vector<double> Product(int64_t m, int64_t n, int64_t k, const A& a, const B& b) {
   std::vector<double> c(static_cast<size_t>(m * n));
