@@ -28,7 +28,7 @@ absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_siz
 // Number of targets that count in the global batches of these micro-batches; nullopt if all do.
 std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches);
 
-// What a rank sends to the others at the end of a step, besides its losses.
+// What a rank sends the others at the end of a step, besides its losses.
 struct RankNews {
   bool flag = false;
   double waited = 0;  // seconds that this rank waited for other ranks in the step before
@@ -40,7 +40,7 @@ class StepInputs {
  public:
   StepInputs() = default;
   // Allocates uninitialised inputs for micro-batches of these shapes. With a deterministic batch
-  // above 0 (see TrainerOptions) every loss of every rank has a place of its own in the exchange.
+  // above 0 (see TrainerOptions) every loss of every rank has a separate place in the exchange.
   // `ranks_per_data` neighbouring ranks have the same micro-batches; the first of them then sends
   // the losses. `world` and `device` outlive the result.
   static absl::StatusOr<StepInputs> Create(Communicator& world, Device& device,

@@ -41,7 +41,7 @@ TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
         Error(more), absl::StrCat("'attention_multiplier' is unknown for model_type \"", family,
                                   "\" and may change what the model computes")))
         << Error(more);
-    // What is off or absent changes nothing.
+    // Keys that are off or absent change nothing.
     for (const nlohmann::json& off : {nlohmann::json(nullptr), nlohmann::json(false)}) {
       more["attention_multiplier"] = off;
       EXPECT_EQ(Error(more), "");

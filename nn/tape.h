@@ -37,8 +37,7 @@ struct GradientNode {
   // For the output of a fused GELU: the tensor that the activation was applied to.
   Tensor gelu_input;
   // For the same output: the part of the gradient that a linear layer has already multiplied by the
-  // GELU's derivative, in the product that made it. Undefined if there is none; `grad` has the
-  // rest.
+  // GELU's derivative, in the matmul that made it. Undefined if there is none; `grad` has the rest.
   Tensor grad_of_gelu_input;
 };
 
@@ -100,7 +99,7 @@ class Tape {
   int ends_ = 0;
 };
 
-// Dropout's draws are a function of these, of the place in the model, and of the element.
+// Dropout's draws are a function of these, the place in the model, and the element.
 struct StepDraws {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -148,8 +147,8 @@ class Context {
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 
-  // fp32 [1]: parts of a model add losses of their own here, which become a part of the model's
-  // loss. Undefined outside of a forward that is trained, and while activations are computed again.
+  // fp32 [1]: parts of a model add auxiliary losses here, which become a part of the model's loss.
+  // Undefined outside of a forward that is trained, and while activations are recomputed.
   const Tensor& extra_loss() const { return extra_loss_; }
   void set_extra_loss(Tensor loss) { extra_loss_ = std::move(loss); }
 
@@ -161,7 +160,7 @@ class Context {
   // The position of the first token of a sequence that this forward computes.
   int64_t first_position() const { return cache_ == nullptr ? 0 : cache_->size(); }
 
-  // Set while a module is computed whose second forward takes some of the first one's outputs; null
+  // Set while a module is computed whose second forward reads some of the first one's outputs; null
   // otherwise.
   KeptOutputs* kept_outputs() const { return kept_outputs_; }
   ScopedValue<KeptOutputs*> UseKeptOutputs(KeptOutputs* kept) {
@@ -241,9 +240,9 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
 // whose gradients were computed together with it.
 absl::Status Backward(Context& context, const Value& loss);
 
-// A copy of a matrix, in memory of its own.
+// A copy of a matrix, in separate memory.
 absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix);
-// x, rounded to another type if it has not that type already.
+// x, rounded to another type unless it has that type already.
 absl::StatusOr<Tensor> CastTo(Context& context, const Tensor& x, DType dtype);
 // The full values of a parameter. FailedPrecondition if its unit is not gathered.
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);
