@@ -101,8 +101,8 @@ TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
   EXPECT_GT(others, 200u);
 }
 
-// What the loader hands out is the same however the global batch is split, begins anywhere, and has
-// every window of a source once in that source's epoch.
+// The loader's output is the same however the global batch is split, begins anywhere, and has every
+// window of a source once in that source's epoch.
 TEST(MixtureTest, TheLoaderDrawsFromEachSourceInEpochsOfItsOwn) {
   const auto mixture = Mix({0.8, 0.2});
   constexpr int64_t kSeq = 10;  // 100 windows a source

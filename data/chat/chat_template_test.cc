@@ -154,7 +154,7 @@ std::string ChatMlJinja(const std::string& before) {
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %})");
 }
 
-// The default as published templates have it; what their other branches write is no default.
+// The default as published templates have it; what their other branches write is not a default.
 TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   const auto tokenizer = Open("qwen2");
   const auto said = [](const std::string& text) {
@@ -332,7 +332,7 @@ TEST(ChatTemplateTest, DetailsOfLlama3AreTheTemplates) {
   const auto named = ChatTemplate::Named("llama3", *tokenizer);
   EXPECT_EQ(Spelled(*named, *tokenizer, blanks),
             "<|begin_of_text|>" + said("user", "\u4F60\u597D") + reply("x = 1"));
-  // A system message of its own.
+  // An explicit system message.
   const std::string own = absl::StrReplaceAll(
       Llama3Jinja("{{- bos_token }}{%- if messages[0]['role'] != 'system' %}"
                   "{{- '<|start_header_id|>system<|end_header_id|>\n\nBe careful.<|eot_id|>' }}"
@@ -639,7 +639,7 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
       "chatml");
   dir.Write("tokenizer_config.json", R"({"chat_template": 3})");
   EXPECT_FALSE(OpenChatTemplate("auto", dir.path(), *tokenizer).ok());
-  // The file of its own comes first, as in transformers.
+  // chat_template.jinja comes first, as in transformers.
   dir.Write("chat_template.jinja", chatml);
   EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->name(), "chatml");
   // The tokens that a template names are those of the files beside it.

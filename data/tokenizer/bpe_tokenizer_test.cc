@@ -286,7 +286,7 @@ TEST(BpeTokenizerTest, TheConfigBesideAVocabularyCounts) {
     if (added_tokens != nullptr) dir.Write("added_tokens.json", added_tokens);
     return OpenTokenizer(dir.path(), {.parse_special = true});
   };
-  // Without flags of its own, the end is the one special token.
+  // Without flags, the end is the one special token.
   const auto legacy = open(nlohmann::json::object(), R"({"<tool>": 258})");
   ASSERT_TRUE(legacy.ok()) << legacy.status();
   EXPECT_EQ((*legacy)->end_of_text(), 257);
