@@ -35,8 +35,8 @@ class HfDirectory {
         config_(std::move(config)),
         weights_(std::move(weights)) {}
 
-  // Takes the tokenizer and the chat template of another directory, as of an adapter, if it has a
-  // tokenizer. InvalidArgument if it has only other files of one, such as a template.
+  // Uses the tokenizer and the chat template of another directory, such as an adapter's, if it has
+  // a tokenizer. InvalidArgument if it has only other files of one, such as a template.
   absl::Status TakeTokenizer(const std::string& directory);
 
   const std::string& path() const { return path_; }

@@ -151,7 +151,7 @@ TEST(HfDirectoryWriterTest, DeletesNothingOfOthers) {
   const absl::Status file = WriteModel(dir.File("home"), 1);
   EXPECT_EQ(file.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(file.message()), HasSubstr("holds \"thesis.tex\""));
-  // A directory with a model file's name is no model file.
+  // A directory with a model file's name is not a model file.
   dir.Write("nested/config.json/x", "x");
   EXPECT_EQ(WriteModel(dir.File("nested"), 1).code(), absl::StatusCode::kAlreadyExists);
   dir.Write("plain", "x");

@@ -61,7 +61,7 @@ struct Preset {
 //   tests/plan/measured_rows_test.cc holds plans by them to the steps that ran there.
 // - Memory, its bandwidth and multiprocessors of the others: the vendors' data sheets; of the
 //   bandwidth 85 % are reached.
-// - Attention on the others: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and
+// - Attention on the others: forward and backward of FlashAttention-2 (Dao, 2023) on A100 and
 //   MI300X and FlashAttention-3 (Shah et al., 2024) on Blackwell, by the rate of products.
 // - Scores that attention keeps: workspace of cuDNN 9's deterministic backward, by its own plans.
 // - Multiprocessors of a collective: NCCL gives each of its channels a block of its kernel, and has

@@ -154,7 +154,8 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Count("block_count", config.GetInt("num_hidden_layers"));
   out.Count("feed_forward_length", config.GetInt("intermediate_size"));
   out.Count("attention.head_count", heads);
-  // Of these two keys of a Mistral, absence is not null, which is as many as heads, and no window.
+  // For these two keys of a Mistral, absence differs from null, which means as many as heads, and
+  // no window.
   const bool mistral = config.ModelType().value_or("") == "mistral";
   const char* const kv_heads = "num_key_value_heads";
   out.Count("attention.head_count_kv",

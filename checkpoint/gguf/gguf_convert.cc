@@ -179,7 +179,7 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
     ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.tokenizer_path()));
     vocabulary->chat_template = std::move(chat.jinja);
   }
-  // What the tokenizer names takes precedence, as in llama.cpp's converter.
+  // The tokenizer's ids take precedence, as in llama.cpp's converter.
   ZEROTH_ASSIGN_OR_RETURN(const auto generation, model.ReadGenerationConfig());
   ZEROTH_ASSIGN_OR_RETURN(
       const nlohmann::json defaults,

@@ -28,7 +28,7 @@ enum class GgufVocabularySource {
 
 struct GgufExportOptions {
   // Type of the matrices; if empty, each keeps its own. Vectors and position embeddings are always
-  // F32, as llama.cpp wants them. fp16 refuses values that it cannot hold.
+  // F32, as llama.cpp requires. fp16 refuses values that it cannot hold.
   std::optional<DType> dtype;
   GgufVocabularySource vocabulary = GgufVocabularySource::kFiles;
   // general.name; empty: no such key.
@@ -47,11 +47,11 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
 absl::Status CheckGgufVocabulary(const HfDirectory& model);
 
 // Returns how Hugging Face's tensors are made of `model`'s, in their own types: names,
-// transpositions and orders of rows. A tied head's second copy and what Hugging Face computes are
-// left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
+// transpositions and orders of rows. A tied head's second copy and tensors that Hugging Face
+// computes are left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
 absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
 
-// What an import had to leave out, in sentences for the user.
+// Parts of the file that an import left out, in sentences for the user.
 using GgufImportNotes = std::vector<std::string>;
 
 // Writes `model` as a Hugging Face directory at `directory`: config.json, model.safetensors, and

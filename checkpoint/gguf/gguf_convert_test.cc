@@ -244,7 +244,7 @@ TEST(GgufConvertTest, MixturesThatLlamaCppComputesOtherwiseAreRefused) {
   }
 }
 
-// llama.cpp has no Mistral of its own. One without a window is a Llama in Hugging Face as well.
+// llama.cpp has no separate Mistral. One without a window is a Llama in Hugging Face as well.
 TEST(GgufConvertTest, AMistralIsALlamaWithAWindow) {
   const TemporaryDirectory dir;
   const HfDirectory model = OpenModel("tests/testdata/mistral_tiny");
@@ -616,7 +616,7 @@ TEST_F(SmallModelTest, APartOfAModelIsRefused) {
 }
 
 TEST_F(SmallModelTest, AHeadThatRepeatsTheEmbeddingIsTheEmbedding) {
-  // As older exporters wrote GPT-2; with a head of its own, it keeps it.
+  // As older exporters wrote GPT-2; a separate head is kept.
   for (const float last : {1.0f, 2.0f}) {
     GgufMetadata metadata;
     metadata.SetString("general.architecture", "gpt2");

@@ -36,7 +36,7 @@
 
 namespace zeroth {
 
-// The values of one array, all of one type. The alternatives stand in the order of the file's type
+// The values of one array, all of one type. The alternatives are in the order of the file's type
 // numbers, so index() is the number; 9 is an array of arrays.
 struct GgufArray {
   std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>,
@@ -153,7 +153,8 @@ bool HasGgufMagic(absl::Span<const uint8_t> head);
 // Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
                                            const std::string& path);
-// The value of general.alignment, or its default. InvalidArgument if it is no power of two as u32.
+// The value of general.alignment, or its default. InvalidArgument if it is not a power of two as
+// u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 
 // A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's own;

@@ -42,7 +42,7 @@ int read_error = 0;
 
 }  // namespace
 
-// In the place of the C library's, for the whole program.
+// Replaces the C library's, for the whole program.
 extern "C" ssize_t pread(int fd, void* buffer, size_t count, off_t offset) {
   if (read_error == 0) return syscall(SYS_pread64, fd, buffer, count, offset);
   errno = read_error;

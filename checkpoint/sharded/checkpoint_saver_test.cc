@@ -286,7 +286,7 @@ TEST(CheckpointSaverTest, AReadOnlyDirectoryIsReported) {
   }
 }
 
-// In a process of its own: a file system that is really full, where one may be mounted. The process
+// In a separate process: a file system that is really full, where one may be mounted. The process
 // exits with 0, or kNoMount.
 constexpr int kNoMount = 77;
 

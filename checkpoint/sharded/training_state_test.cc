@@ -187,7 +187,7 @@ TEST(TrainingStateTest, AThawedParameterBeginsWithZeroMoments) {
 TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   std::vector<Spread> spreads = AllSpreads();
   for (Spread& spread : spreads) spread.state_dtype = DType::kUInt8;
-  // Parameters of several blocks, ends of which are no whole ones.
+  // Parameters of several blocks, whose ends are not whole.
   std::vector<ToyUnit> units = AwkwardUnits();
   units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
   for (const Spread& from : spreads) {
@@ -200,7 +200,7 @@ TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   }
 }
 
-// Parameters of several blocks, ends of which are no whole ones, and of none.
+// Parameters of several blocks, whose ends are not whole, and of none.
 std::vector<ToyUnit> UnitsOfBlocks() {
   std::vector<ToyUnit> units = AwkwardUnits();
   units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
