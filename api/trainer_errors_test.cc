@@ -29,7 +29,7 @@ namespace {
 
 constexpr char kInjected[] = "the cable is unplugged";
 
-// Which call of a rank fails, of those of all its communicators together.
+// The call of a rank that fails, counted over all its communicators.
 struct Faults {
   int64_t calls = 0;
   int64_t fail_at = -1;

@@ -28,8 +28,8 @@ namespace {
 
 // Merges the LoRA adapters of a model into its weights, one parameter at a time: weight + scale *
 // (A B). The result is a plain model, which other tools can read. Parameters without adapters pass
-// through. A weight is held back until both matrices of its adapter have come; in a model's order
-// of parameters that is within one layer.
+// through. A weight is held back until both matrices of its adapter have arrived; in a model's
+// order of parameters that is within one layer.
 class AdapterMerger {
  public:
   using Sink =
