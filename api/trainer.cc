@@ -235,7 +235,7 @@ absl::Status Trainer::Begin() {
                               "); make a new one, in a new world, from what was saved before");
   }
   updating_ = false;
-  // Clears the flag that the loss of an earlier call has set.
+  // Clears the inputs that an earlier call's loss left in the context.
   sharded_->context().set_document_starts(Tensor());
   sharded_->context().set_loss_divisor(Tensor());
   if (!failed_ || world().size() == 1) return absl::OkStatus();

@@ -207,7 +207,7 @@ class Trainer {
 
  private:
   Trainer() = default;
-  // Two steps of equal kind enqueue the same work, so that one recording serves both.
+  // Two steps of equal kind enqueue the same work, so they can replay one recording.
   struct StepKind {
     int64_t micro_batches = 0;
     int64_t batch = 0;

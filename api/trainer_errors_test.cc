@@ -281,7 +281,7 @@ TEST_P(TrainerErrorsTest, AfterAnyFailedCollectiveItGoesOnOrSaysThatItCannot) {
   for (const int64_t times : failed) EXPECT_GE(times, 3);
 }
 
-// A rank that fails alone and gives up takes the others with it, with its error.
+// If a rank fails alone and gives up, the others fail with its error.
 TEST_P(TrainerErrorsTest, WhereOneRankFailsTheOthersSayThatTheyCannotGoOn) {
   const Case& setup = GetParam();
   int64_t fail_at = 0;

@@ -206,7 +206,7 @@ std::vector<std::string> FilesWith(int64_t max_shard_bytes) {
   EXPECT_EQ((*writer)->Write("nobody", 0, {}).code(), absl::StatusCode::kNotFound);
   const absl::Status finished = (*writer)->Finish();
   EXPECT_TRUE(finished.ok()) << finished;
-  // The reader holds the index against the files.
+  // The reader compares the index with the files.
   const auto directory = HfDirectory::Open(path);
   EXPECT_TRUE(directory.ok()) << directory.status();
   EXPECT_THAT(directory->weights().names(), ElementsAre("a", "b", "c", "d", "e"));

@@ -82,7 +82,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["base_model_name_or_path"] =
       adapter.base_model.empty() ? nlohmann::json() : nlohmann::json(adapter.base_model);
   json["r"] = adapter.rank;
-  // PEFT's own files have integers.
+  // PEFT's files have integers.
   const bool whole = adapter.alpha == std::floor(adapter.alpha) && std::abs(adapter.alpha) < 1e9;
   json["lora_alpha"] =
       whole ? nlohmann::json(static_cast<int64_t>(adapter.alpha)) : nlohmann::json(adapter.alpha);

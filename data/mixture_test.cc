@@ -82,7 +82,7 @@ TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
     const auto blocks = static_cast<int64_t>(i + 1) / 1000;
     EXPECT_EQ(next, (std::vector<int64_t>{600 * blocks, 300 * blocks, 100 * blocks}));
   }
-  // Of 100 in a row, about 60 are of the first: five standard deviations are 25.
+  // In 100 in a row, about 60 are of the first: five standard deviations are 25.
   for (size_t begin = 0; begin < all.size(); begin += 100) {
     int64_t first = 0;
     for (size_t i = begin; i < begin + 100; ++i) first += all[i].source == 0 ? 1 : 0;
@@ -183,7 +183,7 @@ TEST(MixtureTest, TheLoaderSaysWhereDocumentsBegin) {
   std::vector<int32_t> expected(40, 0);
   for (size_t i = 26; i < 30; ++i) expected[i] = 6;
   EXPECT_EQ(batch.starts, expected);
-  // What ends a window is of the next one's past, which begins at 0 in any case.
+  // The end of a window belongs to the next one's past, which begins at 0 in any case.
   options.end_of_text = 29;
   EXPECT_EQ(DataLoader::Create(Source(0, 101), options)->Load(0)->starts,
             std::vector<int32_t>(40, 0));

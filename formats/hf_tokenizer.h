@@ -55,7 +55,7 @@ struct HfTokenizer {
   // Ids before and after each text.
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
-  // What ReadTokenizerConfig reads; null without any of these files.
+  // The result of ReadTokenizerConfig; null without any of these files.
   nlohmann::json config;
 
   std::optional<int32_t> Find(absl::string_view token) const;

@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-// What transformers 5.24 writes for the defaults of each family: Config().to_dict().
+// transformers 5.24's output for the defaults of each family: Config().to_dict().
 nlohmann::json Configs() {
   std::ifstream file("tests/testdata/transformers_configs.json");
   return nlohmann::json::parse(file);

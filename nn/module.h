@@ -35,7 +35,7 @@ class ModuleHooks {
   virtual absl::Status AfterForward(bool recording) = 0;
   virtual absl::Status BeforeBackward() = 0;
   virtual absl::Status AfterBackward() = 0;
-  // Called after a forward or backward that the module takes part in has failed or was dropped.
+  // Called after a forward or backward that includes the module has failed or was dropped.
   virtual void AfterError() = 0;
   // The types that the module's inputs and outputs are cast to; std::nullopt: they stay as they
   // are.

@@ -41,7 +41,7 @@ struct GradientNode {
   Tensor grad_of_gelu_input;
 };
 
-// An activation: its data, and the node that collects its gradient (nullptr if nobody wants that).
+// An activation: its data, and the node that collects its gradient (nullptr if nothing needs it).
 // Copies share both.
 struct Value {
   Tensor data;
@@ -113,7 +113,7 @@ class NoGradient : public ScopedValue<bool> {
   explicit NoGradient(Tape& tape) : ScopedValue(tape.recording_, false) {}
 };
 
-// What an operation runs with. Each rank has one; everything it refers to outlives it.
+// The context in which operations run. Each rank has one; everything it refers to outlives it.
 class Context {
  public:
   Context(Device& device, Kernels& kernels, Tape& tape)
@@ -142,8 +142,8 @@ class Context {
   void set_document_starts(Tensor starts) { document_starts_ = std::move(starts); }
 
   // fp32 [1] in device memory: what a loss, a sum over targets, is divided by. For a batch that is
-  // a part of a larger one, over whose targets the mean is taken. Undefined: the number of the
-  // batch's own targets that count.
+  // a part of a larger one, whose targets the mean is over. Undefined: the number of this batch's
+  // targets that count.
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 

@@ -62,7 +62,7 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
 struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layers"
   int64_t value = 0;
   int64_t next = 0;        // what follows it, and does not fit
-  std::string bound;       // empty, or why nothing larger is asked about: then `next` says nothing
+  std::string bound;       // empty, or why nothing larger is tried: `next` is then meaningless
   int64_t parameters = 0;  // of the model, all ranks together
 };
 

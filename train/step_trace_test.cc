@@ -119,7 +119,7 @@ TEST(StepTraceTest, AllRanksAreInOneFile) {
   EXPECT_THAT(said, HasSubstr("barrier loss "));
   const std::string beside = "; overlapped with computation: gather ";
   ASSERT_THAT(said, HasSubstr(beside));
-  // Half of it, but for what a busy machine adds to either half: as the times in the file say.
+  // Half of it, except for delays of a busy machine in either half: compare with the file's times.
   const double percent = std::stod(said.substr(said.find(beside) + beside.size()));
   EXPECT_NEAR(percent, PercentBeside("all_gather h.1", "wait for gather h.1", directory), 0.06);
 }

@@ -78,7 +78,7 @@ absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
   const absl::StatusOr<int64_t> width = config.GetInt("n_embd");
   // Four times a width that is refused must not overflow.
   const int64_t bounded_width = std::clamp(width.value_or(0), int64_t{0}, int64_t{1} << 32);
-  // transformers' own defaults, for keys that its older files leave out.
+  // transformers' defaults, for keys that its older files leave out.
   out.Count("context_length", config.Has("n_positions") ? config.GetInt("n_positions")
                                                         : config.GetIntOr("n_ctx", 1024));
   out.Count("embedding_length", width);

@@ -80,8 +80,8 @@ std::vector<float> Llama3RopeFactors(const RopeSpec& rope, int64_t head_dim);
 // Unimplemented for divisors of other models.
 absl::StatusOr<RopeSpec> RecoverLlama3Rope(absl::Span<const float> factors, double theta);
 
-// Returns general.architecture and the architecture's own keys. InvalidArgument, naming file and
-// key, for a config that is incomplete or contradicts itself. Unimplemented for a family without a
+// Returns general.architecture and the architecture's keys. InvalidArgument, naming file and key,
+// for a config that is incomplete or contradicts itself. Unimplemented for a family without a
 // mapping, and for a config that llama.cpp would not follow (other activations, rotary scaling that
 // it has no key for): such a file would load and answer nonsense.
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config);

@@ -147,7 +147,7 @@ bool HasGgufMagic(absl::Span<const uint8_t> head);
 
 // Parses and checks the header of the file called `path`, which has `file_bytes` bytes and begins
 // with `head`. Every count and length is compared with the remaining bytes before anything is
-// allocated for it, so no file costs more memory than a small multiple of its own size. On success
+// allocated for it, so no file costs more memory than a small multiple of its size. On success
 // every tensor's range lies in the file, is aligned, has exactly the size of its shape and type,
 // and no two ranges overlap. InvalidArgument names the path, the key or tensor, and the byte;
 // Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
@@ -157,7 +157,7 @@ absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_
 // u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 
-// A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's own;
+// A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's;
 // gguf_config.h maps the names to Hugging Face's. Immutable and thread-safe.
 class GgufFile final : public TensorFile {
  public:

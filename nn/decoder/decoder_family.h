@@ -68,7 +68,7 @@ struct DecoderFamily {
   std::vector<DecoderPreset> presets;
 };
 
-// What Llama and most later families share: the names of modules, RMS norms, a gated MLP with SiLU,
+// Shared by Llama and most later families: the names of modules, RMS norms, a gated MLP with SiLU,
 // no biases, and the keys of config.json. A family's table adds more.
 DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture);
 

@@ -141,7 +141,7 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   }
   ZEROTH_RETURN_IF_ERROR(reader.status());
   if (reader.Has(kParameters) && reader.Has(kScaling)) {
-    // transformers 5 takes rope_scaling, which somebody may have added to what it had saved.
+    // transformers 5 uses rope_scaling, which may have been added to a file that it had saved.
     reader.Require(IsSameRope(config.at(kParameters), config.at(kScaling)), kScaling,
                    absl::StrCat("what '", kParameters, "' says; remove the one that is not meant"));
     ZEROTH_RETURN_IF_ERROR(reader.status());

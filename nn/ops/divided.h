@@ -59,8 +59,8 @@ absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DT
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product);
 
-// Where a parameter's gradient is written: its own place; or, if each rank makes a summand of it
-// (`is_partial`), fp32 beside that place, to which FinishGradient takes the sum over ranks.
+// Where a parameter's gradient is written: its slot; or, if each rank makes a summand of it
+// (`is_partial`), an fp32 tensor, whose sum over ranks FinishGradient stores in the slot.
 struct GradientPlace {
   Tensor tensor;  // undefined for a frozen parameter
   bool accumulate = false;

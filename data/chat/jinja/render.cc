@@ -89,7 +89,7 @@ class Renderer {
     object.map->emplace_back(target.text, std::move(value));
   }
 
-  // What `body` writes, instead of writing it.
+  // Returns what `body` writes, instead of writing it.
   std::string Captured(const JinjaNode& body) {
     std::string outer = std::exchange(out_, "");
     Run(body);
