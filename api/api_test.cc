@@ -189,7 +189,7 @@ TEST(ApiTest, UnitsWithOtherAxesTrainToTheSameBits) {
   }
 }
 
-// Saved under one mixture, and gone on from under another strategy and mixture.
+// Saved under one mixture, and resumed under another strategy and mixture.
 TEST(ApiTest, CheckpointsGoFromAnyAxesToAnyOthers) {
   const Weights expected = Train(4, {.strategy = "no_shard"}, ThreeSteps);
   const std::vector<ShardingOptions> strategies = EveryStrategy();
@@ -464,7 +464,7 @@ TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
     EXPECT_TRUE(absl::IsNotFound(training.sharded->Load(out + "_none")));
     return absl::OkStatus();
   });
-  // If the file system cannot tell what exists, NotFound would make a program begin anew. This path
+  // If the file system cannot tell what exists, NotFound would make a program start over. This path
   // has room for no name.
   std::string deep = out + "_deep";
   while (deep.size() < 4085)

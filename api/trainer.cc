@@ -50,8 +50,8 @@ absl::Status MakeDeterministic(const TrainerOptions& options, int world_size,
   return absl::OkStatus();
 }
 
-// Leaves this rank's part of each layer to `model`, as options.tensor says, before its parameters
-// join units.
+// Reduces `model` to this rank's part of each layer (options.tensor), before its parameters join
+// units.
 absl::Status DivideForTraining(LanguageModel& model, Rank& rank, const TrainerOptions& options) {
   const TensorParallelOptions& tensor = options.tensor;
   if (tensor.size == 1 && !tensor.enabled()) return absl::OkStatus();

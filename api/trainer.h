@@ -117,7 +117,7 @@ struct TrainerCounts {
 // can go on. If it can, weights, moments and counts are those from before the call, and nothing is
 // gathered. All ranks must have failed in the same call; they compare this at the beginning of the
 // next one. The trainer cannot go on if a stream or the communication is broken, or if the error
-// came after the update had begun. Every further call then fails and says so.
+// came after the update had begun. Every further call then fails with that reason.
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or

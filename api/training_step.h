@@ -50,8 +50,8 @@ class UnitPass;
 //
 // A model has one live step, from its construction to Update, EndStep, Release or the destructor. A
 // step that is constructed meanwhile, or before the gradients of a released one are freed, is
-// refused: all its calls return FailedPrecondition, and the live step goes on as if it were not
-// there. Evaluations within a step do not need another step. With autograd:
+// refused: all its calls return FailedPrecondition, and the live step is not affected. Evaluations
+// within a step do not need another step. With autograd:
 //
 //   TrainingStep step(*sharded);
 //   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(step.context(), batch));
@@ -130,8 +130,8 @@ class UnitPass {
   UnitPass& operator=(UnitPass&&) = delete;
   ~UnitPass();
 
-  // In a backward: the tensor to which this micro-batch's gradient of `parameter` is to be added.
-  // It has the parameter's shape, and holds zeros, or the gradients of earlier micro-batches.
+  // In a backward: add this micro-batch's gradient of `parameter` to this tensor. It has the
+  // parameter's shape, and holds zeros, or the gradients of earlier micro-batches.
   absl::StatusOr<Tensor> Gradient(Parameter& parameter);
   // Frees the parameters; a backward starts the reduction of the unit's gradients.
   absl::Status End();

@@ -39,7 +39,7 @@ struct PeftAdapter {
 // Makes adapter_config.json. InvalidArgument for an adapter without layers or rank.
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 
-// The inverse, without the layers, which the tensors' names tell exactly. InvalidArgument for a key
+// The inverse, without the layers, which follow from the tensors' names. InvalidArgument for a key
 // that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes something
 // else: another scale, ranks by layer, biases, whole layers.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);

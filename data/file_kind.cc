@@ -196,7 +196,7 @@ std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head
                    absl::StrCat("convert it: ", PythonCommand("json, sys", "json.load(f)", path)),
                    /*holds_data=*/true);
   }
-  // Behind a record that is followed by another in its line, reading fails and says so.
+  // After a record that is followed by another in its line, reading fails with that error.
   if (!same_line.empty() && same_line[0] != '{' && same_line[0] != ',') return std::nullopt;
   // A text may begin with {}.
   if (!absl::StrContains(value, '"') && !is_alone) return std::nullopt;

@@ -71,7 +71,7 @@ TEST(MixtureTest, SharesAreTheWeightsInThousandths) {
 }
 
 // Any stretch is found without what is before it; each source's sequences come in order, none twice
-// and none left out; and a block has each source as often as its share says, not in one lump.
+// and none left out; and a block has each source as often as its share, not in one lump.
 TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
   const auto mixture = Mix({0.6, 0.3, 0.1});
   const std::vector<Mixture::Place> all = mixture->Places(0, 5000, 7);

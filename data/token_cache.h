@@ -38,7 +38,7 @@ struct TokenCacheOptions {
 // process that makes an entry holds a lock, so that other processes and threads wait and then read
 // it, at most for options.lock_timeout; DeadlineExceeded, which names the lock's file, after that.
 // On a file system without locks each of them encodes, and the first entry counts. An entry that is
-// incomplete, damaged or of another key is made anew. If nothing can be written, the result of
+// incomplete, damaged or of another key is replaced. If nothing can be written, the result of
 // `encode` is used from memory. notes() says which of these happened.
 //
 // Errors of `encode`, and of reading the files' sizes and times.

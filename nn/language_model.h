@@ -29,7 +29,7 @@ struct ModelOptions {
 
 // A causal language model, which computes the next-token loss, or logits, of tokens. A family
 // (GPT-2, Llama) is a folder that registers itself under its Hugging Face model_type: a table of
-// decoder_family.h, or a class.
+// decoder_family.h, or a custom class.
 class LanguageModel : public Module {
  public:
   using Module::Module;

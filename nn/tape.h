@@ -141,9 +141,9 @@ class Context {
   const Tensor& document_starts() const { return document_starts_; }
   void set_document_starts(Tensor starts) { document_starts_ = std::move(starts); }
 
-  // fp32 [1] in device memory: what a loss, a sum over targets, is divided by. For a batch that is
-  // a part of a larger one, whose targets the mean is over. Undefined: the number of this batch's
-  // targets that count.
+  // fp32 [1] in device memory: the divisor of a loss, which is a sum over targets. For a batch that
+  // is part of a larger one: the mean is over the targets of the larger one. Undefined: the number
+  // of this batch's targets that count.
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 
@@ -220,7 +220,7 @@ class Context {
 // Where an operation's backward writes its contribution to a gradient. With `accumulate` it adds to
 // the tensor's values, and may change them in place.
 using NodeSlot = Parameter::GradientSlot;
-// The gradient of `activation`, whose shape and type it has.
+// The gradient of `activation`, with its shape and type.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation);
 // The same for an operation that has not kept the activation.

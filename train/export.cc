@@ -45,7 +45,7 @@ class AdapterMerger {
     }
   }
 
-  // Adds a full parameter. Parameters may come in any order.
+  // Adds a full parameter, in any order.
   absl::Status Add(const Parameter& parameter, absl::Span<const float> values) {
     const auto found = pending_of_.find(&parameter);
     if (found == pending_of_.end()) return sink_(parameter, values);

@@ -59,8 +59,8 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
   }
   std::vector<std::string> files = FindTokenizerFiles(choice).value_or(std::vector<std::string>());
   if (files.empty()) return files;
-  // The chat template is not part of the tokenizer, but is exported with it; so is all else that a
-  // directory has for it.
+  // The chat template is not part of the tokenizer, but is exported with it; so are all other files
+  // of a directory for it.
   const std::filesystem::path beside = std::filesystem::path(files[0]).parent_path();
   std::error_code ignored;
   const std::vector<std::string> more =

@@ -74,7 +74,7 @@ class RankRun {
   // print.
   absl::StatusOr<std::vector<std::string>> FillOrResume();
   // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
-  // Fails if the kernel that was asked for cannot.
+  // Fails if the requested kernel cannot.
   absl::Status SayAttention(std::vector<std::string>& notes) const;
   DataOrder Order() const;
 
@@ -88,7 +88,8 @@ class RankRun {
   // True, on all ranks, if the run that this one resumes ended before its evaluation of
   // first_step_.
   absl::StatusOr<bool> MissesEvaluation();
-  // Compares replicas as --check_replicas_every says, and before each checkpoint.
+  // Compares replicas before each checkpoint, and every --check_replicas_every steps if that is
+  // above 0; never if it is below 0.
   absl::Status CheckReplicasAfter(int64_t steps, bool last);
   absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
                                      const std::vector<Batch>& micro_batches);

@@ -39,7 +39,7 @@ absl::Status MoveHalfBesideCompute(Timeline& timeline, Stream& compute, Stream& 
   return timeline.End(compute, "wait for gather h.1");
 }
 
-// A run of `ranks` whose steps `from` to `to` all mark their number, and what it says of its trace.
+// A run of `ranks` whose steps `from` to `to` all mark their number, and its summary of the trace.
 absl::Status RunSteps(int ranks, const std::string& trace, int64_t from, int64_t to,
                       const std::string& directory, std::string& said) {
   return RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
@@ -124,7 +124,7 @@ TEST(StepTraceTest, AllRanksAreInOneFile) {
   EXPECT_NEAR(percent, PercentBeside("all_gather h.1", "wait for gather h.1", directory), 0.06);
 }
 
-// As one that goes on from an earlier run, and one that ends early.
+// Like a resumed run, and one that ends early.
 TEST(StepTraceTest, RunsThatMakePartOfTheStepsLeaveThose) {
   std::string said;
   const std::string later = Directory("later");

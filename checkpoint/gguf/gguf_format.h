@@ -184,7 +184,7 @@ absl::StatusOr<std::string> SerializeGgufHeader(
 
 // Writers of GGUF files of version 3.
 struct GgufWriter {
-  // Creates a temporary file beside `path`, whose directory must exist. Tensors lie in the given
+  // Creates a temporary file beside `path`, whose directory must exist. Tensors are in the given
   // order. InvalidArgument for a repeated name, a size that overflows, or what SerializeGgufHeader
   // refuses.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(

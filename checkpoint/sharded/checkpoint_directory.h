@@ -25,7 +25,7 @@ std::string CheckpointPath(const std::string& directory, int64_t step);
 std::string UnfinishedCheckpointPath(const std::string& directory, int64_t step);
 
 // Lists the steps of the completed checkpoints under `directory`, ascending. They may have been
-// damaged since. A directory that does not exist has none.
+// damaged later. A directory that does not exist has none.
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(const std::string& directory);
 
 struct RetentionOptions {

@@ -3,7 +3,7 @@
 // The index of a sharded checkpoint: index.json.
 //
 //   step-00000120/
-//     index.json                      where every element of every tensor lies, and checksums
+//     index.json                      the place of every element of every tensor, and checksums
 //     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
 //     ...                             any reader of safetensors opens
 //     config.json, ...                carried files, each with a checksum of the whole

@@ -153,7 +153,7 @@ absl::Status CheckpointReader::CheckHeader(int fd, int file) {
   if (ChecksumOf(absl::MakeConstSpan(header)) == entry.header_checksum) return absl::OkStatus();
   const std::string wrong = absl::StrCat("its header, the bytes [0, ", entry.header_bytes,
                                          "), is not the one that the index was made with");
-  // The message says more if the file is intact, but of another save.
+  // The message has more detail if the file is intact, but of another save.
   const absl::StatusOr<RandomAccessFile> again = RandomAccessFile::Open(PathOf(file));
   if (!again.ok()) return Damaged(PathOf(file), wrong);
   const auto parsed = ReadSafetensorsHeader(*again);

@@ -62,7 +62,7 @@ struct FailedSave {
 // Saves sharded checkpoints of a run. Each rank writes its pieces into a separate file. When all
 // files are on stable storage, rank 0 writes the index, flushes, and renames the directory to its
 // final name. So a checkpoint exists whole or not at all, whichever process is killed at any time.
-// Only then are older checkpoints deleted, as the retention says. Ranks report to rank 0 by
+// Only then are older checkpoints deleted, by the retention options. Ranks report to rank 0 by
 // manifests, files beside their shards, so only Save and Wait use the communicator.
 //
 // After a failed save earlier checkpoints are unchanged, and the saver is ready for the next one.
@@ -84,9 +84,9 @@ class CheckpointSaver {
   ~CheckpointSaver();
 
   // Saves `pieces` as of `step`; the pieces of all ranks tile every state. Rank 0's `training` goes
-  // into the index. On return the memory of `pieces` is no longer used. False: all ranks skipped
-  // the save, because earlier ones are still being written; the `last` save waits for them instead.
-  // The same error on every rank: AlreadyExists if there is a checkpoint of this step;
+  // into the index. On return the memory of `pieces` may be reused. False: all ranks skipped the
+  // save, because earlier ones are still being written; the `last` save waits for them instead. The
+  // same error on every rank: AlreadyExists if there is a checkpoint of this step;
   // ResourceExhausted if the disk is full or host memory is exhausted; others of the file system.
   // TakeFailed() returns saves that fail in the background.
   absl::StatusOr<bool> Save(int64_t step, const nlohmann::json& training,

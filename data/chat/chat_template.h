@@ -65,7 +65,7 @@ class ChatTemplate {
   absl::string_view name() const;
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
-  // A Jinja template of the plain format. FromJinja reads it as what Named returns.
+  // A Jinja template of the plain format, from which FromJinja makes the same as Named.
   std::string PlainJinja() const;
 
  private:

@@ -38,7 +38,7 @@ struct ConversationOptions {
 // cut at the row's end, and is left out if the rest has no target; notes() counts both.
 //
 // InvalidArgument names the line of a conversation whose turns are out of order or in which the
-// assistant says nothing. InvalidArgument, too, if no file has a target.
+// assistant has no text. InvalidArgument, too, if no file has a target.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const std::vector<DataFile>& files, const ChatTemplate& chat, const Tokenizer& tokenizer,
     const ConversationOptions& options);

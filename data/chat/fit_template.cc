@@ -41,7 +41,7 @@ constexpr std::pair<const char*, const char*> kOtherFormats[] = {
     {"### Instruction", "Alpaca"},
 };
 
-// What a template writes, with the variables that transformers gives it.
+// Returns a template's output with the variables that transformers gives it.
 absl::StatusOr<std::string> RunJinja(const JinjaNode& jinja,
                                      const ChatTemplate::SpecialTokens& special_tokens,
                                      absl::Span<const ChatMessage> messages, bool opens_reply) {
@@ -152,7 +152,7 @@ class ChatTemplate::Fitting {
  public:
   explicit Fitting(ChatTemplate& chat) : chat_(chat) {}
 
-  // Reads the details out of what the template writes. An error is one of running it.
+  // Reads the details from the template's output. Errors of running it.
   absl::Status Fit() {
     const Messages talk = {
         {kUser, "(user1)"}, {kAssistant, "(reply1)"}, {kUser, "(user2)"}, {kAssistant, "(reply2)"}};

@@ -33,7 +33,7 @@ double YarnLength(double factor, double coefficient) {
   return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
 }
 
-// Reads kOriginal. `beside` is what the same key beside the object says, 0 if it is not there.
+// Reads kOriginal. `beside` is the value of the same key beside the object, 0 if absent.
 int64_t ReadOriginal(ConfigReader& reader, int64_t beside) {
   if (beside == 0) return reader.Size(kOriginal);
   reader.Require(!reader.Has(kOriginal) || reader.Size(kOriginal) == beside, kOriginal,

@@ -54,7 +54,7 @@ absl::Status ExpectSame(const char* operation, const Tensor& a, const Tensor& b)
                          b.shape().ToString());
 }
 
-// A shape around one of its dimensions, as a matrix in which a range along that dimension is a
+// A shape split at one of its dimensions, as a matrix in which a range along that dimension is a
 // range of columns.
 struct Axis {
   int64_t outer = 1;

@@ -20,7 +20,7 @@ bool FitsFp8(absl::Span<const LinearPart> parts, WeightLayout layout);
 // recomputation has the same bits. x and its gradient belong to this rank alone, and so do their
 // scales; a weight is full here, and its scale is that of the whole weight under any sharding. The
 // input is kept as 8-bit floats, or not at all if all weights are frozen. Bias gradients are summed
-// as ever.
+// as in LinearOp.
 //
 // x is bf16 or fp16 (InvalidArgument for fp32) with any number of rows; the parts fit (FitsFp8).
 // `is_read` is that of LinearOp.

@@ -22,8 +22,8 @@ using ExpertWeights = std::vector<Parameter*>;
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertWeights>& projections);
 
-// Piece number `index` of `grouped`, whose pieces lie one after the other. Each has `pairs` rows,
-// one for each pair of a token and an expert.
+// Piece number `index` of `grouped`, whose pieces are stored one after the other. Each has `pairs`
+// rows, one for each pair of a token and an expert.
 Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs);
 
 }  // namespace zeroth
