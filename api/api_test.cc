@@ -105,7 +105,7 @@ struct Training {
     return absl::OkStatus();
   }
 
-  // A step on as many rows of each rank as `micro_batches` times kBatch.
+  // A step on `micro_batches` * kBatch rows of each rank.
   absl::Status Step(int64_t step, const TrainingStepOptions& options = {}) {
     TrainingStep training(*sharded, options);
     for (int64_t i = 0; i < options.micro_batches; ++i) {
@@ -121,7 +121,7 @@ struct Training {
   }
 };
 
-// What rank 0 has after `train`.
+// The values on rank 0 after `train`.
 Weights Train(int world_size, const ShardingOptions& options,
               const std::function<absl::Status(Training&)>& train,
               const std::vector<UnitAxes>& axes = {}) {
@@ -178,7 +178,7 @@ const std::vector<UnitAxes> kMixtures[] = {{kShardedOverAll, UnitAxes()},
                                            {UnitAxes(), kReplicatedOverAll},
                                            {kReplicatedOverAll, kShardedOverAll}};
 
-// Clipping among it, which counts each element once.
+// Includes clipping, which counts each element once.
 TEST(ApiTest, UnitsWithOtherAxesTrainToTheSameBits) {
   const Weights expected = Train(4, {.strategy = "no_shard"}, ThreeSteps);
   for (const ShardingOptions& options : EveryStrategy()) {
@@ -189,7 +189,7 @@ TEST(ApiTest, UnitsWithOtherAxesTrainToTheSameBits) {
   }
 }
 
-// Saved under one mixture, and gone on from under another strategy and mixture.
+// Saved under one mixture, and resumed under another strategy and mixture.
 TEST(ApiTest, CheckpointsGoFromAnyAxesToAnyOthers) {
   const Weights expected = Train(4, {.strategy = "no_shard"}, ThreeSteps);
   const std::vector<ShardingOptions> strategies = EveryStrategy();
@@ -259,8 +259,8 @@ TEST(ApiTest, AStepThatIsDroppedLeavesNothing) {
   EXPECT_EQ(found, expected);
 }
 
-// An error in a pass, be it of an evaluation, drops the gradients of earlier micro-batches. A
-// program that goes on with the next batch must not update with what comes after.
+// An error in a pass, evaluation included, drops the gradients of earlier micro-batches. A program
+// that continues with the next batch must not update with later ones alone.
 TEST(ApiTest, AStepGoesOnAfterAnErrorInAPassIfNothingIsLost) {
   const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Batch good, Rows(training.rank.device(), 0, kBatch));
@@ -337,8 +337,8 @@ void ExpectRefused(TrainingStep& step, Optimizer& optimizer, const char* words) 
   }
 }
 
-// Two live steps would share gradients, the scale of the loss, and what the scheduler takes for the
-// last micro-batch. Before, after and between the first one's micro-batches.
+// Two live steps would share gradients, the scale of the loss, and the scheduler's last
+// micro-batch. Before, after and between the first one's micro-batches.
 TEST(ApiTest, ASecondStepBesideALiveOneIsRefusedAndChangesNothing) {
   const TrainingStepOptions two = {.micro_batches = 2};
   const Weights found = Train(2, {}, [&](Training& training) -> absl::Status {
@@ -382,13 +382,13 @@ TEST(ApiTest, AStepThatWasDroppedOrReleasedMakesRoomForTheNext) {
     auto first = std::make_unique<TrainingStep>(*training.sharded, TrainingStepOptions{2});
     ZEROTH_RETURN_IF_ERROR(backward(*first));
     {
-      // What is computed in its context is the first one's, and is dropped with it.
+      // Computations in its context belong to the first one, and are dropped with it.
       TrainingStep second(*training.sharded);
       EXPECT_TRUE(absl::IsFailedPrecondition(backward(second)));
       first.reset();
       ExpectRefused(second, *training.optimizer, "another TrainingStep");
     }
-    // Of a released step, whole or not, the gradients stay.
+    // The gradients of a released step, whole or not, stay.
     for (const int64_t micro_batches : {1, 2}) {
       TrainingStep released(*training.sharded, {.micro_batches = micro_batches});
       ZEROTH_RETURN_IF_ERROR(backward(released));
@@ -440,7 +440,7 @@ TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
     return absl::OkStatus();
   });
   const auto load = [&](Training& training) -> absl::Status {
-    // As an evaluation may leave a gather for a unit that it did not come to.
+    // As an evaluation may leave a gather for a unit that it did not reach.
     Sharding& sharding = training.sharded->sharding();
     ZEROTH_RETURN_IF_ERROR(
         sharding.scheduler().Unshard(*sharding.units().back(), /*async=*/true).status());
@@ -464,8 +464,8 @@ TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
     EXPECT_TRUE(absl::IsNotFound(training.sharded->Load(out + "_none")));
     return absl::OkStatus();
   });
-  // Where the file system says nothing about what is there, NotFound would have a program begin
-  // anew. This path has room for no name.
+  // If the file system cannot tell what exists, NotFound would make a program start over. This path
+  // has room for no name.
   std::string deep = out + "_deep";
   while (deep.size() < 4085)
     deep += "/" + std::string(std::min<size_t>(200, 4089 - deep.size()), 'd');

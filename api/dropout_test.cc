@@ -147,7 +147,7 @@ TEST(DropoutTest, StepsAndSeedsDiffer) {
   EXPECT_EQ(one.back(), other.back());
 }
 
-// A step that is repeated to find what was not finite drops what the step itself has dropped.
+// A step that is repeated to find NaNs drops the same elements as the step itself.
 TEST(DropoutTest, AStepIsRepeatedWithItsDraws) {
   const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,

@@ -18,19 +18,19 @@
 
 namespace zeroth {
 
-// For a step that is known to have values that are not finite, and is run again: checks on the host
-// what every operation has read and written, and remembers the first place. Watches `kernels` for
-// as long as it exists. Used by one rank's thread only.
+// Checks on the host what every operation reads and writes, and remembers the first infinity or
+// NaN. Use it to run a step again that is known to have one. Watches `kernels` for as long as it
+// exists. Used by one rank's thread only.
 class NonFiniteFinder : public CallWatch {
  public:
   // Both outlive it.
   NonFiniteFinder(Sharding& sharding, Kernels& kernels);
   ~NonFiniteFinder() override;
 
-  // Names the place in the step of the next calls: "the forward of micro-batch 1".
+  // Names where in the step the next calls are: "the forward of micro-batch 1".
   void set_place(std::string place) { place_ = std::move(place); }
   absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) override;
-  // Checks the reduced gradients, which no operation of the kernels has made. Call it between
+  // Checks the reduced gradients, which collectives wrote, not the kernels. Call it between
   // Scheduler::FinishBackward and EndStep.
   absl::Status LookAtReducedGradients();
 

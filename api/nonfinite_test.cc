@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What a parameter has in one place, or, if that is negative, everywhere.
+// The value of a parameter at one place, or, if that is negative, everywhere.
 struct Change {
   std::string parameter;
   int64_t element = -1;

@@ -23,8 +23,8 @@ struct RankOptions {
   std::string device = "cpu";  // a registered device type
   // Threads of each rank's kernels (CPU). 0: the machine's cores divided by `ranks_on_machine`.
   int threads = 0;
-  // 0: in RunRanks, as many as the launcher (mpirun, torchrun, srun) says; otherwise, or if it does
-  // not say, all ranks of the world.
+  // 0: in RunRanks, the number that the launcher (mpirun, torchrun, srun) reports; otherwise, or if
+  // it reports none, all ranks of the world.
   int ranks_on_machine = 0;
   int64_t memory_limit = 0;  // in bytes, of a rank's allocator; 0: none
   // DeviceOptions::bits_of_any_team.

@@ -71,11 +71,11 @@ struct RunSetup {
   KernelOptions kernels;
 };
 
-// Everything that a run shows.
+// All results of a run.
 struct Trace {
   absl::Status status;
   std::vector<float> numbers;
-  std::vector<int64_t> activation_allocations;  // of each step: none where it was played
+  std::vector<int64_t> activation_allocations;  // of each step: none if it was replayed
   std::map<std::string, std::vector<float>> weights;
 };
 
@@ -179,7 +179,7 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
   }
 }
 
-// Returns how many steps of the recorded run allocated nothing, which is how many were played.
+// Returns how many steps of the recorded run allocated nothing: the replayed ones.
 int ExpectTheSameBits(const RunSetup& setup, const Course& course) {
   const Trace eager = Follow(setup, /*record_steps=*/false, course);
   const Trace recorded = Follow(setup, /*record_steps=*/true, course);
@@ -283,7 +283,7 @@ TEST_F(RecordedStepTest, EvaluationAndSamplesInBetweenDisturbNothing) {
                                   ZEROTH_RETURN_IF_ERROR(run.Evaluate(1, 3));
                                   for (int i = 0; i < 5; ++i) {
                                     ZEROTH_RETURN_IF_ERROR(run.Step());
-                                    // Longer than a step's: tables that grow are made anew.
+                                    // Longer than a step's: tables that grow are reallocated.
                                     ZEROTH_RETURN_IF_ERROR(run.Evaluate(1, i < 3 ? 5 : 9));
                                     ZEROTH_RETURN_IF_ERROR(run.Sample());
                                   }
@@ -330,7 +330,7 @@ TEST_F(RecordedStepTest, Tf32ReachesTheProductsOfTraining) {
   EXPECT_NE(tf32.numbers, ieee.numbers);
 }
 
-// Scales that stay on the device are made anew in every step that is played.
+// Scales that stay on the device are computed again in every replayed step.
 TEST_F(RecordedStepTest, ScalesOfFp8AreThoseOfTheStep) {
   for (const char* const model : {"gpt2", "llama"}) {
     RunSetup setup;
@@ -405,7 +405,7 @@ TEST_F(RecordedStepTest, TheMemoryOfOneStepStaysAllocated) {
         EXPECT_GT(stats[MemoryCategory::kActivations].current_bytes, 0);
         EXPECT_GT(stats.total.current_bytes, between + (eager_peak - between) / 2);
         EXPECT_LE(stats.total.peak_bytes, eager_peak + 2048) << "inputs and results apart";
-        // Under the address sanitizer blocks are segments, and each size is asked for anew.
+        // Under the address sanitizer blocks are segments, and each size is allocated anew.
         EXPECT_LE(stats.reserved_bytes, 2 * reserved);
         return absl::OkStatus();
       });

@@ -23,7 +23,7 @@ namespace {
 constexpr char kSteps[] = "steps";
 constexpr char kOptimizerSteps[] = "optimizer_steps";
 
-// The path of the checkpoint that Load takes.
+// The path of the checkpoint that Load reads.
 absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
   ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
                           PathExists(absl::StrCat(directory, "/", kCheckpointIndexName)));
@@ -34,7 +34,7 @@ absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
       directory, ": no checkpoint there; expected a directory step-N, or one that holds such"));
 }
 
-// The tensor ranks as a group of the mesh. Its collectives run on a stream of their own.
+// The tensor ranks as a group of the mesh. Its collectives run on a separate stream.
 class TensorGroup final : public TensorRanks {
  public:
   // `stream` is nullptr if there is one rank.
@@ -134,7 +134,7 @@ absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimi
                                        sharding_->ExpectBetweenSteps("load a checkpoint"),
                                        "load a checkpoint"));
   // Another program may still write to the directory, and ranks may see it in different states: all
-  // take the checkpoint that rank 0 sees.
+  // load the checkpoint that rank 0 sees.
   const absl::StatusOr<std::string> found =
       rank_.index() == 0 ? FindCheckpoint(directory) : absl::StatusOr<std::string>("");
   ZEROTH_RETURN_IF_ERROR(

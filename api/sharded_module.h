@@ -30,8 +30,8 @@ class TrainingStep;
 class ShardedModule {
  public:
   // As FullyShard, but values are unset until Sharding::Initialize, Sharding::Load or Load. The
-  // plan's units may have axes, a precision or collectives of their own (UnitSpec). For a model
-  // that DivideModel has divided, pass the same `tensor`: the mesh then has kTensorAxis inside, and
+  // plan's units may override axes, precision or collectives (UnitSpec). For a model that
+  // DivideModel has divided, pass the same `tensor`: the mesh then has kTensorAxis inside, and
   // tensor.size neighbouring ranks have the same data.
   static absl::StatusOr<std::unique_ptr<ShardedModule>> Create(
       Rank& rank, const WrapPlan& plan, const ShardingOptions& options,
@@ -54,7 +54,7 @@ class ShardedModule {
   // Saves the parameters, and `optimizer`'s states if it is given, as the checkpoint
   // `directory`/step-N, N = steps(). Each rank writes a file, and the checkpoint is complete or
   // does not exist. The two newest are kept. It loads at any world size, under any strategy. A
-  // TrainingStep that has not had its update leaves nothing in it: the checkpoint is of before that
+  // TrainingStep before its update leaves nothing in it: the checkpoint holds the state before that
   // step. AlreadyExists if there is a checkpoint of this step.
   absl::Status Save(const std::string& directory, const Optimizer* optimizer = nullptr);
   // Loads the newest checkpoint in `directory`, or the checkpoint that `directory` is: values,

@@ -21,14 +21,14 @@ namespace zeroth {
 // A deterministic batch (see TrainerOptions) is divided among any number of ranks: rank r of W
 // computes micro-batches r, r + W, r + 2 W, … Returns the number of micro-batches of each rank.
 // InvalidArgument unless the world size is a power of two that divides `micro_batches`: only then
-// are the ranks' own sums parts of the fixed tree over the micro-batches (strategies/tree_sum.h).
-// The error lists the allowed world sizes.
+// are the ranks' sums parts of the fixed tree over the micro-batches (strategies/tree_sum.h). The
+// error lists the allowed world sizes.
 absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_size);
 
 // Number of targets that count in the global batches of these micro-batches; nullopt if all do.
 std::optional<int64_t> CountedTargets(absl::Span<const Batch> micro_batches);
 
-// What a rank sends to the others at the end of a step, besides its losses.
+// Sent by each rank to the others at the end of a step, besides its losses.
 struct RankNews {
   bool flag = false;
   double waited = 0;  // seconds that this rank waited for other ranks in the step before
@@ -40,7 +40,7 @@ class StepInputs {
  public:
   StepInputs() = default;
   // Allocates uninitialised inputs for micro-batches of these shapes. With a deterministic batch
-  // above 0 (see TrainerOptions) every loss of every rank has a place of its own in the exchange.
+  // above 0 (see TrainerOptions) every loss of every rank has a separate place in the exchange.
   // `ranks_per_data` neighbouring ranks have the same micro-batches; the first of them then sends
   // the losses. `world` and `device` outlive the result.
   static absl::StatusOr<StepInputs> Create(Communicator& world, Device& device,

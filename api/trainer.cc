@@ -50,8 +50,8 @@ absl::Status MakeDeterministic(const TrainerOptions& options, int world_size,
   return absl::OkStatus();
 }
 
-// Leaves this rank's part of each layer to `model`, as options.tensor says, before its parameters
-// join units.
+// Reduces `model` to this rank's part of each layer (options.tensor), before its parameters join
+// units.
 absl::Status DivideForTraining(LanguageModel& model, Rank& rank, const TrainerOptions& options) {
   const TensorParallelOptions& tensor = options.tensor;
   if (tensor.size == 1 && !tensor.enabled()) return absl::OkStatus();
@@ -235,7 +235,7 @@ absl::Status Trainer::Begin() {
                               "); make a new one, in a new world, from what was saved before");
   }
   updating_ = false;
-  // Clears what the loss of an earlier call has set.
+  // Clears the inputs that an earlier call's loss left in the context.
   sharded_->context().set_document_starts(Tensor());
   sharded_->context().set_loss_divisor(Tensor());
   if (!failed_ || world().size() == 1) return absl::OkStatus();

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // One rank's training step: a model, its sharding and its optimizer together. The trainer program
-// is built on it, and other programs with a loop of their own can be.
+// is built on it, and programs with custom loops can be.
 
 #pragma once
 
@@ -46,7 +46,7 @@ struct TrainerOptions {
   // quantized collectives, record_steps or Muon.
   TensorParallelOptions tensor;
   WrapPolicy wrap = WrapBlocks();
-  // How matrix products are computed. Unimplemented on devices that cannot.
+  // How matmuls are computed. Unimplemented if the device does not support it.
   KernelOptions kernels;
   // Make each norm a unit that computes and reduces its gradients in fp32; its output has the type
   // of its input.
@@ -54,7 +54,7 @@ struct TrainerOptions {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   std::string optimizer = "adamw";  // a registered name
   OptimizerOptions optimizer_options;
-  std::vector<ParameterGroup> parameter_groups;  // none: all alike, except for Parameter::decay()
+  std::vector<ParameterGroup> parameter_groups;  // empty: all alike, except for Parameter::decay()
   double clip_grad_norm = 1.0;                   // 0: no clipping
   // For fp16: scale the loss, and unscale gradients where the optimizer reads them.
   std::optional<LossScalerOptions> loss_scaler;
@@ -101,8 +101,7 @@ struct StepResult {
   std::vector<double> waited_before;
 };
 
-// What later steps of a trainer depend on besides its tensors. The same on every rank, and part of
-// a checkpoint.
+// The state of a trainer besides its tensors. The same on every rank, and part of a checkpoint.
 struct TrainerCounts {
   int64_t optimizer_steps = 0;  // steps that count in the bias correction of the moments
   int64_t ema_updates = 0;      // 0 without an average
@@ -118,7 +117,7 @@ struct TrainerCounts {
 // can go on. If it can, weights, moments and counts are those from before the call, and nothing is
 // gathered. All ranks must have failed in the same call; they compare this at the beginning of the
 // next one. The trainer cannot go on if a stream or the communication is broken, or if the error
-// came after the update had begun. Every further call then fails and says so.
+// came after the update had begun. Every further call then fails with that reason.
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
@@ -163,8 +162,8 @@ class Trainer {
   absl::StatusOr<Tensor> ForwardBackward(const Batch& batch) {
     return ForwardBackward(absl::MakeConstSpan(&batch, 1));
   }
-  // Returns the mean loss over the micro-batches of all ranks, without gradients. Takes
-  // micro-batches and `stop` as Step does; only `loss` and `stop` of the result are set.
+  // Returns the mean loss over the micro-batches of all ranks, without gradients. Micro-batches and
+  // `stop` are as in Step; only `loss` and `stop` of the result are set.
   absl::StatusOr<StepResult> Evaluate(absl::Span<const Batch> micro_batches, bool stop = false);
   absl::StatusOr<StepResult> Evaluate(const Batch& batch) {
     return Evaluate(absl::MakeConstSpan(&batch, 1));
@@ -180,8 +179,8 @@ class Trainer {
   // rank. Takes many times as long as the step.
   absl::StatusOr<std::string> FindNonFinite(absl::Span<const Batch> micro_batches);
 
-  // To be called by all ranks at one point of their calls, after some ranks had an error in one of
-  // the calls above and all ranks know of it. The next call then does not compare who has failed.
+  // Call it on all ranks, at the same point of their calls, after some ranks failed in one of the
+  // calls above and all ranks know. The next call then does not compare which ranks failed.
   void AgreedOnError() { failed_ = false; }
 
   // OK, or the reason why no further step or evaluation is possible.
@@ -208,7 +207,7 @@ class Trainer {
 
  private:
   Trainer() = default;
-  // Two steps of equal kind enqueue the same work, so that one recording serves both.
+  // Two steps of equal kind enqueue the same work, so they can replay one recording.
   struct StepKind {
     int64_t micro_batches = 0;
     int64_t batch = 0;
@@ -226,7 +225,7 @@ class Trainer {
     std::unique_ptr<Recording> recording;  // last, to be destroyed before what it uses
   };
 
-  // Number of ranks with data of their own.
+  // Number of ranks with different data.
   int data_ranks() const { return world().size() / options_.tensor.size; }
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A trainer after errors: each collective of a step fails in turn, on all ranks or on one. It goes
-// on from the state before the step with the same bits, or says that it cannot.
+// A trainer after errors: each collective of a step fails in turn, on all ranks or on one. It
+// continues from the state before the step with the same bits, or reports that it cannot.
 
 #include <cstdint>
 #include <cstring>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr char kInjected[] = "the cable is unplugged";
 
-// Which call of a rank fails, of those of all its communicators together.
+// The call of a rank that fails, counted over all its communicators.
 struct Faults {
   int64_t calls = 0;
   int64_t fail_at = -1;
@@ -44,7 +44,7 @@ struct Faults {
   }
 };
 
-// A communicator whose calls fail, without being made, when it is their turn.
+// A communicator whose calls fail, without being made, at their turn.
 class FaultyCommunicator : public Communicator {
  public:
   FaultyCommunicator(Communicator& inner, Faults& faults) : inner_(&inner), faults_(faults) {}
@@ -191,7 +191,7 @@ absl::Status Expect(bool condition, absl::string_view what) {
   return condition ? absl::OkStatus() : absl::InternalError(absl::StrCat("not so: ", what));
 }
 
-// Nothing is computed any more, and each call says why.
+// All further calls compute nothing, and report the reason.
 absl::Status ExpectCannotGoOn(Trainer& trainer, const Case& setup, absl::string_view reason) {
   ZEROTH_RETURN_IF_ERROR(Expect(!trainer.status().ok(), "the trainer is broken"));
   const std::vector<Batch> batches = MicroBatches(0, 0, setup.micro_batches);
@@ -281,7 +281,7 @@ TEST_P(TrainerErrorsTest, AfterAnyFailedCollectiveItGoesOnOrSaysThatItCannot) {
   for (const int64_t times : failed) EXPECT_GE(times, 3);
 }
 
-// A rank that fails alone and gives up takes the others with it, with its error.
+// If a rank fails alone and gives up, the others fail with its error.
 TEST_P(TrainerErrorsTest, WhereOneRankFailsTheOthersSayThatTheyCannotGoOn) {
   const Case& setup = GetParam();
   int64_t fail_at = 0;

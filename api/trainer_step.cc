@@ -26,7 +26,7 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
 absl::StatusOr<StepResult> Trainer::TakeStep(absl::Span<const Batch> micro_batches, double lr,
                                              bool stop) {
   Timeline* const timeline = options_.sharding.scheduler.timeline;
-  // To the timeline a recorded step is one piece, without waits of its own.
+  // To the timeline, a recorded step is one piece without separate waits.
   const bool counts_waits = timeline != nullptr && !options_.record_steps;
   if (counts_waits) timeline->set_counts_waits(true);
   const bool judges = options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;
@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Trainer::RecordedStep>> Trainer::RecordStep(const
                                                                            StepInputs inputs) {
   ZEROTH_RETURN_IF_ERROR_WITH(device().BeginRecording(), "recording a step");
   const absl::StatusOr<Tensor> norm_and_scale = EnqueueStep(inputs, std::nullopt);
-  // The recording must end also after an error. Of two errors, the first says more.
+  // The recording must end also after an error. The first of two errors says more.
   absl::StatusOr<std::unique_ptr<Recording>> recording = device().EndRecording();
   ZEROTH_RETURN_IF_ERROR_WITH(norm_and_scale.status(), "recording a step");
   ZEROTH_RETURN_IF_ERROR_WITH(recording.status(), "recording a step");

@@ -30,29 +30,28 @@ struct TrainingStepOptions {
   // update. Above 0.
   double loss_scale = 1;
   // False: gradients of earlier micro-batches stay full on each rank until the last one's are
-  // reduced. That takes less traffic and more memory (FSDP2's set_requires_gradient_sync).
+  // reduced. This costs more memory and saves traffic (FSDP2's set_requires_gradient_sync).
   bool sync_every_micro_batch = true;
 };
 
 struct UpdateOptions {
   double clip_grad_norm = 0;      // the largest norm; 0: no clipping
-  std::optional<double> lr = {};  // the optimizer's own if it is not given
+  std::optional<double> lr = {};  // default: the optimizer's
 };
 
 class UnitPass;
 
 // A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: all units
-// are sharded again and gradients are freed, so that the next step starts afresh. An error in a
-// module's forward or backward, be it of an evaluation, does the same: the step may go on with
-// another forward if that was in its first micro-batch, and not at all later. No step can
-// follow an error in a stream or in communication (Scheduler::Abandon), nor an error after an
-// update has begun (ShardedModule::status). Each step also ends the context's draws of dropout: set
-// them again.
+// are resharded and gradients are freed, so that the next step starts afresh. Errors in any forward
+// or backward, evaluation included, also abandon the step. In the first micro-batch you may retry
+// the forward; later, begin a new step. No step can follow an error in a stream or in communication
+// (Scheduler::Abandon), nor an error after an update has begun (ShardedModule::status). Each step
+// also ends the context's draws of dropout: set them again.
 //
 // A model has one live step, from its construction to Update, EndStep, Release or the destructor. A
 // step that is constructed meanwhile, or before the gradients of a released one are freed, is
-// refused: all its calls return FailedPrecondition, and the live step goes on as if it were not
-// there. Evaluations within a step need no step of their own. With autograd:
+// refused: all its calls return FailedPrecondition, and the live step is not affected. Evaluations
+// within a step do not need another step. With autograd:
 //
 //   TrainingStep step(*sharded);
 //   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(step.context(), batch));
@@ -131,8 +130,8 @@ class UnitPass {
   UnitPass& operator=(UnitPass&&) = delete;
   ~UnitPass();
 
-  // In a backward: the tensor to which this micro-batch's gradient of `parameter` is to be added.
-  // It has the parameter's shape, and holds zeros, or the gradients of earlier micro-batches.
+  // In a backward: add this micro-batch's gradient of `parameter` to this tensor. It has the
+  // parameter's shape, and holds zeros, or the gradients of earlier micro-batches.
   absl::StatusOr<Tensor> Gradient(Parameter& parameter);
   // Frees the parameters; a backward starts the reduction of the unit's gradients.
   absl::Status End();

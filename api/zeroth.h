@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The front door: what a program of one's own includes to train under a sharding strategy.
+// The main header, for programs that train under a sharding strategy.
 
 #pragma once
 

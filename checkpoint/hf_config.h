@@ -23,7 +23,7 @@ class HfConfig {
  public:
   // Reads a file; at most 16 MiB.
   static absl::StatusOr<HfConfig> Load(const std::string& path);
-  // Parses `text`. `where` stands for the path in messages.
+  // Parses `text`. Messages show `where` instead of the path.
   static absl::StatusOr<HfConfig> Parse(absl::string_view text, std::string where);
 
   bool Has(absl::string_view key) const;

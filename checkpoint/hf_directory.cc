@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Longest file beside the weights, as ReadJsonFile and the tokenizers' readers take.
+// Longest file beside the weights, as ReadJsonFile and the tokenizers' readers accept.
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 constexpr char kExpected[] =

@@ -26,7 +26,7 @@ namespace zeroth {
 class HfDirectory {
  public:
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
-  // directory or a file in it is bad. Messages say what a model directory consists of.
+  // directory or a file in it is bad. Messages list the files of a model directory.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
   // A model whose weights come from elsewhere. `path` is the directory of all other files.
   HfDirectory(std::string path, HfConfig config, std::shared_ptr<const WeightsSource> weights)
@@ -35,8 +35,8 @@ class HfDirectory {
         config_(std::move(config)),
         weights_(std::move(weights)) {}
 
-  // Takes the tokenizer and the chat template of another directory, as of an adapter, if it has a
-  // tokenizer. InvalidArgument if it has only other files of one, such as a template.
+  // Uses the tokenizer and the chat template of another directory, such as an adapter's, if it has
+  // a tokenizer. InvalidArgument if it has only other files of one, such as a template.
   absl::Status TakeTokenizer(const std::string& directory);
 
   const std::string& path() const { return path_; }
@@ -65,8 +65,7 @@ inline constexpr char kGenerationConfig[] = "generation_config.json";
 // The names that transformers gives tokenizer files.
 const std::vector<std::string>& HfTokenizerFileNames();
 
-// The weights of a Hugging Face directory, which lie in one file or several. Immutable and
-// thread-safe.
+// The weights of a Hugging Face directory, in one file or several. Immutable and thread-safe.
 class HfWeights final : public WeightsSource {
  public:
   // Opens `directory`/model.safetensors, or every file of model.safetensors.index.json where there

@@ -51,8 +51,7 @@ bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
 // How MoveIntoPlace renames a model that it replaces, before the random digits.
 constexpr char kPrevious[] = ".previous-";
 
-// OK if `path` may be replaced: it does not exist, or is a directory of nothing but a model's
-// files.
+// OK if `path` may be replaced: it does not exist, or is a directory with only a model's files.
 absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -105,7 +104,7 @@ bool IsPreviousName(absl::string_view name, absl::string_view base) {
 
 // Undoes or completes the renames of a process that was killed in MoveIntoPlace: if `path` is
 // missing, the earlier model gets its name back, and otherwise the earlier model is removed. A
-// process that is alive between its two renames then finds its name taken, and keeps both models.
+// process that is alive between its two renames then finds its name in use, and keeps both models.
 void RecoverPrevious(const std::string& path, HfDirectoryKind kind) {
   const fs::path target(path);
   const std::string base = target.filename().string();
@@ -268,8 +267,7 @@ absl::Status HfDirectoryWriter::Finish() {
   if (finished_) return FailedPrecondition(path_, ": finished twice");
   for (const auto& file : files_) ZEROTH_RETURN_IF_ERROR(file->Finish());
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(temporary_));
-  // The model is complete. From here on hours of work must not be thrown away because the name is
-  // taken.
+  // The model is complete. From here on, hours of work must not be lost because the name is in use.
   finished_ = true;
   const absl::StatusOr<std::string> previous = MoveIntoPlace(temporary_, path_, kind_);
   if (!previous.ok()) {

@@ -34,8 +34,8 @@ enum class HfDirectoryKind {
 struct HfDirectoryOptions {
   HfDirectoryKind kind = HfDirectoryKind::kModel;
 
-  // Of a model: most bytes of tensors in one weight file, as transformers' max_shard_size; a larger
-  // tensor has a file of its own. 0: one file for all tensors. Several files are named
+  // For a model: most bytes of tensors in one weight file, as transformers' max_shard_size; a
+  // larger tensor has a separate file. 0: one file for all tensors. Several files are named
   // model-00001-of-00003.safetensors, and model.safetensors.index.json maps tensors to files.
   int64_t max_shard_bytes = 0;
 };
@@ -87,7 +87,7 @@ class HfDirectoryWriter {
 };
 
 struct HfConvertOptions {
-  // Type of every tensor: fp32, bf16 or fp16; if empty, each tensor keeps its own. bf16 and fp16
+  // Type of every tensor: fp32, bf16 or fp16; if empty, each tensor keeps its type. bf16 and fp16
   // round to nearest; fp16 refuses values that it cannot hold.
   std::optional<DType> dtype;
   HfDirectoryOptions directory;

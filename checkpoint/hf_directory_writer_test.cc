@@ -151,7 +151,7 @@ TEST(HfDirectoryWriterTest, DeletesNothingOfOthers) {
   const absl::Status file = WriteModel(dir.File("home"), 1);
   EXPECT_EQ(file.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(file.message()), HasSubstr("holds \"thesis.tex\""));
-  // A directory with a model file's name is no model file.
+  // A directory with a model file's name is not a model file.
   dir.Write("nested/config.json/x", "x");
   EXPECT_EQ(WriteModel(dir.File("nested"), 1).code(), absl::StatusCode::kAlreadyExists);
   dir.Write("plain", "x");
@@ -206,7 +206,7 @@ std::vector<std::string> FilesWith(int64_t max_shard_bytes) {
   EXPECT_EQ((*writer)->Write("nobody", 0, {}).code(), absl::StatusCode::kNotFound);
   const absl::Status finished = (*writer)->Finish();
   EXPECT_TRUE(finished.ok()) << finished;
-  // The reader holds the index against the files.
+  // The reader compares the index with the files.
   const auto directory = HfDirectory::Open(path);
   EXPECT_TRUE(directory.ok()) << directory.status();
   EXPECT_THAT(directory->weights().names(), ElementsAre("a", "b", "c", "d", "e"));

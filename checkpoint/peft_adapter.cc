@@ -32,7 +32,7 @@ bool IsNumber(absl::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit);
 }
 
-// Returns what follows the block's number: "attn.c_attn" of "transformer.h.0.attn.c_attn". PEFT
+// Returns the name after the block's number: "attn.c_attn" for "transformer.h.0.attn.c_attn". PEFT
 // adapts every layer whose name ends like this; a shorter end, as "c_proj", could match more
 // layers.
 std::string Target(absl::string_view layer) {
@@ -82,7 +82,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["base_model_name_or_path"] =
       adapter.base_model.empty() ? nlohmann::json() : nlohmann::json(adapter.base_model);
   json["r"] = adapter.rank;
-  // PEFT's own files have integers.
+  // PEFT's files have integers.
   const bool whole = adapter.alpha == std::floor(adapter.alpha) && std::abs(adapter.alpha) < 1e9;
   json["lora_alpha"] =
       whole ? nlohmann::json(static_cast<int64_t>(adapter.alpha)) : nlohmann::json(adapter.alpha);
@@ -126,7 +126,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
     const auto is_in = [&key = key](absl::Span<const absl::string_view> keys) {
       return std::find(keys.begin(), keys.end(), key) != keys.end();
     };
-    // What is off changes nothing, whatever it is.
+    // Keys that are off change nothing.
     const bool is_off =
         value.is_null() || value == false || (value.is_structured() && value.empty());
     if (!is_off && !is_in(kHarmless) && !is_in(kRead)) return Unsupported(config, key);

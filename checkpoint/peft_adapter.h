@@ -39,7 +39,7 @@ struct PeftAdapter {
 // Makes adapter_config.json. InvalidArgument for an adapter without layers or rank.
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 
-// The inverse, without the layers, which the tensors' names tell exactly. InvalidArgument for a key
+// The inverse, without the layers, which follow from the tensors' names. InvalidArgument for a key
 // that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes something
 // else: another scale, ranks by layer, biases, whole layers.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
@@ -47,13 +47,12 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
 // The parts of the layers' names after the block's number, each once: "attn.c_attn".
 std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 
-// What follows a layer's name in those of its two halves, here and in the trainer's checkpoints.
+// The suffixes after a layer's name for its two halves, here and in the trainer's checkpoints.
 inline constexpr absl::string_view kLoraA = ".lora_A";
 inline constexpr absl::string_view kLoraB = ".lora_B";
 
-// The names of a layer's two halves in adapter_model.safetensors. Whatever the layout of the
-// weight, A is [rank, in] and B is [out, rank]. The adapter adds alpha / rank * B A, or its
-// transpose.
+// The names of a layer's two halves in adapter_model.safetensors. For any layout of the weight, A
+// is [rank, in] and B is [out, rank]. The adapter adds alpha / rank * B A, or its transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
 
@@ -67,7 +66,7 @@ bool IsPeftDirectory(const std::string& path);
 // thread-safe; movable.
 class PeftDirectory {
  public:
-  // NotFound if one of the two files is missing. InvalidArgument if a tensor is no half of an
+  // NotFound if one of the two files is missing. InvalidArgument if a tensor is not a half of an
   // adapter, lacks its other half, or has another rank. Errors of ParsePeftAdapter.
   static absl::StatusOr<PeftDirectory> Open(const std::string& path);
 
@@ -95,7 +94,7 @@ struct LowRankProduct {
 // The halves of an adapter: left is [rows, rank], right is [rank, columns].
 struct LowRankHalves {
   // Adds scale * left right to a part of a weight [rows, columns], from its element `begin` on.
-  // Sums over the rank are made in float64, and rounded once together with the weight.
+  // Sums over the rank are in float64, and rounded once together with the weight.
   void AddTo(double scale, int64_t begin, absl::Span<float> part) const;
 
   std::vector<float> left;
@@ -108,7 +107,7 @@ struct LowRankHalves {
 // in memory. Thread-safe.
 class MergedWeights final : public WeightsSource {
  public:
-  // `adapters` has the halves. It may be `base` itself; the halves are then no weights of the
+  // `adapters` has the halves. It may be `base` itself; the halves are then not weights of the
   // merged model. NotFound or InvalidArgument if a weight or a half is missing or shapes do not
   // match.
   static absl::StatusOr<std::shared_ptr<const MergedWeights>> Create(

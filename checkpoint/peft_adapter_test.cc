@@ -43,8 +43,8 @@ TEST(PeftAdapterTest, TheConfigSaysWhatPeftReads) {
   EXPECT_TRUE(PeftAdapterConfig(adapter)->json()["base_model_name_or_path"].is_null());
 }
 
-// What PEFT 0.21 writes for the defaults: LoraConfig().to_dict(). A key with a value of its own is
-// read, known to change nothing, or refused by its name.
+// PEFT 0.21's output for the defaults: LoraConfig().to_dict(). A key with another value is read,
+// known to change nothing, or refused by its name.
 TEST(PeftAdapterTest, EveryKeyThatPeftWritesIsKnown) {
   std::ifstream file("tests/testdata/peft_lora_config.json");
   const nlohmann::json written = nlohmann::json::parse(file);

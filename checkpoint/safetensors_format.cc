@@ -34,7 +34,7 @@ constexpr std::array<DTypeFacts, 20> kDTypes = {
      {"U16", 16}, {"F16", 16},    {"BF16", 16},   {"I32", 32},    {"U32", 32},
      {"F32", 32}, {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}}};
 
-// Elements lie at any byte, so they are copied out one by one; compilers turn that into plain
+// Elements may begin at any byte, so they are copied out one by one; compilers turn that into plain
 // unaligned loads.
 template <typename T, typename Convert>
 void ConvertElements(const uint8_t* from, absl::Span<float> out, Convert convert) {

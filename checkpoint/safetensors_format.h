@@ -28,7 +28,7 @@
 
 namespace zeroth {
 
-// Every element type of the format, in the order of the file format's own list.
+// Every element type of the format, in the order of the format's list.
 enum class SafetensorsDType : uint8_t {
   kBool,
   kF4,

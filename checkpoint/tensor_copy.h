@@ -56,8 +56,8 @@ struct TensorCopy {
   int64_t places = 1;
 };
 
-// Returns the type that keeps a tensor's values: its own if it is F32, F16 or BF16, and fp32 for
-// F64, which is rounded. NotFound or InvalidArgument, naming the tensor, for other types.
+// Returns the type that keeps a tensor's values: the same for F32, F16 and BF16, and fp32 for F64,
+// which is rounded. NotFound or InvalidArgument, naming the tensor, for other types.
 absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_view name);
 
 // "float32", "bfloat16", "float16": torch_dtype in a config.json. Aborts for integers.
@@ -65,7 +65,7 @@ std::string TorchDTypeName(DType dtype);
 
 // Returns the tensors that the destination declares, in the order of `copies`; copies that are
 // stacked make one tensor. InvalidArgument, naming the tensor, if its shape does not allow the
-// relayout, and for a stack with a place that is missing or taken twice, or with several shapes or
+// relayout, and for a stack with a place that is missing or filled twice, or with several shapes or
 // types.
 absl::StatusOr<std::vector<TensorDeclaration>> DeclareCopies(const WeightsSource& source,
                                                              absl::Span<const TensorCopy> copies);

@@ -45,7 +45,7 @@ absl::Status CheckName(absl::string_view name) {
     return absl::InvalidArgumentError(
         "a tensor is named \"__metadata__\", which the format reserves");
   }
-  // The library replaces what is not UTF-8, so a name that changes was not UTF-8.
+  // The library replaces invalid UTF-8, so a name that changes was not UTF-8.
   if (Json::parse(JsonString(name), nullptr, false) != Json(std::string(name))) {
     return InvalidArgument("the tensor name \"", JsonString(name), "\" is not UTF-8");
   }

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The part that writers of all tensor file formats share, once the format has decided where each
-// tensor lies: pieces arrive in any order, every byte is written exactly once, and the file appears
-// whole or not at all.
+// Shared by the writers of all tensor file formats, once the format has placed each tensor: pieces
+// arrive in any order, every byte is written exactly once, and the file appears whole or not at
+// all.
 
 #pragma once
 
@@ -52,7 +52,7 @@ struct TensorDeclaration {
   Shape shape;
 };
 
-// Where the tensors of a file lie.
+// The places of the tensors in a file.
 struct TensorLayout {
   TensorEntries entries;
   int64_t data_bytes = 0;  // the end of the last tensor, rounded up to the alignment
@@ -63,8 +63,8 @@ absl::StatusOr<TensorLayout> LayOutTensors(const std::string& path,
                                            absl::Span<const TensorDeclaration> tensors,
                                            int64_t alignment = 1);
 
-// Writes a file of a header, which is given whole, and tensors, which arrive in pieces. Finish
-// gives the file its name; a writer that is destroyed earlier leaves nothing behind.
+// Writes a file: a header, which is given whole, and tensors, which arrive in pieces. Finish gives
+// the file its name; a writer that is destroyed earlier leaves nothing behind.
 //
 // Several threads may call Write and WriteBytes at once; Finish and the destructor must come after
 // all of them.

@@ -65,7 +65,7 @@ class WeightsSource {
   TensorEntries tensors_;  // for constructors to fill
 };
 
-// Tensors that lie uncompressed in one file of any format. Immutable and thread-safe.
+// Uncompressed tensors in one file of any format. Immutable and thread-safe.
 class TensorFile : public WeightsSource {
  public:
   absl::Status ReadElements(absl::string_view name, int64_t begin,

@@ -27,7 +27,7 @@ class Watched final : public TokenSource {
       : TokenSource({1001, 0, false, "watched", {}}), fails_at_(fails_at) {}
 
   void Open() const { gate_.Notify(); }
-  // Whether so many rows are read within a time in which a machine under any load reads them.
+  // Whether this many rows are read within a time that suffices on a loaded machine.
   bool WaitForReads(int64_t count) const {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return reads_ >= count; });
@@ -82,7 +82,7 @@ TEST(BatchesAheadTest, GivesWhatTheLoaderDoes) {
   EXPECT_EQ(ahead.Take().status().code(), absl::StatusCode::kOutOfRange);
 }
 
-// While nobody takes anything, so many steps are read, and no more; each that is taken makes room.
+// Without a consumer, this many steps are read, and no more; each Take makes room.
 TEST(BatchesAheadTest, LoadsWhileNobodyAsksAndNoFurther) {
   const auto source = std::make_shared<Watched>();
   source->Open();

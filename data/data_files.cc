@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern
   if (result == GLOB_NOSPACE)
     return absl::ResourceExhaustedError(absl::StrCat("no memory to match ", pattern));
   if (paths.empty()) return absl::NotFoundError(absl::StrCat(pattern, ": matches no file"));
-  // glob's own order depends on the locale.
+  // glob's order depends on the locale.
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -20,10 +20,10 @@ struct DataFile {
 std::string DescribeFiles(const std::vector<DataFile>& files);
 
 // Expands a --data value as open_data.h says. A file's first bytes decide its kind (file_kind.h).
-// The list is not empty, and has either text or token files. InvalidArgument for a named file that
-// is not read, and wherever it lies for one that holds data in a form that is not read, or is named
-// .npy or .bin without matching content: skipping it would silently train on less data. `left_out`,
-// if given, becomes the paths in named directories that are not read otherwise, and links to
+// The list is not empty, and has either text or token files. InvalidArgument for a named file of an
+// unsupported kind, and for any file, named or not, that holds data in an unsupported form, or is
+// named .npy or .bin without matching content: skipping it would silently train on less data.
+// `left_out`, if given, becomes the other unread paths in named directories, and links to
 // directories, which are not entered.
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
                                                     std::vector<std::string>* left_out = nullptr);

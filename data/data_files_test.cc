@@ -124,7 +124,7 @@ TEST_F(DataFilesTest, PatternsAndLists) {
   EXPECT_THAT(Find(dir_.File("*/t_?.txt")), ElementsAre("sub/t_1.txt"));
   EXPECT_THAT(Find(dir_.File("u.txt") + "," + dir_.File("sub") + "," + dir_.File("t_?.txt")),
               ElementsAre("u.txt", "sub/t_1.txt", "t_2.txt"));
-  // What exists as it stands is taken as it stands.
+  // A value that exists as a path is used as it is.
   EXPECT_THAT(Find(dir_.File("a,b.txt")), ElementsAre("a,b.txt"));
   EXPECT_THAT(Find(dir_.File("[x].txt")), ElementsAre("[x].txt"));
 }

@@ -42,7 +42,7 @@ size_t LastCut(absl::string_view text, size_t least) {
   return 0;
 }
 
-// Refuses a record of text with a key that would change what is learned of it.
+// Refuses a record of text with a key that would change what is learned from it.
 absl::Status CheckTextKeys(const nlohmann::json& json) {
   for (const char* const key : {"weight", "loss", "trainable"}) {
     const auto found = json.find(key);

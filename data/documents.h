@@ -32,8 +32,8 @@ struct JsonRecord {
   std::string where;  // file and line, for messages
 };
 
-// Says what a record without the expected key is, by the format or the keys that it has: "and this
-// is of the Alpaca format (...)". For the end of a message.
+// Describes a record without the expected key by its format or keys: "and this is of the Alpaca
+// format (...)". For the end of a message.
 std::string DescribeRecord(const nlohmann::json& json);
 
 // Reads a file's documents one after the other, holding little of the file in memory. A text file
@@ -48,11 +48,11 @@ class DocumentReader {
   static absl::StatusOr<DocumentReader> Open(const DataFile& file, bool cuts_at_spaces,
                                              size_t part_bytes = kPartBytes);
 
-  // Reads the next part; false at the end. InvalidArgument names a line that is no JSON object with
-  // a text. Errors of the file.
+  // Reads the next part; false at the end. InvalidArgument names a line that is not a JSON object
+  // with a text. Errors of the file.
   absl::StatusOr<bool> Next(TextPart* part);
-  // Of a file of JSON lines, reads the next line that is not empty, instead of Next.
-  // InvalidArgument names a line that is no JSON.
+  // For a file of JSON lines: reads the next line that is not empty, instead of Next.
+  // InvalidArgument names a line that is not JSON.
   absl::StatusOr<bool> NextRecord(JsonRecord* record);
 
   // Bytes of the file that have been returned in parts.

@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kExpected[] = "expected text, JSON lines, a NumPy .npy file or an llm.c .bin shard";
 
-// A format that is known by its first bytes and not read.
+// An unsupported format that is known by its first bytes.
 struct Format {
   absl::string_view magic;
   absl::string_view name;
@@ -139,7 +139,7 @@ std::vector<std::vector<std::string>> FirstRecords(absl::string_view text, char 
 }
 
 // True if the first line names columns, one of which is usual for training data, and the second
-// record has as many fields. Prose whose lines have as many commas is none.
+// record has as many fields. Prose whose lines have as many commas is not a table.
 bool IsTable(absl::string_view text, char separator) {
   static constexpr absl::string_view kColumns[] = {
       "text",   "content",      "messages", "conversations", "prompt", "completion", "instruction",
@@ -178,7 +178,7 @@ std::optional<FileKind> TableKind(const std::string& path, absl::string_view hea
                  /*holds_data=*/true);
 }
 
-// Of text that begins with a brace or bracket; empty if it is no JSON.
+// For text that begins with a brace or bracket; empty if it is not JSON.
 std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head,
                                  absl::string_view text) {
   const JsonStart start = StartOfJson(text);
@@ -190,13 +190,13 @@ std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head
   constexpr char kLines[] =
       "expected JSON lines, a record {\"text\": ...} or {\"messages\": [...]} on each";
   if (text[0] == '[') {
-    // "[1] Smith" begins a text, and so may "[1, 2]" in a line of its own.
+    // "[1] Smith" begins a text, and so may "[1, 2]" alone in a line.
     if (start.is_whole && !is_alone) return std::nullopt;
     return Refused(path, head, "a JSON array", kLines,
                    absl::StrCat("convert it: ", PythonCommand("json, sys", "json.load(f)", path)),
                    /*holds_data=*/true);
   }
-  // Behind a record that is followed by another in its line, reading fails and says so.
+  // After a record that is followed by another in its line, reading fails with that error.
   if (!same_line.empty() && same_line[0] != '{' && same_line[0] != ',') return std::nullopt;
   // A text may begin with {}.
   if (!absl::StrContains(value, '"') && !is_alone) return std::nullopt;

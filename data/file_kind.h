@@ -18,7 +18,7 @@ inline bool IsText(DataFileKind kind) {
   return kind == DataFileKind::kText || kind == DataFileKind::kJsonLines;
 }
 
-// Bytes of a file that FileKindOf wants: enough to find a NUL in any binary format and to tell JSON
+// Bytes of a file that FileKindOf needs: enough to find a NUL in any binary format and to tell JSON
 // from text, and few enough for a large directory.
 inline constexpr size_t kFileHeadBytes = 8192;
 
@@ -31,9 +31,9 @@ struct FileKind {
   bool holds_data = false;
 };
 
-// Says what a file is by its first kFileHeadBytes bytes, or all of fewer. Of the name only what the
-// content cannot decide is taken: .jsonl and .ndjson make lines of JSON of text, and .csv and .tsv
-// a table; what is named .npy or .bin and has other content is damaged.
+// Decides what a file is by its first kFileHeadBytes bytes, or all of a shorter file. The name
+// decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .csv and
+// .tsv make it a table; a file named .npy or .bin with other content is damaged.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
 }  // namespace zeroth

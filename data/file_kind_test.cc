@@ -28,7 +28,7 @@ TEST(FileKindTest, LinesOfJsonAreKnownUnderAnyName) {
   for (const std::string& content :
        {absl::StrCat(kRecord, "\n", kRecord, "\n"), std::string(kRecord), talk,
         absl::StrCat("\xef\xbb\xbf", kRecord, "\r\n", kRecord), absl::StrCat("\n\n", talk, "\n"),
-        // The first line is longer than what is looked at.
+        // The first line is longer than the bytes examined.
         absl::StrCat("{\"text\": \"", std::string(20'000, 'x'), "\"}\n", kRecord),
         // Reading fails behind the first record, and says where.
         absl::StrCat(kRecord, "\n{broken\n"), absl::StrCat(kRecord, kRecord, "\n"),
@@ -38,7 +38,7 @@ TEST(FileKindTest, LinesOfJsonAreKnownUnderAnyName) {
           << name << ": " << content.substr(0, 60);
     }
   }
-  // The name decides of what does not look like JSON.
+  // The name decides for text that does not look like JSON.
   for (const char* const name : {"a.jsonl", "a.JSONL", "a.ndjson", "a.NdJson"}) {
     EXPECT_EQ(KindOfHead(name, "no JSON").kind, DataFileKind::kJsonLines) << name;
   }

@@ -101,7 +101,7 @@ TEST(HeldOutTest, WhatCannotBeSplitIsRefused) {
   EXPECT_THAT(std::string(SplitHeldOut(row, 0.1, kEnd).status().message()), HasSubstr("has 1 row"));
 }
 
-// What any rank of any world trains on in three shuffled epochs, and what it is evaluated on.
+// The training data of any rank of any world in three shuffled epochs, and its evaluation data.
 TEST(HeldOutTest, NoLayoutTrainsOnIt) {
   const auto split = SplitHeldOut(Stream(5000, 13), 0.1, kEnd);
   ASSERT_TRUE(split.ok()) << split.status();

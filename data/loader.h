@@ -47,7 +47,7 @@ struct LoaderOptions {
   bool documents = false;
   int32_t end_of_text = -1;
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
-  // With this a run of another global batch continues after what an earlier run has seen.
+  // With this, a run with another global batch size continues after the data of an earlier run.
   int64_t first_window = 0;
   // Use each window at most once, for evaluations: after the last one, rows have no targets that
   // count.
@@ -58,7 +58,7 @@ struct LoaderOptions {
 // seq_len apart, so that in an epoch every token but the first is a target at most once. Rows are
 // windows as they are. A global batch is batch_size * world_size consecutive windows of an endless
 // sequence, of which rank r takes [r * batch_size, (r + 1) * batch_size). Mixture draws that
-// sequence from the sources; each source has epochs of its own. With shuffle, every epoch takes the
+// sequence from the sources; each source has separate epochs. With shuffle, every epoch takes the
 // windows in its own random order, and cuts a stream at its own random offset, so that the
 // left-over tokens are not always the same.
 //
@@ -81,8 +81,8 @@ class DataLoader {
   // Batch::counted or none.
   absl::StatusOr<std::vector<Batch>> LoadMany(int64_t first, int64_t count) const;
 
-  // Number of windows before one is repeated. Of a mixture that may be less than there are, because
-  // it ends with the first source that is used up.
+  // Number of windows before one is repeated. For a mixture this may be fewer than all windows,
+  // because the count ends with the first source that is used up.
   int64_t distinct_windows() const { return distinct_; }
 
  private:
@@ -112,7 +112,7 @@ class DataLoader {
   int64_t distinct_;
 };
 
-// Loads the batches of coming steps in a thread of its own, so that a step waits for data only if
+// Loads the batches of coming steps in a separate thread, so that a step waits for data only if
 // loading takes longer than computing. The batches are those of the loader. Take is for one thread.
 class BatchesAhead {
  public:

@@ -152,8 +152,8 @@ TEST(DataLoaderTest, AShuffledEpochUsesEachRowOnce) {
   EXPECT_THAT(starts, ElementsAre(0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55));
 }
 
-// What an evaluation reads: each row once, whatever the batch and the number of ranks. Rows behind
-// the last one have no targets, and batches that have some say how many targets count.
+// An evaluation reads each row once, whatever the batch and the number of ranks. Rows behind the
+// last one have no targets, and batches that have some say how many targets count.
 TEST(DataLoaderTest, OnceReadsEveryRowOnce) {
   for (const int64_t rows : {1, 5, 8}) {
     for (const int64_t batch : {1, 2, 4, 8}) {

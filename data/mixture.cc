@@ -86,7 +86,7 @@ absl::StatusOr<std::shared_ptr<const Mixture>> Mixture::Create(
   }
   int64_t left = kBlock;
   for (const Part& part : parts) left -= part.share;
-  // The largest remainders get what is left; the largest share gives up what is too much.
+  // The largest remainders get the rest; the largest share gives up the excess.
   for (; left > 0; --left) {
     const auto most = std::max_element(remainders.begin(), remainders.end());
     *most -= 1;

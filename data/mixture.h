@@ -49,7 +49,7 @@ class Mixture {
  public:
   static constexpr int64_t kBlock = 1000;
 
-  // Takes at least one source. InvalidArgument names a source whose weight is not above 0, or is
+  // Needs at least one source. InvalidArgument names a source whose weight is not above 0, or is
   // less than half a thousandth of the sum.
   static absl::StatusOr<std::shared_ptr<const Mixture>> Create(std::vector<WeightedSource> sources);
 
@@ -58,7 +58,7 @@ class Mixture {
   // Windows of a source in each kBlock.
   int64_t share(size_t i) const { return parts_[i].share; }
 
-  // A window: its source, and its index among the source's own windows.
+  // A window: its source, and its index among the source's windows.
   struct Place {
     size_t source = 0;
     int64_t index = 0;
@@ -67,7 +67,7 @@ class Mixture {
   std::vector<Place> Places(int64_t first, int64_t count, uint64_t seed) const;
 
   // Returns how many windows from the first on are all different, if source i has counts[i] windows
-  // and then begins again. With one source that is its count; with several, the first source that
+  // and then begins again. With one source this is its count; with several, the first source that
   // is used up ends it, so that these windows have the sources in proportion to their weights.
   int64_t DistinctPlaces(absl::Span<const int64_t> counts, uint64_t seed) const;
 

@@ -71,7 +71,7 @@ TEST(MixtureTest, SharesAreTheWeightsInThousandths) {
 }
 
 // Any stretch is found without what is before it; each source's sequences come in order, none twice
-// and none left out; and a block has each source as often as its share says, not in one lump.
+// and none left out; and a block has each source as often as its share, not in one lump.
 TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
   const auto mixture = Mix({0.6, 0.3, 0.1});
   const std::vector<Mixture::Place> all = mixture->Places(0, 5000, 7);
@@ -82,7 +82,7 @@ TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
     const auto blocks = static_cast<int64_t>(i + 1) / 1000;
     EXPECT_EQ(next, (std::vector<int64_t>{600 * blocks, 300 * blocks, 100 * blocks}));
   }
-  // Of 100 in a row, about 60 are of the first: five standard deviations are 25.
+  // In 100 in a row, about 60 are of the first: five standard deviations are 25.
   for (size_t begin = 0; begin < all.size(); begin += 100) {
     int64_t first = 0;
     for (size_t i = begin; i < begin + 100; ++i) first += all[i].source == 0 ? 1 : 0;
@@ -101,8 +101,8 @@ TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
   EXPECT_GT(others, 200u);
 }
 
-// What the loader hands out is the same however the global batch is split, begins anywhere, and has
-// every window of a source once in that source's epoch.
+// The loader's output is the same however the global batch is split, begins anywhere, and has every
+// window of a source once in that source's epoch.
 TEST(MixtureTest, TheLoaderDrawsFromEachSourceInEpochsOfItsOwn) {
   const auto mixture = Mix({0.8, 0.2});
   constexpr int64_t kSeq = 10;  // 100 windows a source
@@ -183,7 +183,7 @@ TEST(MixtureTest, TheLoaderSaysWhereDocumentsBegin) {
   std::vector<int32_t> expected(40, 0);
   for (size_t i = 26; i < 30; ++i) expected[i] = 6;
   EXPECT_EQ(batch.starts, expected);
-  // What ends a window is of the next one's past, which begins at 0 in any case.
+  // The end of a window belongs to the next one's past, which begins at 0 in any case.
   options.end_of_text = 29;
   EXPECT_EQ(DataLoader::Create(Source(0, 101), options)->Load(0)->starts,
             std::vector<int32_t>(40, 0));

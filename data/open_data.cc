@@ -91,7 +91,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                                                      {options.seq_len, options.loss_on_all});
                         });
   }
-  // Bytes are their own ids: nothing need be stored.
+  // Each byte is its id: nothing need be stored.
   const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
     return file.kind == DataFileKind::kText;
   });
@@ -140,7 +140,7 @@ absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> sour
   }
   const auto wanted = static_cast<int64_t>(std::llround(fraction * static_cast<double>(units)));
   int64_t begin = (units - std::clamp<int64_t>(wanted, 1, units - 1)) * row;
-  // Without a tokenizer nothing says where documents end.
+  // Without a tokenizer, the ends of documents are unknown.
   if (source->row_length() == 0 && end_of_text >= 0) {
     ZEROTH_ASSIGN_OR_RETURN(begin, DocumentAt(*source, begin, end_of_text));
   }

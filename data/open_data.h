@@ -58,9 +58,8 @@ struct DataOptions {
 // A file's content decides what it holds (see file_kind.h). NumPy .npy and llm.c .bin files are
 // token files. Lines of JSON are {"text": "..."} each, or conversations if the first line is
 // {"messages": [...]}. A text file, and each line of JSON, ends with one end-of-text token. Other
-// and empty files are refused where they are named or matched, and skipped in directories, but for
-// those that hold data in a form that is not read. Text, conversations and token files cannot be
-// mixed.
+// and empty files are refused where they are named or matched, and skipped in directories, except
+// those that hold data in an unsupported form. Text, conversations and token files cannot be mixed.
 //
 // With the byte tokenizer large texts stay on disk. Other tokenizers encode here, or once per
 // machine (see token_cache.h). Open once per process and share the result among its ranks.
@@ -71,7 +70,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
                                                             const DataOptions& options);
 
 // The same for a --data flag that may have weights: "a.jsonl:0.7,b.bin:0.3" draws from each part by
-// its weight (see SplitWeights and Mixture). A part is anything that OpenData takes; parts may be
+// its weight (see SplitWeights and Mixture). A part is anything that OpenData accepts; parts may be
 // of different kinds.
 absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,
                                                            const DataOptions& options);

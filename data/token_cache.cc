@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 
 using SourcePtr = std::shared_ptr<const TokenSource>;
 
-// The version of entries and of what encoders make. Entries of other versions are not found.
+// The version of entries and of the encoders' output. Entries of other versions are not found.
 constexpr int kFormat = 2;
 constexpr char kManifest[] = "manifest.json";
 constexpr char kTokens[] = "tokens";
@@ -123,7 +123,7 @@ class Cache {
 
   const std::string& entry() const { return entry_; }
 
-  // NotFound if there is no entry; another error says what is wrong with it.
+  // NotFound if there is no entry; another error describes what is wrong with it.
   absl::StatusOr<SourcePtr> Open(const std::vector<std::string>& notes) const {
     std::error_code ignored;
     if (!fs::exists(entry_, ignored)) return absl::NotFoundError(entry_);

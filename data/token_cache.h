@@ -38,10 +38,10 @@ struct TokenCacheOptions {
 // process that makes an entry holds a lock, so that other processes and threads wait and then read
 // it, at most for options.lock_timeout; DeadlineExceeded, which names the lock's file, after that.
 // On a file system without locks each of them encodes, and the first entry counts. An entry that is
-// incomplete, damaged or of another key is made anew. Where nothing can be written, the result of
+// incomplete, damaged or of another key is replaced. If nothing can be written, the result of
 // `encode` is used from memory. notes() says which of these happened.
 //
-// Errors of `encode`, and of files that cannot be looked at.
+// Errors of `encode`, and of reading the files' sizes and times.
 absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
     const std::vector<DataFile>& files, const TokenCacheOptions& options,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const TokenSource>>()> encode);

@@ -59,7 +59,7 @@ class TokenCacheTest : public ::testing::Test {
       return Rows(ids_);
     });
   }
-  // What it is whether or not it was kept.
+  // The same whether or not it was cached.
   void ExpectRows(const SourceOr& source) {
     ASSERT_TRUE(source.ok()) << source.status();
     ASSERT_EQ((*source)->size(), static_cast<int64_t>(ids_.size()));

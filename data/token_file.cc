@@ -26,7 +26,7 @@ constexpr size_t kMostHeaderBytes = size_t{128} << 10;
 // Number of tokens that are read at a time.
 constexpr size_t kPiece = 4096;
 
-// Where the tokens lie in a file.
+// The place of the tokens in a file.
 struct TokenLayout {
   size_t data_begin = 0;  // in bytes
   int64_t count = 0;

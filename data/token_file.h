@@ -78,14 +78,14 @@ std::string TokenShardPath(const std::string& path, int64_t shard);
 
 // Writes a stream of token ids as files that OpenNpyFile and OpenLlmcFile read. The name of a shard
 // ends in
-// ".partial" until the shard is complete, so that no reader takes a part for the whole. Movable.
+// ".partial" until the shard is complete, so that no reader mistakes a part for the whole. Movable.
 // Not thread-safe.
 class TokenShardWriter {
  public:
   struct Options {
     // Ends in .npy or .bin (llm.c). Several shards are NAME-00000.bin and so on; one is NAME.bin.
     std::string path;
-    // Every id is below this. Ids take 16 bits if this is at most 65536, otherwise 32.
+    // Every id is below this. Ids have 16 bits if this is at most 65536, otherwise 32.
     int32_t vocab_size = 0;
     // Most tokens of a shard.
     int64_t shard_tokens = int64_t{1} << 30;
@@ -104,7 +104,7 @@ class TokenShardWriter {
   const Position& position() const { return position_; }
 
   absl::Status Append(absl::Span<const int32_t> ids);
-  // When this returns, everything that was appended is on stable storage.
+  // When this returns, everything appended is on stable storage.
   absl::Status Flush();
   // Completes the last shard. FailedPrecondition if there is no token at all.
   absl::Status Finish();

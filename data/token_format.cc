@@ -17,7 +17,7 @@ namespace zeroth {
 namespace {
 
 constexpr size_t kMagicBytes = sizeof(kNpyMagic) - 1;
-// NumPy's own limit against hostile headers is 10,000.
+// NumPy's limit against hostile headers is 10,000.
 constexpr size_t kMaxHeaderBytes = 65536;
 constexpr size_t kMaxDims = 32;
 // Length of the headers that NpyHeaderBytes writes.

@@ -63,7 +63,7 @@ absl::Status TokenShardWriter::Resume(const Position& position) {
   ZEROTH_CHECK(!file_.is_open() && buffer_.empty());
   position_ = position;
   const auto is_there = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
-  // The shard may have been completed since, and an only one been named so.
+  // The shard may have been completed since, and renamed if it is the only one.
   if (position.shard + (position.tokens_in_shard > 0 ? 1 : 0) == 1 && !is_there(PathOf(0)) &&
       !is_there(PathOf(0) + ".partial")) {
     rename(options_.path.c_str(), PathOf(0).c_str());
@@ -141,7 +141,7 @@ absl::Status TokenShardWriter::Finish() {
   const bool is_one = position_.shard == 1;
   if (is_one && rename(PathOf(0).c_str(), options_.path.c_str()) != 0)
     return ErrnoStatus(errno, absl::StrCat("rename ", PathOf(0), " to ", options_.path));
-  // What an earlier call with this path wrote and this one did not would be read beside it.
+  // Files that an earlier call with this path wrote, and this one did not, would be read beside it.
   const auto remove = [](const std::string& path) -> absl::StatusOr<bool> {
     if (unlink(path.c_str()) == 0) return true;
     if (errno == ENOENT) return false;

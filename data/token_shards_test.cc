@@ -33,7 +33,7 @@ std::vector<int32_t> Numbers(int32_t first, size_t count) {
   return ids;
 }
 
-// Ids around the largest of a type, in one file, by our own readers of each format.
+// Ids around the largest of a type, in one file, by our readers of each format.
 TEST(TokenShardsTest, OneFileHasItsOwnName) {
   const TemporaryDirectory dir;
   for (const int32_t vocab_size : {65'536, 65'537}) {
@@ -70,7 +70,7 @@ TEST(TokenShardsTest, ShardsAreFullAndResumedToTheToken) {
       ASSERT_TRUE(writer->Flush().ok());
       position = writer->position();
       EXPECT_EQ(position.shard * 10 + position.tokens_in_shard, static_cast<int64_t>(kept));
-      // Written, and not taken note of.
+      // Written, but not recorded.
       ASSERT_TRUE(writer->Append({99, 98}).ok());
       ASSERT_TRUE(writer->Flush().ok());
     }

@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> Concatenate(
 absl::Status ReadInPieces(const TokenSource& source, int64_t begin, int64_t end,
                           absl::FunctionRef<absl::Status(absl::Span<const int32_t>)> sink);
 
-// A source of up to this many tokens is hashed whole. Of a larger source this many tokens are
+// A source of up to this many tokens is hashed whole. In a larger source this many tokens are
 // hashed, in 4096 pieces spread evenly from the first token to the last. This bounds the cost to
 // about half a second, beside reading.
 inline constexpr int64_t kHashedTokens = int64_t{1} << 28;

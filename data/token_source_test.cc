@@ -96,7 +96,7 @@ TEST(ViewTokensTest, ReadsAPartWithItsOwnFactsAndMarks) {
   EXPECT_EQ(ids, (std::vector<int32_t>{9, 65535}));
   EXPECT_EQ(marks, (std::vector<uint8_t>{2, 3}));
   EXPECT_EQ(part->notes(), std::vector<std::string>{"note"});
-  // A view ends where its facts say, though its source goes on.
+  // A view ends at the size of its facts, before the end of its source.
   for (const int64_t begin : {-1, 1}) {
     EXPECT_EQ(part->Read(begin, absl::MakeSpan(ids)).code(), absl::StatusCode::kOutOfRange);
     EXPECT_EQ(part->ReadMarks(begin, absl::MakeSpan(marks)).code(), absl::StatusCode::kOutOfRange);

@@ -41,8 +41,8 @@ class Tokenizer {
   // part of a document that was cut. ResourceExhausted if a pattern that splits words takes too
   // many steps.
   virtual absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const = 0;
-  // As EncodeTo, for text that follows a special token: where the tokenizer marks the beginning of
-  // the whole text alone, as Metaspace with "first" does, this is not it.
+  // As EncodeTo, for text that follows a special token: a tokenizer that marks only the beginning
+  // of the whole text, as Metaspace with "first" does, adds no mark here.
   virtual absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const {
     return EncodeTo(text, /*continues=*/false, sink);
   }

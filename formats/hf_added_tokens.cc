@@ -48,7 +48,8 @@ absl::StatusOr<AddedToken> ReadSpecialToken(const Json& json, const std::string&
   return token;
 }
 
-// The special tokens that a config names: "eos_token", and a model's own, as "image_token".
+// The special tokens that a config names: "eos_token", and those of one model, such as
+// "image_token".
 absl::StatusOr<std::vector<AddedToken>> NamedTokens(const Json& config) {
   std::vector<std::string> keys(std::begin(kNamedTokens), std::end(kNamedTokens));
   for (const auto& [key, value] : config.items()) {
@@ -101,7 +102,7 @@ class TokenAdder {
     for (const auto& [token, id] : tokenizer->bpe.vocab) vocab_.emplace(token, id);
   }
 
-  // Null if `content` is no added token.
+  // Null if `content` is not an added token.
   AddedToken* Find(absl::string_view content) {
     const auto found = place_.find(content);
     return found == place_.end() ? nullptr : &(*tokens_)[found->second];

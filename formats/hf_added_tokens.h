@@ -12,7 +12,7 @@
 
 namespace zeroth {
 
-// Reads an entry of "added_tokens", whose id stands beside it.
+// Reads an entry of "added_tokens", whose id is beside it.
 absl::StatusOr<AddedToken> ReadAddedToken(const nlohmann::json& json, int64_t id);
 
 // Adds the tokens of `tokenizer->config` to those of its tokenizer.json, as AutoTokenizer of

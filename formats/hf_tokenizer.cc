@@ -160,7 +160,7 @@ absl::Status ReadMergeLines(absl::string_view merges, BpeParts* parts) {
   return absl::OkStatus();
 }
 
-// What the files beside vocab.json and merges.txt say.
+// The content of the files beside vocab.json and merges.txt.
 absl::Status ReadGpt2Config(HfTokenizer* result) {
   const Json& of_class = FieldOf(result->config, "tokenizer_class");
   if (!of_class.is_null() && of_class != "GPT2Tokenizer" && of_class != "GPT2TokenizerFast") {
@@ -172,7 +172,7 @@ absl::Status ReadGpt2Config(HfTokenizer* result) {
   ZEROTH_ASSIGN_OR_RETURN(const bool blank, BoolField(result->config, "add_prefix_space", false));
   result->pre_tokenizer = {{"type", "ByteLevel"}, {"add_prefix_space", blank}};
   result->decoder = {{"type", "ByteLevel"}};
-  // The class's own.
+  // The defaults of the class.
   if (!result->config.contains("eos_token") && result->Find(kEndSpellings[0]).has_value())
     result->config["eos_token"] = kEndSpellings[0];
   ZEROTH_RETURN_IF_ERROR(AddTokensOfConfig(result));
@@ -185,7 +185,7 @@ absl::Status ReadGpt2Config(HfTokenizer* result) {
   return absl::OkStatus();
 }
 
-// `files`, and those beside them that say more of a tokenizer.
+// `files`, and those beside them with more of a tokenizer.
 std::vector<std::string> WithConfig(std::vector<std::string> files) {
   for (const char* name : {kTokenizerConfigFile, kSpecialTokensMapFile, kAddedTokensFile}) {
     const fs::path path = fs::path(files[0]).parent_path() / name;

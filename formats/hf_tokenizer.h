@@ -55,12 +55,12 @@ struct HfTokenizer {
   // Ids before and after each text.
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
-  // What ReadTokenizerConfig reads; null without any of these files.
+  // The result of ReadTokenizerConfig; null without any of these files.
   nlohmann::json config;
 
   std::optional<int32_t> Find(absl::string_view token) const;
-  // The token that the config names, as "bos_token"; empty if it names none. InvalidArgument if
-  // that token is not in the vocabulary.
+  // The token that the config names, such as "bos_token"; empty if it names none. InvalidArgument
+  // if that token is not in the vocabulary.
   absl::StatusOr<std::optional<int32_t>> Named(const char* key) const;
   // The "eos_token" of the config, or else the first of the usual spellings that is a token.
   // InvalidArgument if there is none.
@@ -68,15 +68,15 @@ struct HfTokenizer {
 };
 
 // Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
-// tokenizer.json, otherwise tokenizer.model, otherwise vocab.json and merges.txt; to JSON files
-// belong those of ReadTokenizerConfig, as far as they are there. A file is a tokenizer.json if its
-// name ends in .json, and SentencePiece's if it ends in .model. NotFound names what was looked for.
+// tokenizer.json, otherwise tokenizer.model, otherwise vocab.json and merges.txt; with JSON files
+// also those of ReadTokenizerConfig that exist. A file is a tokenizer.json if its name ends in
+// .json, and SentencePiece's if it ends in .model. NotFound names the files that it looked for.
 absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
 
 // Reads what FindTokenizerFiles has found, other than a .model. Unimplemented names an unknown
-// part, and InvalidArgument a wrong one; the three rules that stay JSON are not looked at.
-// vocab.json and merges.txt are read as transformers makes a tokenizer.json of them; Unimplemented
-// if they are of another class than GPT2Tokenizer.
+// part, and InvalidArgument a wrong one; the three rules that stay JSON are not checked. vocab.json
+// and merges.txt are read as transformers makes a tokenizer.json of them; Unimplemented if they are
+// of another class than GPT2Tokenizer.
 absl::StatusOr<HfTokenizer> ReadHfTokenizer(const std::vector<std::string>& files);
 
 // The content of tokenizer_config.json in `directory`. If it has no "added_tokens_decoder",
@@ -89,8 +89,8 @@ inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
 inline constexpr char kSpecialTokensMapFile[] = "special_tokens_map.json";
 inline constexpr char kAddedTokensFile[] = "added_tokens.json";
 
-// Reads the content of a tokenizer.json, and of what ReadTokenizerConfig reads beside it, whose
-// tokens are added to its own as AutoTokenizer does.
+// Reads the content of a tokenizer.json, and adds the tokens of the files that ReadTokenizerConfig
+// reads beside it, as AutoTokenizer does.
 absl::StatusOr<HfTokenizer> ParseTokenizerJson(const nlohmann::json& json, nlohmann::json config);
 
 }  // namespace zeroth

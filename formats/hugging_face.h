@@ -18,16 +18,16 @@ struct HfChatTemplate {
 };
 
 // Reads the template of conversations of a model's or tokenizer's directory: chat_template.jinja,
-// or else "chat_template" of tokenizer_config.json; of several, the one named "default".
+// or else "chat_template" of tokenizer_config.json; if there are several, the one named "default".
 // InvalidArgument for a "chat_template" of another form; errors of ReadFile and ReadJsonFile.
 absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory);
 
-// What to add to the message that `path` is not there: how to download the model, if `path` has the
+// Advice for the message that `path` does not exist: how to download the model, if `path` has the
 // form of a model's id on the Hugging Face Hub ("org/name", or "gpt2"), otherwise nothing.
 std::string HubHint(absl::string_view path);
 
-// Whether "rope_parameters" and "rope_scaling" of a config.json say the same, but for a theta that
-// only one of them has.
+// Whether "rope_parameters" and "rope_scaling" of a config.json agree, except for a theta that only
+// one of them has.
 bool IsSameRope(const nlohmann::json& a, const nlohmann::json& b);
 
 }  // namespace zeroth

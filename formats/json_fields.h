@@ -16,7 +16,7 @@
 
 namespace zeroth {
 
-// The field's value; null if `json` is no object or lacks the field.
+// The field's value; null if `json` is not an object or lacks the field.
 const nlohmann::json& FieldOf(const nlohmann::json& json, const char* name);
 
 // InvalidArgument if the field is missing or of another type.
@@ -26,7 +26,7 @@ absl::StatusOr<bool> BoolField(const nlohmann::json& json, const char* name, boo
 absl::StatusOr<int64_t> IntField(const nlohmann::json& json, const char* name);
 absl::StatusOr<const nlohmann::json*> ArrayField(const nlohmann::json& json, const char* name);
 
-// The field "type". InvalidArgument if `json` is no object that has one.
+// The field "type". InvalidArgument if `json` is not an object with one.
 absl::StatusOr<std::string> TypeOf(const nlohmann::json& json);
 
 // Unimplemented: `what` ("normalizer") is of an unknown kind; the message lists the known ones.

@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-// What one choice has modules of one role recompute.
+// What modules of one role recompute under one choice.
 struct Choice {
   absl::string_view name;
   Module::Role role;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Activation checkpointing: the parts of a model that backward computes again instead of keeping.
+// Activation checkpointing: the parts of a model that backward recomputes instead of keeping.
 
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace zeroth {
 
-// The modules that are computed again.
+// The modules that are recomputed.
 enum class ActivationCheckpointing : uint8_t {
   kNone,
   kBlock,        // every block; memory holds the blocks' inputs, and the activations of one block
-  kSelective,    // every block, except for attention and every second product
+  kSelective,    // every block, except for attention and every second matmul
   kAttention,    // the attention of every block
   kMlp,          // the MLP of every block
-  kElementwise,  // every block, except for attention and products
+  kElementwise,  // every block, except for attention and matmuls
 };
 
 // "none", "block", "selective", "attention", "mlp", "elementwise"; InvalidArgument lists them.

@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-// What transformers 5.24 writes for the defaults of each family: Config().to_dict().
+// transformers 5.24's output for the defaults of each family: Config().to_dict().
 nlohmann::json Configs() {
   std::ifstream file("tests/testdata/transformers_configs.json");
   return nlohmann::json::parse(file);
@@ -41,7 +41,7 @@ TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
         Error(more), absl::StrCat("'attention_multiplier' is unknown for model_type \"", family,
                                   "\" and may change what the model computes")))
         << Error(more);
-    // What is off or absent changes nothing.
+    // Keys that are off or absent change nothing.
     for (const nlohmann::json& off : {nlohmann::json(nullptr), nlohmann::json(false)}) {
       more["attention_multiplier"] = off;
       EXPECT_EQ(Error(more), "");

@@ -14,7 +14,7 @@
 namespace zeroth {
 
 // Reads the keys of a Hugging Face config.json, and remembers the first error, so that a family's
-// reader is a list of its keys. Keys that are null count as absent, but for IsNull.
+// reader is a list of its keys. Keys that are null count as absent, except for IsNull.
 class ConfigReader {
  public:
   // Messages put `prefix` before keys: "rope_scaling." for an object inside the file.

@@ -14,8 +14,8 @@ namespace zeroth {
 namespace {
 
 // Keeps the weights of the `keep` likeliest tokens and, of these, only of the fewest likeliest
-// whose sum reaches `share` of theirs; zeroes all others. Of equal weights, the first token comes
-// first.
+// whose sum reaches `share` of theirs; zeroes all others. Among equal weights, the first token
+// comes first.
 void KeepLikeliest(size_t keep, double share, std::vector<double>& weights) {
   std::vector<size_t> order(weights.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -33,7 +33,7 @@ struct GenerateOptions {
   int64_t max_tokens = 160;
   SamplingOptions sampling;
   uint64_t seed = 0;
-  // Tokens that end a text, and are no part of it.
+  // Tokens that end a text, and are not part of it.
   std::vector<int32_t> stop_tokens;
   // Ids from here on are never picked, since the tokenizer does not have them. 0: all may be
   // picked.
@@ -50,7 +50,7 @@ using TokenSink = absl::FunctionRef<absl::Status(int32_t token)>;
 
 // Returns the tokens that follow `prompt`, the same on every rank. `logits` computes those of
 // `model`. Uses a cache if `model` supports one. Without it, and once the model's positions are
-// used up, each token takes a forward of the whole context, cut on the left. InvalidArgument for
+// used up, each token costs a forward of the whole context, cut on the left. InvalidArgument for
 // options out of range, and for a prompt that is empty or has ids beyond the vocabulary.
 absl::StatusOr<std::vector<int32_t>> Generate(
     const LanguageModel& model, absl::Span<const int32_t> prompt, const GenerateOptions& options,

@@ -92,8 +92,8 @@ TEST_P(GenerateTest, WithACacheLogitsAreThoseOfTheWholeSequence) {
     for (size_t i = 0; i < whole.size(); ++i) {
       worst = std::max<double>(worst, std::abs(pieces[i] - whole[i]));
     }
-    // Products of one row and of thirty add up in other orders, by processor too. A key that is
-    // missing or at another position changes logits by more than a hundredth.
+    // Matmuls of one row and of thirty sum in different orders, which also depend on the processor.
+    // A key that is missing or at another position changes logits by more than a hundredth.
     EXPECT_LT(worst, 3e-5 * largest) << "of logits up to " << largest;
   }
 }
@@ -131,7 +131,7 @@ TEST_P(GenerateTest, GoesOnAsWithoutACache) {
     expected.push_back(ids.back());
   }
   EXPECT_EQ(*generated, expected);
-  // It ends at a stop token, which is not told.
+  // It ends at a stop token, which is not reported.
   const auto stop = std::find(expected.begin(), expected.end(), expected[7]);
   options.stop_tokens = {-1, *stop};
   const auto stopped =
@@ -234,7 +234,7 @@ TEST(PickTokenTest, TopKAndTopPLeaveTheLikeliest) {
   ExpectNear(Frequencies(logits, {.temperature = 1, .top_p = 0.65}), {0, 4 / 7.0, 0, 3 / 7.0});
   ExpectNear(Frequencies(logits, {.temperature = 1, .top_p = 0.75}),
              {0, 4 / 9.0, 2 / 9.0, 3 / 9.0});
-  // Of the three likeliest, 4 : 2 : 3, the first two have 7 / 9.
+  // Among the three likeliest, 4 : 2 : 3, the first two have 7 / 9.
   ExpectNear(Frequencies(logits, {.temperature = 1, .top_k = 3, .top_p = 0.75}),
              {0, 4 / 7.0, 0, 3 / 7.0});
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Selective activation checkpointing: a forward that will be computed again keeps the outputs of
-// attention and of products, and the second forward computes only the rest.
+// Selective activation checkpointing: a forward that will be recomputed keeps the outputs of
+// attention and of matmuls, and the second forward computes only the rest.
 
 #pragma once
 
@@ -20,13 +20,13 @@
 
 namespace zeroth {
 
-// What backward computes again in a module that is HookedOne. Every second product begins with the
+// What backward recomputes in a module that uses HookedOne. "Every second matmul" includes the
 // module's first.
 enum class Recomputes : uint8_t {
   kNothing,
   kAll,              // everything: forward keeps only the input
-  kSelected,         // everything except for attention and every second product that is read
-  kBetweenProducts,  // everything except for attention and products that are read
+  kSelected,         // everything except for attention and every second matmul that is read
+  kBetweenProducts,  // everything except for attention and matmuls that are read
 };
 
 // The outputs that one module's forward has kept. Both forwards make the same calls in the same
@@ -36,8 +36,8 @@ class KeptOutputs {
   // Neither kNothing nor kAll.
   explicit KeptOutputs(Recomputes recomputes) : recomputes_(recomputes) {}
 
-  // Called once for each product, in order. `is_read` is false for a Context::unread_result, and
-  // `is_sum` true for a product that is summed over ranks.
+  // Called once for each matmul, in order. `is_read` is false for a Context::unread_result, and
+  // `is_sum` true for a matmul that is summed over ranks.
   bool KeepsNextProduct(bool is_read, bool is_sum) {
     const bool is_odd = products_++ % 2 == 0;
     if (!is_read) return false;
@@ -45,15 +45,15 @@ class KeptOutputs {
   }
 
   void Keep(Tensor output) { kept_.push_back(std::move(output)); }
-  // The second forward begins, and takes the kept outputs, the earliest first.
+  // The second forward begins, and reads the kept outputs, the earliest first.
   void BeginSecond() {
     is_second_ = true;
     products_ = 0;
   }
   bool is_second() const { return is_second_; }
-  // FailedPrecondition if the second forward has taken fewer outputs than the first has kept.
+  // FailedPrecondition if the second forward read fewer outputs than the first kept.
   absl::Status ExpectAllTaken() const;
-  // FailedPrecondition if the second forward takes more outputs than the first has kept.
+  // FailedPrecondition if the second forward reads more outputs than the first kept.
   absl::StatusOr<Tensor> Take();
 
  private:
@@ -63,14 +63,14 @@ class KeptOutputs {
   bool is_second_ = false;
 };
 
-// Runs `make`, which writes a product with weights to `outputs`, or takes the kept outputs in its
-// place. Undefined outputs are left out. Copies are kept, since a later operation may change an
-// output in place. A second forward does neither if `is_read` is false (Context::unread_result).
+// Runs `make`, which writes a matmul with weights to `outputs`, or reads the kept outputs instead.
+// Undefined outputs are left out. Copies are kept, since a later operation may change an output in
+// place. A second forward does neither if `is_read` is false (Context::unread_result).
 absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs, bool is_read,
                                absl::FunctionRef<absl::Status()> make);
 
-// The same for a product with weights whose result, of this shape and type, is a sum over ranks. It
-// counts as a product, and is kept even if it is not every second one.
+// The same for a matmul with weights whose result, of this shape and type, is a sum over ranks. It
+// counts as a matmul, and is kept even if it is not every second one.
 absl::StatusOr<Tensor> MakeOrTakeSum(Context& context, const Shape& shape, DType dtype,
                                      bool is_read,
                                      absl::FunctionRef<absl::StatusOr<Tensor>()> make);

@@ -45,8 +45,8 @@ std::vector<ModelPreset> Presets() {
   return presets;
 }
 
-// Lets tensor ranks share rows if they are to (TensorParallelOptions::sequence). Only for a forward
-// that a backward follows: without one there are no activations to save, and sequences may have any
+// Lets tensor ranks share rows if TensorParallelOptions::sequence is set. Only for a forward that a
+// backward follows: without one there are no activations to save, and sequences may have any
 // length.
 absl::Status ShareRows(Context& context, const Tensor& tokens) {
   const TensorRanks* const ranks = context.tensor_ranks();
@@ -82,7 +82,7 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
                        {.op = BasicOp::kFill, .out = extra.Reshape(Shape({1, 1})), .scalar = 0}));
     context.set_extra_loss(extra);
     absl::StatusOr<Value> loss = CrossEntropy(context, tokens, targets);
-    // Modules that are computed again in backward must not add their parts twice.
+    // Modules that are recomputed in backward must not add their parts twice.
     context.set_extra_loss(Tensor());
     if (!loss.ok()) return loss;
     ZEROTH_RETURN_IF_ERROR(
@@ -144,10 +144,9 @@ absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& opti
 }
 
 double LanguageModel::FlopsPerToken(int64_t seq) const {
-  // A product with a weight costs 2 operations forward and 4 backward. Attention's two products
-  // cost 2 * 2 * width for each token that is attended to, and twice that backward. A token attends
-  // to half of the sequence on average, or to its window, of which the first tokens have only a
-  // part.
+  // A matmul with a weight costs 2 operations forward and 4 backward. Attention's two matmuls cost
+  // 2 * 2 * width for each token that is attended to, and twice that backward. A token attends to
+  // half of the sequence on average, or to its window, which is shorter for the first tokens.
   const auto length = static_cast<double>(seq);
   const double window =
       AttentionWindow() > 0 ? std::min(length, static_cast<double>(AttentionWindow())) : length;

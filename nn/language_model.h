@@ -29,13 +29,13 @@ struct ModelOptions {
 
 // A causal language model, which computes the next-token loss, or logits, of tokens. A family
 // (GPT-2, Llama) is a folder that registers itself under its Hugging Face model_type: a table of
-// decoder_family.h, or a class of its own.
+// decoder_family.h, or a custom class.
 class LanguageModel : public Module {
  public:
   using Module::Module;
 
-  // Returns the mean next-token cross-entropy, [1]. While recording, it includes losses of the
-  // model's own, such as one that balances experts. tokens and targets are int32 [batch, seq];
+  // Returns the mean next-token cross-entropy, [1]. While recording, it includes the model's
+  // auxiliary losses, such as one that balances experts. tokens and targets are int32 [batch, seq];
   // targets[b, s] is the token that follows tokens[b, s].
   absl::StatusOr<Value> Loss(Context& context, const Tensor& tokens, const Tensor& targets);
   // Returns the logits, fp32 [batch, seq - from, vocab], of the positions from `from` on; from > 0
@@ -43,8 +43,8 @@ class LanguageModel : public Module {
   // and are added to the cache; an error leaves it as it was.
   absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0,
                                 KeyValueCache* cache = nullptr);
-  // True if Logits takes a cache. A model of your own may return true if all of its attention is
-  // that of nn/layers, and its positions begin at Context::first_position.
+  // True if Logits supports a cache. A custom model may return true if all of its attention is that
+  // of nn/layers, and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }
 
   // True if parts of the model add to Context::extra_loss.
@@ -81,10 +81,10 @@ class LanguageModel : public Module {
 };
 
 // Reduces `model` to the parts of tensor rank `index`, as DivideParameters. Unimplemented for a
-// model with 8-bit products.
+// model with 8-bit matmuls.
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
 
-// A model of known sizes.
+// A model with published sizes.
 struct ModelPreset {
   std::string name;
   nlohmann::json config;  // as a config.json would have it

@@ -12,9 +12,9 @@ namespace zeroth {
 namespace {
 
 // Activation checkpointing (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost"):
-// computes body(x), the body of `module`, and records only how to compute it again in backward.
-// Outputs in `kept`, which may be null, are taken rather than computed again. `body` is kept until
-// then: it must hold nothing that a caller's stack owns, and give the same result each time.
+// computes body(x), the body of `module`, and records only how to recompute it in backward. Outputs
+// in `kept`, which may be null, are read rather than recomputed. `body` is kept until then: it must
+// hold nothing that a caller's stack owns, and give the same result each time.
 absl::StatusOr<Value> Recomputed(
     Context& context, const Module& module, const Value& x, std::shared_ptr<KeptOutputs> kept,
     const std::function<absl::StatusOr<Value>(Context& context, const Value& x)>& body) {

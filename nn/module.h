@@ -35,7 +35,7 @@ class ModuleHooks {
   virtual absl::Status AfterForward(bool recording) = 0;
   virtual absl::Status BeforeBackward() = 0;
   virtual absl::Status AfterBackward() = 0;
-  // Called after a forward or backward that the module takes part in has failed or was dropped.
+  // Called after a forward or backward that includes the module has failed or was dropped.
   virtual void AfterError() = 0;
   // The types that the module's inputs and outputs are cast to; std::nullopt: they stay as they
   // are.
@@ -55,8 +55,8 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const std::string& name() const { return name_; }
-  // The module's role, for code that treats the parts of models differently. By default a repeated
-  // block is gathered as one unit, and so are the experts of a layer.
+  // The module's role, for code that treats the parts of models differently. By default, each
+  // repeated block is a unit, and so are the experts of each layer.
   enum class Role : uint8_t { kOther, kBlock, kExperts, kAttention, kMlp, kNorm };
   virtual Role role() const { return Role::kOther; }
   bool is_block() const { return role() == Role::kBlock; }
@@ -103,8 +103,8 @@ class Module {
       if (const absl::Status left = LeaveForward(context, recording); !left.ok()) result = left;
     }
     if (!result.ok()) {
-      // What is recorded of this pass, and of earlier ones whose backward has not come, lacks its
-      // units from here on.
+      // From here on, the records of this pass, and of earlier ones without a backward, lack their
+      // units.
       context.tape().Clear();
       hooks_->AfterError();
     }

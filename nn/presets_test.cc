@@ -38,7 +38,7 @@ TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {
     EXPECT_NE(status.ToString().find(name), std::string::npos) << status;
 }
 
-// What a model says of itself builds the same model again.
+// The configuration that a model reports builds the same model again.
 TEST(PresetsTest, ConfigurationsRoundTrip) {
   for (const std::string& name : PresetNames()) {
     SCOPED_TRACE(name);
@@ -132,7 +132,7 @@ TEST(PresetsTest, AMistralDistinguishesNullFromAbsence) {
   EXPECT_EQ((*again)->HfConfig(), null);
 }
 
-// 6 operations for each weight that a token meets in a product, and half of attention's square.
+// 6 operations for each weight that multiplies a token, and half of attention's square.
 TEST(PresetsTest, OperationsOfGpt2) {
   const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
       ModelRegistry::Create(*PresetConfig("gpt2_124m"));
@@ -141,7 +141,7 @@ TEST(PresetsTest, OperationsOfGpt2) {
   EXPECT_DOUBLE_EQ((*model)->FlopsPerToken(256), 6 * weights + 6.0 * 12 * 768 * 256);
 }
 
-// Of a window of 16 in 64 tokens, the first 16 see 1, 2, .. tokens and the others 16.
+// With a window of 16 in 64 tokens, the first 16 see 1, 2, .. tokens and the others 16.
 TEST(PresetsTest, OperationsOfAWindow) {
   const auto flops_of = [](int64_t window) {
     nlohmann::json config = *PresetConfig("mistral_7b");

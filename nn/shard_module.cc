@@ -16,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-// A module that becomes a unit, with the parameters that no unit below it has.
+// A module that becomes a unit, with its parameters outside the units below it.
 struct Wrapped {
   Module* module;
   std::vector<Parameter*> parameters;

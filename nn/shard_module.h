@@ -28,8 +28,8 @@ using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_nu
 WrapPolicy WrapBlocks();
 // A unit for each module with at least `min_numel` unwrapped elements.
 WrapPolicy WrapByMinNumel(int64_t min_numel);
-// The units of `others`, and one for each norm (Module::Role::kNorm), which can then have a
-// precision of its own.
+// The units of `others`, and one for each norm (Module::Role::kNorm), which can then have another
+// precision.
 WrapPolicy WrapNorms(WrapPolicy others);
 // The whole model is one unit.
 WrapPolicy WrapNothing();

@@ -86,7 +86,7 @@ TEST(PlanUnitsTest, ACallersPredicateDecides) {
   EXPECT_EQ(CountElements(plan), model->ParameterCount());
 }
 
-// One linear layer inside a root without parameters of its own.
+// One linear layer inside a root without parameters.
 class OneLayer : public Module {
  public:
   OneLayer() : Module("model") {

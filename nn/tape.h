@@ -37,12 +37,11 @@ struct GradientNode {
   // For the output of a fused GELU: the tensor that the activation was applied to.
   Tensor gelu_input;
   // For the same output: the part of the gradient that a linear layer has already multiplied by the
-  // GELU's derivative, in the product that made it. Undefined if there is none; `grad` has the
-  // rest.
+  // GELU's derivative, in the matmul that made it. Undefined if there is none; `grad` has the rest.
   Tensor grad_of_gelu_input;
 };
 
-// An activation: its data, and the node that collects its gradient (nullptr if nobody wants that).
+// An activation: its data, and the node that collects its gradient (nullptr if nothing needs it).
 // Copies share both.
 struct Value {
   Tensor data;
@@ -100,7 +99,7 @@ class Tape {
   int ends_ = 0;
 };
 
-// Dropout's draws are a function of these, of the place in the model, and of the element.
+// Dropout's draws are a function of these, the place in the model, and the element.
 struct StepDraws {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -114,7 +113,7 @@ class NoGradient : public ScopedValue<bool> {
   explicit NoGradient(Tape& tape) : ScopedValue(tape.recording_, false) {}
 };
 
-// What an operation runs with. Each rank has one; everything it refers to outlives it.
+// The context in which operations run. Each rank has one; everything it refers to outlives it.
 class Context {
  public:
   Context(Device& device, Kernels& kernels, Tape& tape)
@@ -142,14 +141,14 @@ class Context {
   const Tensor& document_starts() const { return document_starts_; }
   void set_document_starts(Tensor starts) { document_starts_ = std::move(starts); }
 
-  // fp32 [1] in device memory: what a loss, a sum over targets, is divided by. For a batch that is
-  // a part of a larger one, over whose targets the mean is taken. Undefined: the number of the
-  // batch's own targets that count.
+  // fp32 [1] in device memory: the divisor of a loss, which is a sum over targets. For a batch that
+  // is part of a larger one: the mean is over the targets of the larger one. Undefined: the number
+  // of this batch's targets that count.
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 
-  // fp32 [1]: parts of a model add losses of their own here, which become a part of the model's
-  // loss. Undefined outside of a forward that is trained, and while activations are computed again.
+  // fp32 [1]: parts of a model add auxiliary losses here, which become a part of the model's loss.
+  // Undefined outside of a forward that is trained, and while activations are recomputed.
   const Tensor& extra_loss() const { return extra_loss_; }
   void set_extra_loss(Tensor loss) { extra_loss_ = std::move(loss); }
 
@@ -161,7 +160,7 @@ class Context {
   // The position of the first token of a sequence that this forward computes.
   int64_t first_position() const { return cache_ == nullptr ? 0 : cache_->size(); }
 
-  // Set while a module is computed whose second forward takes some of the first one's outputs; null
+  // Set while a module is computed whose second forward reads some of the first one's outputs; null
   // otherwise.
   KeptOutputs* kept_outputs() const { return kept_outputs_; }
   ScopedValue<KeptOutputs*> UseKeptOutputs(KeptOutputs* kept) {
@@ -221,7 +220,7 @@ class Context {
 // Where an operation's backward writes its contribution to a gradient. With `accumulate` it adds to
 // the tensor's values, and may change them in place.
 using NodeSlot = Parameter::GradientSlot;
-// The gradient of `activation`, whose shape and type it has.
+// The gradient of `activation`, with its shape and type.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation);
 // The same for an operation that has not kept the activation.
@@ -241,9 +240,9 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
 // whose gradients were computed together with it.
 absl::Status Backward(Context& context, const Value& loss);
 
-// A copy of a matrix, in memory of its own.
+// A copy of a matrix, in separate memory.
 absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix);
-// x, rounded to another type if it has not that type already.
+// x, rounded to another type unless it has that type already.
 absl::StatusOr<Tensor> CastTo(Context& context, const Tensor& x, DType dtype);
 // The full values of a parameter. FailedPrecondition if its unit is not gathered.
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);

@@ -12,7 +12,7 @@
 namespace zeroth {
 namespace {
 
-// The halves of a linear layer's adapter: one takes the layer's inputs, and the other makes its
+// The halves of a linear layer's adapter: one reads the layer's inputs, and the other makes its
 // outputs.
 constexpr absl::string_view kLoraA = ".lora_A";
 constexpr absl::string_view kLoraB = ".lora_B";

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Divides a model's parameters among tensor ranks, by a table of rules beside the model, which
-// itself knows no ranks.
+// Divides a model's parameters among tensor ranks, by a table of rules beside the model, whose code
+// does not know about ranks.
 
 #pragma once
 
@@ -32,7 +32,7 @@ enum class Division : uint8_t {
 struct DivisionRule {
   std::string module;  // the name of a module, or its end after a dot: "attn.c_attn"
   Division division = Division::kReplicated;
-  // For kOutputs: the widths of outputs that are stored side by side, and divided each by itself.
+  // For kOutputs: the widths of outputs that are stored side by side, and divided separately.
   // Empty: one.
   std::vector<int64_t> sections = {};
   int64_t heads = 0;  // heads that must stay whole; 0: there are none

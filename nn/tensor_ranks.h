@@ -21,8 +21,8 @@ inline constexpr char kTensorAxis[] = "tensor";
 
 struct TensorParallelOptions {
   int size = 1;  // tensor ranks
-  // Above 0, a power of two: the depth of products that is divided among ranks has this many equal
-  // pieces. Their products are summed in fp32 along one binary tree, so every `size` that divides
+  // Above 0, a power of two: the depth of matmuls that is divided among ranks has this many equal
+  // pieces. Their results are summed in fp32 along one binary tree, so every `size` that divides
   // the number gives the same bits.
   int deterministic = 0;
   // Sequence parallelism: each rank computes norms and sums between layers on its share of the
@@ -32,19 +32,19 @@ struct TensorParallelOptions {
 
   // True if parameters are divided, even if into one part only.
   bool enabled() const { return size > 1 || deterministic > 0; }
-  // Deterministic pieces that each rank computes.
+  // Number of deterministic pieces that each rank computes.
   int pieces() const { return deterministic > 0 ? deterministic / size : 1; }
 };
 
-// InvalidArgument names the numbers that do not fit together.
+// InvalidArgument names the numbers that do not fit.
 absl::Status ValidateTensorParallel(const TensorParallelOptions& options);
 
-// The collectives of tensor ranks. Each comes after the work that the compute stream has been given
-// so far, and before the work that it is given next. All ranks make the same calls in the same
-// order. Used by one rank's thread only.
+// The collectives of tensor ranks. Each runs after the work enqueued on the compute stream so far,
+// and before the work enqueued next. All ranks make the same calls in the same order. Used by one
+// rank's thread only.
 class TensorRanks {
  public:
-  // Enqueues work on the compute stream that runs beside the collective. It must not read the
+  // Enqueues work on the compute stream that overlaps the collective. It must not read the
   // collective's result, nor write its input. nullptr: there is no such work.
   using Beside = std::function<absl::Status()>;
 
@@ -75,7 +75,7 @@ class TensorRanks {
   enum class Exchange : uint8_t { kSum, kGather, kSumShare };
 
  private:
-  // One of the calls above, from `send` to `recv`, with the work beside it.
+  // One of the calls above, from `send` to `recv`, with the work that overlaps it.
   virtual absl::Status Run(Exchange exchange, const Tensor& send, const Tensor& recv,
                            absl::string_view label, const Beside& beside) = 0;
 

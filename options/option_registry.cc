@@ -37,7 +37,7 @@ namespace {
 constexpr bool kDecides = true;
 constexpr bool kKeeps = false;
 
-// How options.inc says which values are allowed.
+// The terms in which options.inc gives the allowed values.
 AllowedValues Any() { return {}; }
 AllowedValues AtLeast(double least, const char* expected = nullptr) {
   return {.least = least, .or_value = least, .expected = expected};

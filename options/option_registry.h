@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The options of options.inc as a table, for code that treats all options alike; and in a TOML
+// The options of options.inc as a table, for code that treats all options alike; and as a TOML
 // file, whose keys are the options' names, without sections.
 
 #pragma once
@@ -25,7 +25,7 @@ struct AllowedValues {
   double below = std::numeric_limits<double>::infinity();
   double or_value = least;      // also allowed
   const char* words = nullptr;  // the allowed words, separated by blanks
-  // A word of earlier versions, which checkpoints may hold, and its name now.
+  // A word of earlier versions, which checkpoints may have, and its name now.
   const char* old_word = nullptr;
   const char* new_word = nullptr;
   bool (*parses)(absl::string_view text) = nullptr;
@@ -47,9 +47,9 @@ struct Option {
 const std::vector<Option>& AllOptions();
 // Returns nullptr if no option has this name.
 const Option* FindOption(absl::string_view name);
-// Options that the author of `unknown`, a flag's name without dashes, may have meant, as "; did you
-// mean --beta1 or --beta2?". They are those that other frameworks and earlier versions call by that
-// name, or else those that are spelled alike. May be empty.
+// Options that may have been meant by `unknown`, a flag's name without dashes, as "; did you mean
+// --beta1 or --beta2?": those with that name in other frameworks or earlier versions, or else those
+// spelled alike. May be empty.
 std::string DidYouMean(absl::string_view unknown);
 
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);

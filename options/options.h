@@ -34,7 +34,7 @@ struct TrainOptions {
 #define OPTION(type, name, default_value, ...) type name = default_value;
 #include "zeroth/options/options.inc"
 
-  // The next two are no options. Number of ranks on this machine; 0: unknown, taken as all ranks.
+  // The next two are not options. Number of ranks on this machine; 0: unknown, taken as all ranks.
   int local_world_size = 0;
   // True if the command line names --batch_size, even with its default value.
   bool batch_size_is_given = false;
@@ -45,12 +45,12 @@ struct TrainOptions {
   MixedPrecision mixed_precision() const;
   OptimizerOptions optimizer_options() const;
   DType moment_dtype() const;  // AdamWOptions::state_dtype: uint8 for float8_block
-  // nullopt if the loss is not scaled. InvalidArgument if the scale is no power of two.
+  // nullopt if the loss is not scaled. InvalidArgument if the scale is not a power of two.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   KernelOptions kernel_options() const;
   LoraOptions lora() const;
   TensorParallelOptions tensor() const;
-  // Number of ranks with data of their own. The world size must be known.
+  // Number of ranks with different data. The world size must be known.
   int data_ranks() const { return world_size / tensor_parallel; }
   OffloadOptions offload_options() const;
   // The learning rate at the end of the schedule: min_lr, or a tenth of lr.
@@ -67,9 +67,9 @@ inline int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;
 }
 
-// Returns `options` with the grad_accum and the batch_size that follow from deterministic_batch and
+// Returns `options` with the grad_accum and the batch_size implied by deterministic_batch and
 // global_batch_size, where these are set. The world size must be known. InvalidArgument if a batch
-// does not divide among ranks and micro-batches, if what follows was set to another value, and
+// does not divide among ranks and micro-batches, if an implied option was set to another value, and
 // unless tensor_parallel divides the world size.
 absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options);
 

@@ -53,7 +53,7 @@ struct Preset {
 };
 
 // Sources:
-// - Products in bf16 and fp8: the best that was measured over shapes, "Maximum Achievable Matmul
+// - Matmuls in bf16 and fp8: the best that was measured over shapes, "Maximum Achievable Matmul
 //   FLOPS" of S. Bekman's "Machine Learning Engineering"; TF32 and fp32 are the vendor's peaks by
 //   the same share.
 // - H100 and H200: the sustained rate of bf16 GEMMs, the memory's bandwidth, attention's share and
@@ -61,8 +61,8 @@ struct Preset {
 //   tests/plan/measured_rows_test.cc holds plans by them to the steps that ran there.
 // - Memory, its bandwidth and multiprocessors of the others: the vendors' data sheets; of the
 //   bandwidth 85 % are reached.
-// - Attention on the others: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and
-//   MI300X and FlashAttention-3 (Shah et al., 2024) on Blackwell, by the rate of products.
+// - Attention on the others: forward and backward of FlashAttention-2 (Dao, 2023) on A100 and
+//   MI300X and FlashAttention-3 (Shah et al., 2024) on Blackwell, relative to the matmul rate.
 // - Scores that attention keeps: workspace of cuDNN 9's deterministic backward, by its own plans.
 // - Multiprocessors of a collective: NCCL gives each of its channels a block of its kernel, and has
 //   16 channels over nodes of eight network cards ("16 coll channels" in its log).

@@ -77,7 +77,7 @@ absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device,
   return *middle;
 }
 
-// Returns [size, size] of values like those of weights: zeros take less power, and a device that is
+// Returns [size, size] of values like those of weights: zeros need less power, and a device that is
 // limited by power would multiply them faster.
 absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t size, DType dtype) {
   const int64_t block = std::min(size * size, int64_t{1} << 20);
@@ -147,12 +147,12 @@ absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Ker
   return MedianSeconds(world, device, both, kRounds, 1);
 }
 
-// Sets the part of the rate of products in `dtype`, which all ranks reach together, that attention
-// reaches, on a GPU beside reading and writing its tensors at `bandwidth`, a rank's; and whether
-// attention keeps scores.
+// Sets attention's fraction of the matmul rate in `dtype` of all ranks together, on a GPU without
+// the time to read and write its tensors at `bandwidth`, a rank's; and whether attention keeps
+// scores.
 absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kernels, DType dtype,
                               double products, double bandwidth, Machine& machine) {
-  // As products are measured: what is over sooner measures how fast kernels start.
+  // As long as for matmuls: a shorter measurement shows how fast kernels launch.
   constexpr double kLongEnough = 2e-3;
   constexpr int64_t kMostSequences = 256;
   AttentionShape shape;
@@ -168,7 +168,7 @@ absl::Status MeasureAttention(Communicator& world, Device& device, Kernels& kern
   for (shape.batch = 1; shape.batch <= kMostSequences; shape.batch *= 4) {
     ZEROTH_ASSIGN_OR_RETURN(const double seconds,
                             AttentionSeconds(world, device, kernels, dtype, shape));
-    // As a plan counts them: two products of which the mask leaves half, and five for these two.
+    // As a plan counts them: two matmuls forward and five backward, half of each masked.
     const auto pairs = static_cast<double>(shape.seq * shape.seq) / 2;
     const double flops =
         3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
@@ -234,8 +234,8 @@ absl::StatusOr<double> CollectiveRate(Communicator& world, Device& device, Colle
   return static_cast<double>(bytes) / std::max(seconds - latency, 0.1 * seconds);
 }
 
-// The inverse of what a planned communicator takes for a call: a step of a ring for each other
-// rank, those between nodes apart from those inside.
+// The inverse of a planned communicator's time for a call: a step of a ring for each other rank,
+// those between nodes apart from those inside.
 absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
   const int nodes = (world.size() + ranks_per_node - 1) / ranks_per_node;
@@ -264,7 +264,7 @@ absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_nod
     machine.link_bandwidth = both(last.all_gather, last.reduce_scatter);
   }
   if (nodes == 1) return absl::OkStatus();
-  // As a unit of a model has, of those that are trained there.
+  // About the size of a unit of the models that are trained there.
   const int64_t floats = int64_t{machine.is_gpu ? 64 : 4} << 20;
   ZEROTH_ASSIGN_OR_RETURN(const double latency, LatencyOf(world, device));
   ZEROTH_ASSIGN_OR_RETURN(const double gather,
@@ -278,7 +278,7 @@ absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_nod
   return absl::OkStatus();
 }
 
-// What state that is offloaded comes and goes by, one way.
+// The rate of transfers of offloaded state, one way.
 absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
   constexpr int64_t kBytes = int64_t{32} << 20;
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<OffloadStore> store, device.CreateOffloadStore({}));
@@ -299,7 +299,7 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
                                        DType dtype) {
   constexpr int64_t kSmallest = 1024;  // reaches full speed on one core
   constexpr int64_t kLargest = 16384;
-  // Seconds of a product; shorter ones measure the overhead of launching.
+  // Seconds of a matmul; shorter ones measure the overhead of launching.
   constexpr double kLongEnough = 2e-3;
   constexpr double kRoundSeconds = 20e-3;
   constexpr int kGemmRounds = 15;  // the machine may be busy in some
@@ -310,7 +310,7 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
     if (!gemm.has_value()) break;
     const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
     ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
-    // All ranks have the same seconds, and so take the same branch.
+    // All ranks have the same seconds, so all use the same branch.
     const bool is_last = seconds >= kLongEnough || size == kLargest;
     if (is_last) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
@@ -329,8 +329,7 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
   const int64_t copied = int64_t{machine.is_gpu ? 512 : 32} << 20;  // caches hold less
   const int on_node = std::min(ranks_per_node, world.size());
   const int nodes = (world.size() + on_node - 1) / on_node;
-  // What all ranks reach together, they reach on so many: a rank has a device, or a core unless
-  // there are fewer.
+  // The devices behind these rates: one for each rank, but on CPUs at most one for each core.
   const int units =
       nodes * (machine.is_gpu ? on_node : std::min(on_node, machine.devices_per_node));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,

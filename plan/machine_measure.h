@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The rates of the machine at hand, as plans take them.
+// The rates of this machine, as plans use them.
 
 #pragma once
 
@@ -15,25 +15,25 @@
 
 namespace zeroth {
 
-// Measures the floating-point operations per second of all ranks together in large square products
-// of `dtype` matrices: the median of several rounds, each as long as its slowest rank takes. This
-// is a measurement, not a vendor's peak, and a step may be faster. Collective; takes about a
-// second. Returns 0 if a rank has no memory for such matrices, which is no reason not to train.
+// Measures the floating-point operations per second of all ranks together in large square matmuls
+// in `dtype`: the median of several rounds, each as long as its slowest rank. This is a
+// measurement, not a vendor's peak, and a step may be faster. Collective; about a second. Returns 0
+// if a rank has no memory for such matrices; training may go on.
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype);
 
-// Measures what all ranks of `world` reach at the same time, each on its `device` with one thread,
-// and sets it in `machine`: the rates of products, of attention, of memory and of transfers to host
-// memory, the time that starting a kernel takes, and the latency and the rates of collectives over
-// the back end in use. Each `ranks_per_node` neighbouring ranks are one node. Links inside a node
-// are measured if a node has two ranks, and rank 0's node counts; the network is measured if there
-// are two nodes. All other fields keep their values. Collective; takes some seconds. Errors of the
-// device, of its kernels and of the collectives.
+// Measures the rates that all ranks of `world` reach at the same time, each on its `device` with
+// one thread, and sets them in `machine`: the rates of matmuls, of attention, of memory and of
+// transfers to host memory, the time to launch a kernel, and the latency and the rates of
+// collectives over the back end in use. Each `ranks_per_node` neighbouring ranks are one node.
+// Links inside a node are measured if a node has two ranks, and rank 0's node counts; the network
+// is measured if there are two nodes. All other fields keep their values. Collective; some seconds.
+// Errors of the device, of its kernels and of the collectives.
 absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine);
 
-// The CPUs of this node, without what MeasureRanks measures: links and network have the rates of a
-// network card of 10 Gb/s.
+// The CPUs of this node, without the values that MeasureRanks sets: links and network have the
+// rates of a network card of 10 Gb/s.
 Machine CpuAtHand();
 
 // The same measured by threads, one for each core.

@@ -16,7 +16,7 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
-// What each rank is told, whose memory is limited to so many bytes.
+// Expects that each rank, with its memory limited to these bytes, knows the rate or does not.
 absl::Status ExpectRate(int64_t limit_of_first, int64_t limit_of_second, bool is_known) {
   return RunLocalRanks(kRanks, [&](Communicator& world) -> absl::Status {
     DeviceOptions options;

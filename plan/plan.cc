@@ -29,7 +29,7 @@ namespace {
 
 // The first passes learn the order of units. The last step is one as the run has them from then on.
 constexpr int kSteps = 3;
-// Micro-batches of a step that are planned. What follows them is more of the same.
+// Micro-batches of a step that are planned. All later ones are the same.
 constexpr int64_t kMicroBatches = 4;
 constexpr int kComputeStream = 0;  // a device's first
 
@@ -84,7 +84,7 @@ int64_t TotalOf(const Timeline::MemorySample& sample) {
   return std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0});
 }
 
-// Keeps the highest and the last of the moments at which the compute stream is at one place.
+// Keeps the highest and the last of the moments when the compute stream is at one place.
 std::vector<Timeline::MemorySample> MemoryOverTime(
     const WorkLedger& ledger, const std::vector<PlannedAllocator::Moment>& moments) {
   std::vector<Timeline::MemorySample> samples;
@@ -159,7 +159,7 @@ void ReadTimes(const WorkLedger& ledger, Plan& plan) {
   }
 }
 
-// The inputs of a micro-batch and its loss (StepInputs), which are there for the whole step.
+// The inputs of a micro-batch and its loss (StepInputs), which exist for the whole step.
 void AddInputs(int64_t micro_batches, const TrainOptions& options, Plan& plan) {
   const int64_t inputs =
       2 * options.batch_size * options.seq_len * static_cast<int64_t>(SizeOf(DType::kInt32));
@@ -169,8 +169,8 @@ void AddInputs(int64_t micro_batches, const TrainOptions& options, Plan& plan) {
   plan.memory_peak_bytes += micro_batches * (inputs + losses);
 }
 
-// Adds to `plan`, a step's, the times and traffic of `more` micro-batches, each of which takes what
-// the last one of `plan` took: by so much it differs from `fewer`, which lacks that one.
+// Adds to `plan`, a step's, the times and traffic of `more` micro-batches, each the same as the
+// last one of `plan`: the difference between `plan` and `fewer`, which lacks that one.
 void AddMicroBatches(int64_t more, Plan fewer, Plan& plan) {
   const auto add = [more](auto& value, auto without) {
     value += static_cast<std::decay_t<decltype(value)>>(more) * (value - without);
@@ -192,7 +192,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   PlannedDevice device(on, device_options);
   PlannedSystem system = SystemOf(options);
   const bool by_nccl = on.is_gpu && options.comm != "local";
-  // In other systems NCCL's own kernels gather and reduce.
+  // In other systems NCCL's kernels gather and reduce.
   const bool as_here = by_nccl && options.like == "zeroth";
   using Reduction = PlannedCommunicator::Options::Reduction;
   if (as_here) {
@@ -223,7 +223,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   LearnUnits(sharding, system);
   const int64_t shards = LateGradientShardBytes(system, options, AddsUpInFull(options), sharding);
   device.set_unfused_loss(UnfusedLossOf(system, options, sharding));
-  // A timeline shows all of them; and partial sums of a deterministic batch are more for more.
+  // A timeline shows all of them; and a deterministic batch has more partial sums for more of them.
   const bool plans_all = shown != nullptr || options.deterministic_batch > 0;
   const int64_t planned =
       plans_all ? options.grad_accum : std::min(options.grad_accum, kMicroBatches);

@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans a run without making it: runs the trainer's own step, with the scheduler and the strategy
-// that the options ask for, as one rank of its world on a device and a communicator that keep
-// books.
+// Plans a run without making it: runs the trainer's step, with the options' scheduler and strategy,
+// as one rank of the world, on a device and a communicator that only account for memory and time.
 
 #pragma once
 
@@ -27,14 +26,14 @@ namespace zeroth {
 struct Plan {
   int64_t memory_peak_bytes = 0;                       // as a rank's allocator counts them
   std::array<int64_t, kMemoryCategoryCount> memory{};  // at the peak; they add up to it
-  int64_t memory_reserved_bytes = 0;  // the peak, and what the system of --like reserves beside it
+  int64_t memory_reserved_bytes = 0;  // the peak, and what the --like system reserves beside it
   std::string moment;                 // of the peak: "backward of h.3, at a product"
-  int64_t memory_limit_bytes = 0;     // what a rank may have: the machine's, or --memory_limit
+  int64_t memory_limit_bytes = 0;     // the machine's, or --memory_limit
   bool fits = false;                  // the reserved bytes are within the limit
   double step_seconds = 0;
   double tokens_per_second_per_rank = 0;
   // The model's operations in a second (LanguageModel::FlopsPerToken, which counts recomputation
-  // under checkpointing once), and that as a part of the rate of large products.
+  // under checkpointing once), and their fraction of the rate of large matmuls.
   double flops_per_second_per_rank = 0;
   double flop_utilization = 0;
   double compute_seconds = 0;                // the compute stream computes
@@ -51,8 +50,9 @@ struct PlanTimeline {
 };
 
 // Plans the run of `options`, which are validated and whose world size is known; `model` is theirs.
-// Starts no rank and no thread, and allocates no memory for the model. Takes no longer for more
-// micro-batches than a few, unless `timeline` is to show them all. Fills in `timeline` unless
+// Starts no rank and no thread, and allocates no memory for the model. More than a few
+// micro-batches cost no more time, unless `timeline` is to show them all. Fills in `timeline`
+// unless
 // it is nullptr. Returns the errors of Trainer::Create.
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
                              std::unique_ptr<LanguageModel> model,

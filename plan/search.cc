@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// One alternative to the run's own options: flags, with a blank between two.
+// One alternative to the run's options: flags, with a blank between two.
 using Change = std::string;
 
 // Micro-batches of 1, 2, 4, … sequences that divide the sequences of a step.
@@ -39,7 +39,7 @@ std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
 
 std::vector<Change> Strategies(const TrainOptions& options, const Machine& machine) {
   std::vector<Change> changes;
-  // These must also undo the groups of the run's own options.
+  // These must also undo the groups of the run's options.
   const std::string undo =
       absl::StrCat(options.shard_size > 0 ? " --shard_size=0" : "",
                    options.shard_optimizer_over_world ? " --shard_optimizer_over_world=false" : "");

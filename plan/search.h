@@ -32,7 +32,7 @@ using ModelBuilder =
     std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(std::optional<int64_t> layers)>;
 
 // Plans strategies x activation checkpointing x micro-batches. The runs that fit come first, the
-// fastest of them foremost. Leaves out what the trainer refuses.
+// fastest first. Leaves out runs that the trainer refuses.
 absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
                                                     const Machine& machine,
                                                     const ModelBuilder& build);
@@ -43,7 +43,7 @@ inline bool SearchAll() { return false; }
 
 // Returns at most `most` changes that make the run fit, the fastest first. Tries pairs of changes
 // only if no single change is enough. Empty if nothing makes it fit. Begins no plan once `over`,
-// and returns what has been found by then.
+// and returns the changes found by then.
 absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
                                                         const Machine& machine,
                                                         const ModelBuilder& build, size_t most,
@@ -58,19 +58,19 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
                                           const ModelBuilder& build,
                                           const SearchIsOver& over = SearchAll);
 
-// What LargestThatFits has found.
+// The result of LargestThatFits.
 struct LargestPlan : PlannedRun {  // `change` is "--batch_size=37" or "61 layers"
   int64_t value = 0;
   int64_t next = 0;        // what follows it, and does not fit
-  std::string bound;       // empty, or why nothing larger is asked about: then `next` says nothing
+  std::string bound;       // empty, or why nothing larger is tried: `next` is then meaningless
   int64_t parameters = 0;  // of the model, all ranks together
 };
 
-// The largest of one thing with which the run fits, everything else being as `options` say: "batch"
-// (sequences of a micro-batch), "sequence" (tokens) or "layers" (of the same kind). Its plan fits,
-// and that of the next value does not. InvalidArgument for another `what`, for a batch that follows
-// from --global_batch_size, and for layers of a model that is read from files; ResourceExhausted if
-// not even the least value fits; otherwise the errors of PlanRun.
+// The largest value of one quantity with which the run fits, with all other `options` unchanged:
+// "batch" (sequences of a micro-batch), "sequence" (tokens) or "layers" (of the same kind). Its
+// plan fits, and that of the next value does not. InvalidArgument for another `what`, for a batch
+// that follows from --global_batch_size, and for layers of a model that is read from files;
+// ResourceExhausted if even the least value does not fit; otherwise the errors of PlanRun.
 absl::StatusOr<LargestPlan> LargestThatFits(const std::string& what, const TrainOptions& options,
                                             const Machine& machine, const ModelBuilder& build);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Parts = PlannedCommunicator::Parts;
 
-// What PyTorch's allocator reserves beyond what is in use: 1.0 to 1.4 GiB in published runs.
+// Memory that PyTorch's allocator reserves beyond that in use: 1.0 to 1.4 GiB in published runs.
 constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
 
 // DeepSpeed's defaults, in elements: reduce_bucket_size and allgather_bucket_size,
@@ -70,8 +70,8 @@ PlannedSystem SystemOf(const TrainOptions& options) {
   if (options.like == "zeroth") return system;
   system.reserved_unused_bytes = kReservedByPyTorch;
   if (options.like == "megatron_fsdp") return system;
-  // Each parameter is a tensor of its own, copied out of the gathered buffer and, as a gradient,
-  // into the one to be reduced. The others compute in these buffers.
+  // Each parameter is a separate tensor, copied out of the gathered buffer and, as a gradient, into
+  // the one to be reduced. The others compute in these buffers.
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
   if (options.like == "deepspeed") {
@@ -142,7 +142,7 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
       if (shape.rank() == 2 && shape.dim(0) == vocab) embedding = shape.numel();
     }
   }
-  // The last moment of the plan's own step with all gradients and with an activation.
+  // The last moment of the plan's step with all gradients and with an activation.
   const auto key = [](const Moment& moment) {
     return std::make_pair(moment.categories[kGradients], moment.categories[kActivations] > 0);
   };
@@ -152,7 +152,7 @@ const PlannedAllocator::Moment* MakeBackwardOnePiece(
   const int64_t earlier = options.grad_accum > 1 ? elements * type : 0;
   for (Moment& moment : moments) moment.categories[kGradients] = earlier;
   end->categories[kGradients] += elements * type;
-  // The caller has the logits, and autograd has their gradient, which the piece was called with.
+  // The caller has the logits, and autograd has their gradient, the argument of the piece.
   end->categories[kActivations] = 2 * options.batch_size * options.seq_len * vocab * type;
   // The last gradient is that of the embedding. It is summed up in fp32.
   end->categories[static_cast<size_t>(MemoryCategory::kWorkspace)] =

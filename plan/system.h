@@ -21,8 +21,8 @@ namespace zeroth {
 struct PlannedSystem {
   PlannedCommunicator::Options comm;
   int64_t reserved_unused_bytes = 0;
-  // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
-  // no float() around its logits.
+  // PyTorch's cross-entropy, in the type of the masters: a model that is in bf16 as a whole has no
+  // float() around its logits.
   bool unfused_loss = false;
   // The reduction allocates a shard of gradients, on a stream whose memory no other stream gets.
   bool late_gradient_shards = false;
@@ -39,7 +39,7 @@ PlannedSystem SystemOf(const TrainOptions& options);
 
 void LearnUnits(const Sharding& sharding, PlannedSystem& system);
 
-// nullopt: the loss is this trainer's own.
+// nullopt: this trainer's loss.
 std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const TrainOptions& options,
                                          const Sharding& sharding);
 
@@ -48,9 +48,9 @@ std::optional<UnfusedLoss> UnfusedLossOf(const PlannedSystem& system, const Trai
 int64_t LateGradientShardBytes(const PlannedSystem& system, const TrainOptions& options,
                                bool in_full, const Sharding& sharding);
 
-// Makes the moments of a step, which adds up gradients one by one, those of a system whose backward
-// is one piece: gradients are there from the backward's end on. Returns that end, one of `moments`,
-// of which there are some. `vocab`: of the embedding.
+// Turns the moments of a step that adds up gradients one by one into those of a system whose
+// backward is one piece: all gradients exist from the backward's end on. Returns that end, one of
+// `moments`, which are not empty. `vocab`: of the embedding.
 const PlannedAllocator::Moment* MakeBackwardOnePiece(
     const TrainOptions& options, const Sharding& sharding, int64_t vocab,
     std::vector<PlannedAllocator::Moment>& moments);

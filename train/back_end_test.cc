@@ -15,7 +15,7 @@ struct Case {
   const char* device;
   const char* launcher;
   int world_size;
-  const char* expected;  // what is chosen, or words of the refusal
+  const char* expected;  // the choice, or words of the refusal
 };
 
 auto Chosen(const Case& one) {

@@ -28,8 +28,8 @@ namespace {
 
 // Merges the LoRA adapters of a model into its weights, one parameter at a time: weight + scale *
 // (A B). The result is a plain model, which other tools can read. Parameters without adapters pass
-// through. A weight is held back until both matrices of its adapter have come; in a model's order
-// of parameters that is within one layer.
+// through. A weight is held back until both matrices of its adapter have arrived; in a model's
+// order of parameters that is within one layer.
 class AdapterMerger {
  public:
   using Sink =
@@ -45,7 +45,7 @@ class AdapterMerger {
     }
   }
 
-  // Adds a full parameter. Parameters may come in any order.
+  // Adds a full parameter, in any order.
   absl::Status Add(const Parameter& parameter, absl::Span<const float> values) {
     const auto found = pending_of_.find(&parameter);
     if (found == pending_of_.end()) return sink_(parameter, values);

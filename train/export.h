@@ -20,13 +20,12 @@ struct ExportOptions {
   // fp32, or bf16, rounded to nearest. Not fp16, which cannot hold every weight: the error would
   // come only at the end of the run.
   DType dtype = DType::kFloat32;
-  // Also says what is written: the model, or its adapters alone.
+  // Also selects the model, or its adapters alone.
   HfDirectoryOptions directory;
   // Contents by name, also of generation_config.json, which only models get. They are read when a
-  // run begins, because the files may have changed when it
-  // ends.
+  // run begins, because the files may have changed when it ends.
   std::map<std::string, std::string> tokenizer_files;
-  // Members of config.json beside the model's own: TokenIds.
+  // Members of config.json beside the model's: TokenIds.
   nlohmann::json token_ids = nlohmann::json::object();
   // For adapters alone: the origin of the base model; empty: none.
   std::string base_model;

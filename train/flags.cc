@@ -24,7 +24,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/options/option_registry.h"
 
-// Of version_stamp.cc: the commit that the program was last linked at, with "-modified" where files
+// From version_stamp.cc: the commit at which the program was last linked, with "-modified" if files
 // differed from it, or "unknown" outside a Git repository.
 extern const char zeroth_commit[];
 
@@ -42,10 +42,10 @@ constexpr const char* kOthers[] = {"config", "flagfile", "undefok", "help", "ver
 // The parsed command line, in its order.
 struct Given {
   std::vector<std::pair<std::string, std::string>> options;  // names and values
-  std::map<std::string, std::string> others;                 // of kOthers, and a program's own
+  std::map<std::string, std::string> others;  // of kOthers, and a program's additional flags
 };
 
-// Null unless `name` is one of a program's own flags.
+// Null unless `name` is one of a program's additional flags.
 const OwnSwitch* FindOwn(const std::vector<OwnSwitch>& own, absl::string_view name) {
   const auto found = std::find_if(own.begin(), own.end(),
                                   [&](const OwnSwitch& each) { return each.name == name; });
@@ -250,8 +250,8 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
       wrong.push_back(absl::StrCat("--", own.name, "=", found->second, ": expected true or false"));
     }
   }
-  // Elsewhere the last value counts, so that a script's "$@" overrides what the script says. Of
-  // data that would leave files out without a word, unless it is none.
+  // For other flags the last value counts, so that a script's "$@" overrides the script's flags.
+  // For data this would silently leave files out, unless the value is empty.
   for (const char* const data : {"data", "eval_data"}) {
     const auto names_files = [&](const auto& each) {
       return each.first == data && !each.second.empty();

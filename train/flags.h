@@ -28,15 +28,15 @@ namespace zeroth {
 // and Validate.
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv);
 
-// A flag of another program than the trainer: a switch if `value` is set, --name=TEXT if `text` is.
+// A flag of a program other than the trainer: a switch if `value` is set, --name=TEXT if `text` is.
 struct OwnSwitch {
   const char* name;
   bool* value = nullptr;
   std::optional<std::string>* text = nullptr;
 };
-// As ParseCommandLine, but without Validate: for programs that take the trainer's options and need
-// not have all of them, as tools/plan needs no --data. `help` is printed by --help. `others` are
-// the program's own flags, which are written as all flags are; each is set if it is there.
+// As ParseCommandLine, but without Validate: for programs that use the trainer's options but do not
+// need all of them: tools/plan needs no --data. `help` is printed by --help. `others` are the
+// program's additional flags, with the syntax of all flags; each is set if it is there.
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others);
 

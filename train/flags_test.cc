@@ -50,7 +50,7 @@ TEST(FlagsTest, EveryWayToWriteAFlag) {
   EXPECT_EQ(options->eval_data, "");
 }
 
-// Every option is a flag, and its default is what the flag says without being given.
+// Every option is a flag, with the option's default.
 TEST(FlagsTest, EveryOptionIsAFlag) {
   for (const Option& option : AllOptions()) {
     if (option.name == std::string("data")) continue;  // has no default
@@ -137,7 +137,7 @@ TEST(FlagsTest, HelpAndVersionArePrinted) {
   EXPECT_EXIT(Parse({"--version"}).IgnoreError(), ::testing::ExitedWithCode(0), "");
 }
 
-// Every option is in both texts, with its group, and none is without words.
+// Every option is in both texts, with its group and a description.
 TEST(FlagsTest, EveryOptionIsExplained) {
   const std::string help = HelpText();
   const std::string markdown = FlagsMarkdown();

@@ -166,7 +166,7 @@ absl::Status WriteFlightRecord(const std::string& directory, const Communicator&
   const absl::Time until = absl::Now() + patience;
   const auto size = static_cast<size_t>(world.size());
   size_t merged = 0;
-  // The rank that comes last sees all records; the others read again until they do.
+  // The last rank to write sees all records; the others read again until they do.
   for (;;) {
     const std::vector<Json> records = ReadRecords(flight, world.size());
     if (records.size() > merged) {

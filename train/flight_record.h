@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The record that each rank writes after communication has failed: the calls that it made last.
-// From the records of all ranks follows which rank waited for which.
+// The record that each rank writes after communication has failed: its latest calls. The records of
+// all ranks show which rank waited for which.
 
 #pragma once
 
@@ -19,12 +19,12 @@ namespace zeroth {
 
 // The directory of the records, in that of a run.
 inline constexpr char kFlightDirectory[] = "flight_recorder";
-// Where the records of the start before this one are.
+// The directory of the records of the previous start.
 inline constexpr char kEarlierFlightDirectory[] = "flight_recorder_earlier";
 // The summary for people, in the directory of records.
 inline constexpr char kWhoWaitedFile[] = "who_waited.txt";
 
-// Renames the records that an earlier start left in `directory`, so that they are not taken for
+// Renames the records that an earlier start left in `directory`, so that they are not mistaken for
 // those of this one.
 absl::Status SetFlightRecordAside(const std::string& directory);
 

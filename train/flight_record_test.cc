@@ -87,7 +87,7 @@ TEST(FlightRecordTest, RanksWriteOneTextTogether) {
   ASSERT_EQ(group["latest"].size(), CommStats::kLatest);
   EXPECT_EQ(group["latest"].front()["label"], "unit 7");
   EXPECT_EQ(group["latest"].back()["label"], "unit 38");
-  // A later start must not take these records for its own.
+  // A later start must not mistake these records for its own.
   ASSERT_TRUE(SetFlightRecordAside(directory).ok());
   EXPECT_FALSE(IsFile(flight + "/rank-2.json"));
   EXPECT_TRUE(IsFile(flight + "_earlier/rank-2.json"));

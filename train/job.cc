@@ -41,7 +41,7 @@ void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::st
   if (json.is_object() && json.erase("chat_template") > 0) config->second = json.dump(2);
 }
 
-// Programs that find this file look for the ends of a text in it alone.
+// Programs that find this file look only in it for the ends of a text.
 void StopAtEndOfTurn(int32_t end_of_turn, std::map<std::string, std::string>& files) {
   const auto file = files.find(kGenerationConfig);
   if (file == files.end()) return;

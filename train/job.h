@@ -30,16 +30,16 @@ namespace zeroth {
 // Directories that weights are written to: the whole model first, or the adapters alone.
 using ExportDirectories = std::vector<std::pair<HfDirectoryKind, std::string>>;
 
-// What all ranks of a run share, opened and checked once.
+// The state that all ranks of a run share, opened and checked once.
 struct Job {
   TrainOptions options;
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;                // null: unknown, the data are token files
   std::map<std::string, std::string> tokenizer_files;  // as of ExportOptions
-  std::optional<int32_t> end_of_turn;                  // what ends a reply in conversations
+  std::optional<int32_t> end_of_turn;                  // ends a reply in conversations
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
-  bool within_documents = false;             // tokens attend only within their own document
+  bool within_documents = false;             // tokens attend only within their document
   LrSchedule schedule;
   bool only_evaluates = false;  // the run evaluates and writes nothing
   ExportDirectories final_directories;

@@ -12,23 +12,22 @@
 
 namespace zeroth {
 
-// A rank that the others waited for, over a period of steps.
+// A straggler: a rank that the others waited for, over a period of steps.
 struct LateRank {
   int rank = 0;
   int64_t since = 0;   // the first step of the period
   int64_t until = 0;   // the last
-  double seconds = 0;  // that the rank was late in the last step; 0 if it was in time
+  double seconds = 0;  // delay in the last step; 0 if it was in time
   double mean_seconds = 0;
   double worst_seconds = 0;
 };
 
-// Finds ranks that are late. All ranks end a step together, so the rank that reaches collectives
-// last waits least. A rank's lateness in a step is how much longer the other ranks waited, in their
-// mean.
+// Finds stragglers. All ranks end a step together, so the rank that reaches collectives last waits
+// least. A rank's delay in a step is the mean wait of the other ranks minus this rank's wait.
 //
-// A period begins when a rank is later than kTolerated of a step. It lasts while the sum of the
-// lateness beyond kTolerated stays positive (Page's cumulative sums). So one early step does not
-// end a period, and ranks that are late in turn make none.
+// A period begins when a rank's delay exceeds kTolerated of a step. It lasts while the sum of the
+// delays beyond kTolerated stays positive (Page's cumulative sums). So one early step does not end
+// a period, and if the straggler changes from step to step, there is none.
 class LateRanks {
  public:
   static constexpr double kTolerated = 0.02;

@@ -63,7 +63,7 @@ TEST(LateRanksTest, RanksThatAreLateInTurnAreNoPeriod) {
   EXPECT_FALSE(ranks.most().has_value());
 }
 
-// One early step does not end a period, and is no delay below nothing.
+// One early step does not end a period, and its delay is not negative.
 TEST(LateRanksTest, AnEarlyStepOfAPeriodIsNotLate) {
   LateRanks ranks(2);
   ranks.Add(1, {0.0, 0.9}, 1);

@@ -32,7 +32,7 @@ struct StepMetrics {
   // Seconds that rank 0's compute stream waited for collectives in the step; not set for recorded
   // steps.
   std::optional<double> communication_seconds;
-  // The model's FLOP/s as a fraction of the measured rate of matrix products, and of a stated peak.
+  // The model's FLOP/s as a fraction of the measured rate of matmuls, and of a stated peak.
   std::optional<double> gemm_utilization;
   std::optional<double> mfu;
   std::optional<LateRank> late;      // in the step before this one
@@ -59,12 +59,12 @@ struct StepNumber {
   double value;
   std::string text;  // JSON, with the fewest digits that read back as the same float or double
 };
-// The numbers of a step that are known. A new one is a line here.
+// The known numbers of a step. To add a number, add a line here.
 std::vector<StepNumber> NumbersOf(const StepMetrics& metrics);
 std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics);
 
 // A file that grows record by record and can be read meanwhile. Bytes that cannot be written are
-// kept and written before the next record: after an error records are late, but none is lost or
+// kept and written before the next record: after an error, records are late, but none is lost or
 // torn. Errors name the path and the reason.
 class AppendedFile {
  public:
@@ -72,7 +72,7 @@ class AppendedFile {
   static absl::StatusOr<AppendedFile> Open(const std::string& path, int flags);
 
   absl::Status Append(absl::string_view record);
-  // Makes what was appended survive a power failure.
+  // Makes the appended records survive a power failure.
   absl::Status Sync();
 
  private:
@@ -105,9 +105,9 @@ class MetricsWriter {
   // Unknown numbers have no key in the line.
   absl::Status Write(const StepMetrics& metrics);
   absl::Status Write(const EvaluationMetrics& metrics);
-  // The last line: {"summary": ...}, its numbers by the same rule.
+  // The last line: {"summary": ...}, with numbers by the same rule.
   absl::Status WriteSummary(const nlohmann::json& summary);
-  // Makes what was written survive a power failure.
+  // Makes the written lines survive a power failure.
   absl::Status Sync() { return file_.Sync(); }
 
  private:
@@ -133,7 +133,7 @@ class EventFile {
   };
 
   // Creates a file in `directory`, beside those of earlier runs. TensorBoard reads them together
-  // and takes the steps after `last_step`, the last step of earlier runs, from this file.
+  // and uses this file for the steps after `last_step`, the last step of earlier runs.
   static absl::StatusOr<EventFile> Create(const std::string& directory, int64_t last_step);
 
   absl::Status WriteScalars(int64_t step, absl::Span<const Scalar> scalars);

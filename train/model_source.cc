@@ -148,8 +148,8 @@ absl::Status ReadHalf(const WeightsSource& weights, const PeftHalf& half, int64_
   return absl::OkStatus();
 }
 
-// True for stored tensors that hold no weights of their own: attention masks and rotary tables of
-// old files, and the second copy of a tied head.
+// True for stored tensors that are not weights: attention masks and rotary tables of old files, and
+// the second copy of a tied head.
 bool IsKnownExtra(const std::string& name) {
   return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
          absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";

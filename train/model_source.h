@@ -29,13 +29,13 @@ namespace zeroth {
 // Also the errors of PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
 
-// One matrix of a LoRA adapter, as PEFT's files have it.
+// One matrix of a LoRA adapter, as in PEFT's files.
 struct PeftHalf {
   std::string name;
   Shape shape;
   bool transposed = false;  // the model has its transpose
 };
-// Those of all adapters of `model`, by the name of the model's parameter.
+// The matrices of all adapters of `model`, by the name of the model's parameter.
 std::map<std::string, PeftHalf> PeftHalves(const LanguageModel& model);
 
 // The content of a tokenizer's files, read at one time.
@@ -56,7 +56,7 @@ class ModelSource {
   // InvalidArgument lists weights of --init_from that are missing, unexpected or of another shape,
   // and the layers that only the model or only --init_adapter adapts. Also the errors of the files.
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
-  // Takes the plain model of a directory. Messages call the model `name`.
+  // Uses the plain model of a directory. Messages call the model `name`.
   static absl::StatusOr<ModelSource> FromDirectory(std::string name, HfDirectory directory,
                                                    const ModelOptions& options = {});
 
@@ -71,16 +71,16 @@ class ModelSource {
   // do not have. The reader must not outlive this object.
   ParameterReader Reader(uint64_t seed) const;
   // Opens the tokenizer that --tokenizer names. If nothing names one, returns null without text
-  // (token files need none), and with text InvalidArgument, which says what is missing.
+  // (token files need none), and with text InvalidArgument, which names the missing part.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const TrainOptions& options,
                                                            bool has_text) const;
-  // Reads the files that OpenTokenizer opens, and what else is beside them for a tokenizer; the
+  // Reads the files that OpenTokenizer opens, and the other files beside them for a tokenizer; the
   // byte tokenizer has none. Errors of ReadFile.
   absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
-  // Null: the model comes of no directory.
+  // Null: the model is not from a directory.
   const HfDirectory* directory() const { return directory_.has_value() ? &*directory_ : nullptr; }
-  // The directory of the tokenizer that --tokenizer=auto means; empty: none. An adapter that goes
-  // on brings its own.
+  // The directory of the tokenizer that --tokenizer=auto means; empty: none. An adapter that is
+  // trained further replaces it, if it has a tokenizer.
   std::string tokenizer_path() const {
     return directory_.has_value() ? directory_->tokenizer_path() : "";
   }
@@ -103,10 +103,10 @@ class ModelSource {
 };
 
 // Returns the ids of special tokens for the exported config.json. They are always written: without
-// them transformers assumes ids of its own, such as GPT-2's 50256, which a byte model does not
-// have. The ids are, in this order: the byte tokenizer's if the model was trained on bytes; those
-// of `source`, the config.json that the model came from; the tokenizer's; or null if nothing is
-// known. `tokenizer` may be null.
+// them transformers assumes default ids, such as GPT-2's 50256, which a byte model does not have.
+// The ids are, in this order: the byte tokenizer's if the model was trained on bytes; those of
+// `source`, the config.json that the model came from; the tokenizer's; or null if nothing is known.
+// `tokenizer` may be null.
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer);
 
 // Makes `end_of_turn` the first "eos_token_id" of config.json or generation_config.json, before

@@ -26,7 +26,7 @@ TEST(TokenIdsTest, BytesHaveTheirOwn) {
   const ByteTokenizer bytes;
   const Json expected = {{"bos_token_id", 256}, {"eos_token_id", 256}};
   EXPECT_EQ(TokenIds(Json::object(), &bytes), expected);
-  // A model of words that goes on with bytes.
+  // A model of words that is trained further on bytes.
   EXPECT_EQ(TokenIds({{"eos_token_id", 50256}, {"pad_token_id", 50257}}, &bytes), expected);
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The tokenizer of a model, and what is exported with it.
+// The tokenizer of a model, and the files that are exported with it.
 
 #include <algorithm>
 #include <filesystem>
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
   const std::vector<std::string> files = TokenizerFiles("auto");
   if (!files.empty()) {
     auto tokenizer = zeroth::OpenTokenizer(directory_->tokenizer_path(), how);
-    // Token files do not need the tokenizer, so one that cannot be read is no error.
+    // Token files do not need the tokenizer, so one that cannot be read is not an error.
     if (!tokenizer.ok() && !has_text) return nullptr;
     if (!tokenizer.ok()) {
       return Annotate(
@@ -59,8 +59,8 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
   }
   std::vector<std::string> files = FindTokenizerFiles(choice).value_or(std::vector<std::string>());
   if (files.empty()) return files;
-  // The chat template is not part of the tokenizer, but is exported with it; so is all else that a
-  // directory has for it.
+  // The chat template is not part of the tokenizer, but is exported with it; so are all other files
+  // of a directory for it.
   const std::filesystem::path beside = std::filesystem::path(files[0]).parent_path();
   std::error_code ignored;
   const std::vector<std::string> more =
@@ -90,8 +90,8 @@ absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& 
 }
 
 nlohmann::json ModelSource::TokenIds(const Tokenizer* tokenizer) const {
-  // A model from scratch learns the tokens of the tokenizer that its text was read with, whatever
-  // ids the configuration that it borrows has.
+  // A model from scratch learns the tokens of the tokenizer of its text, whatever ids its borrowed
+  // configuration has.
   if (!directory_.has_value() && tokenizer != nullptr) {
     return zeroth::TokenIds(nlohmann::json::object(), tokenizer);
   }
@@ -113,7 +113,7 @@ nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer
     if (!is_bytes && found != source.end()) {
       ids[key] = *found;
     } else if (tokenizer != nullptr) {
-      // A tokenizer without its own beginning token has one token for the beginning and the end.
+      // A tokenizer without a separate beginning token has one token for the beginning and the end.
       const bool begins = key == absl::string_view("bos_token_id") && !tokenizer->prefix().empty();
       ids[key] = begins ? tokenizer->prefix().front() : tokenizer->end_of_text();
     } else {

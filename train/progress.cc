@@ -25,8 +25,8 @@ std::optional<double> UtilizationOf(const ProgressOptions& options, const StepMe
   return std::min(1.0, metrics.tokens_per_second * options.flops_per_token / options.gemm_rate);
 }
 
-// Returns the columns of the terminal behind `out`, or 0 if it is none. mpirun gives its ranks one
-// without columns, and copies what they print to wherever its own output goes.
+// Returns the columns of the terminal behind `out`, or 0 if it is not one. mpirun gives its ranks a
+// terminal without columns, and copies their output to its own.
 int TerminalWidth(std::FILE* out) {
   winsize size = {};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

@@ -15,15 +15,14 @@ struct ProgressOptions {
   int64_t steps = 0;
   int64_t log_every = 10;
   double flops_per_token = 0;
-  // Measured FLOP/s of all ranks together in matrix products; 0: unknown, and no utilization is
-  // shown.
+  // Measured FLOP/s of all ranks together in matmuls; 0: unknown, and no utilization is shown.
   double gemm_rate = 0;
   std::FILE* out = stdout;
 };
 
 // "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  GEMM util 41%  mem 38 MiB/rank
-// left 0:31". GEMM util is the model's FLOP/s as a fraction of the measured rate of matrix
-// products, at most 100%.
+// left 0:31". GEMM util is the model's FLOP/s as a fraction of the measured rate of matmuls, at
+// most 100%.
 std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
                            double seconds_left);
 // "1:02:03", "4:05", "0:07".
@@ -41,8 +40,8 @@ class Progress {
  public:
   explicit Progress(const ProgressOptions& options);
 
-  // If a step is faster than the measured rate of matrix products, that rate was too low, and the
-  // step's rate replaces it.
+  // If a step is faster than the measured rate of matmuls, that rate was too low, and the step's
+  // rate replaces it.
   void Step(const StepMetrics& metrics, double seconds_left);
   // Returns the GEMM util of a step as it is shown, from 0 to 1, or nullopt if the rate is unknown.
   std::optional<double> Utilization(const StepMetrics& metrics) const;

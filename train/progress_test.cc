@@ -70,7 +70,7 @@ TEST(ProgressTest, AStepThatBeatsTheMeasuredRateRaisesIt) {
   options.flops_per_token = 1e6;
   options.gemm_rate = 10e9;
   options.out = file;
-  // Nobody sees more than everything, whoever formats.
+  // Never shows more than 100%.
   EXPECT_THAT(FormatProgress(options, Metrics(1), 1), testing::HasSubstr("  GEMM util 100%  "));
   Progress progress(options);
   int64_t step = 0;
@@ -128,7 +128,7 @@ TEST(ProgressTest, TheFirstStepOfAResumedRunIsALine) {
   EXPECT_EQ(text.find("step 15/25"), std::string::npos) << text;
 }
 
-// What mpirun connects its ranks to.
+// The terminal that mpirun gives its ranks.
 TEST(ProgressTest, ATerminalWithoutColumnsIsNone) {
   const int ours = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_GE(ours, 0);

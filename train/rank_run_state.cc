@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank's run reads and writes: its directory, its state, checkpoints and models.
+// The input and output of a rank's run: its directory, its state, checkpoints and models.
 
 #include <algorithm>
 #include <cstdint>
@@ -37,8 +37,8 @@ namespace {
 // The run ends after this many failed checkpoints in a row.
 constexpr int kMostFailedSaves = 3;
 
-// What Open MPI's mpirun does to ranks that a signal has reached, unless it was told to wait: a
-// second later it kills them. Empty for other launchers.
+// Warns that Open MPI's mpirun kills ranks one second after a signal, unless it was told to wait.
+// Empty for other launchers.
 std::string SignalsUnderMpirun() {
   const auto ranks = ProcessEnvironment::ReadRanks();
   if (!ranks.ok() || ranks->launcher != "mpirun") return "";
@@ -70,13 +70,13 @@ absl::Status RankRun::AgreeOnOutput() {
 
 absl::Status RankRun::CompareWithRankZero() {
   if (job_.ranks_are_threads) return absl::OkStatus();
-  // Of large data some tokens, which are all over it, so that even a slow disk has them at once.
+  // In large data, some tokens from all over it, so that even a slow disk has them at once.
   constexpr int64_t kSmall = int64_t{1} << 20;
   constexpr int64_t kCompared = 256;
   const TrainOptions resolved = Resolved(options_);
   nlohmann::json facts;
   for (const Option& option : AllOptions()) facts[option.name] = OptionValue(option, resolved);
-  // What belongs to the rank's machine.
+  // Options that may differ between machines.
   for (const char* own : {"threads_per_rank", "memory_limit", "cache_dir", "offload_dir"}) {
     facts.erase(own);
   }
@@ -212,7 +212,7 @@ absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
   if (last) last_save_ = steps;
   const absl::StatusOr<std::vector<ShardState>> states = trainer_->states();
   if (!states.ok()) return JudgeSaves(states.status());
-  // A run that goes on from this checkpoint does not compute these lines again.
+  // A run that continues from this checkpoint does not compute these lines again.
   if (reporter_ != nullptr) reporter_->SyncMetrics();
   const absl::StatusOr<bool> saved =
       saver_->Save(steps, progress.ToJson(), OwnedPieces(trainer_->sharding(), *states), last);

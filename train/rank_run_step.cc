@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A rank's steps, and what is computed between them.
+// A rank's steps, and the computations between them.
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +32,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The prompt and what follows it by the model as it is; collective, and the same text on every
+// The prompt and its continuation by the current model; collective, and the same text on every
 // rank. Ids that the tokenizer does not have are never picked.
 absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
                                    absl::string_view prompt, GenerateOptions options) {
@@ -55,7 +55,7 @@ int64_t BatchesOf(const DataLoader& loader, const TrainOptions& options) {
   return (loader.distinct_windows() + sequences - 1) / sequences;
 }
 
-// What ends a sample: the same tokens as in //tools/generate with the model that the run exports.
+// The tokens that end a sample: the same as in //tools/generate with the exported model.
 absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const Job& job) {
   std::vector<int32_t> stop = StopTokens(job.source.config(), *job.tokenizer);
   if (job.end_of_turn.has_value()) stop.push_back(*job.end_of_turn);
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const Job& job) {
 absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const Clock::time_point step_start = Clock::now();
   ZEROTH_RETURN_IF_ERROR(trace_->BeforeStep(step + 1));
-  // On the compute stream, which has nothing to do meanwhile.
+  // On the compute stream, which is idle meanwhile.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                           Timed(trace_->timeline(), device().compute_stream(), "load", "data",
                                 [&] { return batches_->Take(); }));
@@ -138,7 +138,7 @@ absl::Status RankRun::CheckReplicasAfter(int64_t steps, bool last) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_->states());
   const absl::Status status = CheckReplicas(trainer_->sharding(), states);
   if (!absl::IsDataLoss(status)) return status;
-  // What one rank has wrong the next steps bring to all: neither a checkpoint nor a model is made.
+  // The next steps spread one rank's wrong values to all: write neither a checkpoint nor a model.
   return Annotate(status, absl::StrCat("step ", steps,
                                        ": no checkpoint and no model are written; go on from an "
                                        "earlier checkpoint, without that machine"));
@@ -165,7 +165,7 @@ absl::StatusOr<bool> RankRun::HandleSkipped(int64_t step, const StepResult& resu
 
 absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& result,
                                               const std::vector<Batch>& micro_batches) {
-  // Of steps in a row the first one tells why; the weights are still the same.
+  // In a series of skipped steps, only the first one explains why; the weights are still the same.
   std::string why;
   if (nonfinite_in_a_row_++ == 0) {
     const absl::StatusOr<std::string> found = trainer_->FindNonFinite(micro_batches);
@@ -222,7 +222,7 @@ absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
         static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));
     sum += result.loss * weight;
     weights += weight;
-    // Of the last batch the result is there all the same.
+    // The last batch has its result already.
     interrupted_ = result.stop && i + 1 < batches;
   }
   ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());

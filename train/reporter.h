@@ -42,8 +42,8 @@ class Reporter {
   // Makes the metrics of the steps so far survive a power failure.
   void SyncMetrics();
   void WriteSummary(bool interrupted, double seconds);
-  // `how` is "done" or how else the run ended; `saved` says what was written beside the metrics,
-  // such as "model in run/final", and `advice` is what to do next, or empty.
+  // `how` is "done" or another end of the run; `saved` names the output beside the metrics, such as
+  // "model in run/final", and `advice` is the next thing to do, or empty.
   void SayEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
               const std::string& advice);
 
@@ -59,7 +59,7 @@ class Reporter {
   // Returns the measured step with the values that are computed from it.
   StepMetrics Completed(StepMetrics metrics) const;
   void PrintHeader(double gemm_rate);
-  // Prints the slow matrix products so far, if there are more than were printed before.
+  // Prints the slow matmuls so far, if there are more than were printed before.
   void PrintSlowProducts();
   void PrintAdapters();
   // Prints which layers compute in fp8, and each layer that does not.

@@ -45,7 +45,7 @@ TEST(ResultFlagsTest, AnOptionThatDecidesIsComparedAndNoOther) {
     TrainOptions options = defaults;
     ASSERT_EQ(SetOption(option, OtherValue(option), options), absl::OkStatus()) << option.name;
     const std::vector<std::string> changed = ChangedFlags(before, ResultFlags(options));
-    // What it is resolved to follows from other options.
+    // Its resolved value follows from other options.
     if (option.name == std::string(kGlobalBatchSize)) continue;
     const bool is_named =
         absl::StrContains(absl::StrJoin(changed, "\n"), absl::StrCat("--", option.name, " is "));

@@ -246,8 +246,7 @@ TrainOptions AsTold(TrainOptions options) {
   options.threads_per_rank = ThreadsPerRank(options);
   if (options.global_batch_size > 0) options.batch_size = defaults.batch_size;
   if (options.deterministic_batch > 0) options.grad_accum = defaults.grad_accum;
-  // Who repeats a run by its config.toml must not remove another run, or this one, without saying
-  // so.
+  // Repeating a run by its config.toml must not silently remove another run, or this one.
   options.overwrite = false;
   return options;
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint keeps of a run, and how a run goes on from it.
+// The state of a run in a checkpoint, and how a run continues from it.
 
 #pragma once
 
@@ -34,7 +34,7 @@ struct DataOrder {
   std::vector<std::string> Differences(const DataOrder& before) const;
 };
 
-// The progress of a run, which a checkpoint keeps beside weights and moments (as "training" of its
+// The progress of a run, which a checkpoint stores beside weights and moments (as "training" in its
 // index). Nothing else is needed to continue with the same bits: shuffling, initial values and
 // samples draw from counters, and the learning rate is a function of the step.
 struct RunProgress {
@@ -53,7 +53,7 @@ struct RunProgress {
   static absl::StatusOr<RunProgress> FromJson(const nlohmann::json& json, absl::string_view where);
 };
 
-// What a checkpoint records of the options that decide a run's results, and a resumed run compares.
+// The options that decide a run's results, as a checkpoint records them and a resumed run compares.
 
 inline constexpr char kGlobalBatchSize[] = "global_batch_size";
 
@@ -91,8 +91,8 @@ struct Resumed {
 // damaged ones are passed over for the newest intact one. A checkpoint with a newer format, or one
 // that cannot be read now, is an error. With --allow_partial, `fill_missing` gives the values that
 // the checkpoint lacks. Checkpoints in --out that are newer than the resumed one are renamed (set
-// aside) if this run writes checkpoints of its own. Collective, with the same error on every rank:
-// DataLoss if every checkpoint is damaged, with the damage of each; also the errors of LoadState.
+// aside) if this run writes checkpoints. Collective, with the same error on every rank: DataLoss if
+// every checkpoint is damaged, with the damage of each; also the errors of LoadState.
 absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
                                const ParameterReader& fill_missing);
 

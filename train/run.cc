@@ -49,7 +49,7 @@ namespace zeroth {
 absl::Status RankRun::Run() {
   const absl::Status status = SetUpAndTrain();
   const absl::Status broken = world_.status();
-  // An error that the ranks have agreed on is no communication error, even if a rank has ended
+  // An error that the ranks have agreed on is not a communication error, even if a rank has ended
   // already.
   const bool is_communication =
       !status.ok() && !broken.ok() && absl::StrContains(status.message(), broken.message());
@@ -99,7 +99,7 @@ absl::Status RankRun::SetUpAndTrain() {
                                options_.out, ", which the ranks do not share"));
   }
   const bool interrupted = failure_.ok() && interrupted_;
-  // What lies in final/ is a finished model.
+  // A model in final/ is finished.
   if (!interrupted_) ZEROTH_RETURN_IF_ERROR(Export());
   // A finished run that is started again keeps its summary.
   if (reporter_ != nullptr && step > first_step_) reporter_->WriteSummary(interrupted, seconds);
@@ -202,7 +202,7 @@ namespace {
 
 absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
   const bool on_gpu = options.device != TrainOptions().device;
-  // No name stands for this CPU, which is measured.
+  // This CPU has no name, and is measured.
   if (!on_gpu || !options.machine.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
     if (machine.is_gpu == on_gpu) return machine;
@@ -223,7 +223,7 @@ absl::Status SayPlan(const Job& job) {
   return absl::OkStatus();
 }
 
-// Bytes that processes here can still get: what the system says is available, or less if a cgroup
+// Bytes that processes here can still get: the system's available memory, or less if a cgroup
 // limits this process. nullopt if neither is known.
 std::optional<double> FreeMemory() {
   std::optional<double> free;
@@ -248,7 +248,7 @@ std::optional<double> FreeMemory() {
 }
 
 // Returns a warning if, by its plan, a run on CPUs needs more memory than is free here. The system
-// would kill it without a word.
+// would kill it silently.
 std::string MemoryWarning(const Job& job) {
   const TrainOptions& options = job.options;
   const absl::StatusOr<ProcessEnvironment> process = ProcessEnvironment::ReadRanks();
@@ -256,7 +256,7 @@ std::string MemoryWarning(const Job& job) {
       (!job.ranks_are_threads && process.ok() && process->local_rank != 0)) {
     return "";
   }
-  // Of memory the plan needs no rates.
+  // A plan of memory alone needs no rates.
   Machine machine = CpuAtHand();
   for (double* const rate :
        {&machine.fp32_flops, &machine.tf32_flops, &machine.bf16_flops, &machine.memory_bandwidth,
@@ -283,11 +283,11 @@ bool LacksMemory(const absl::Status& status) {
   return absl::IsResourceExhausted(status) && absl::StrContains(status.message(), kCannotAllocate);
 }
 
-// Returns the lines that name the changes with which a run that lacked memory would fit, as
+// Returns the lines that name the changes with which a run that ran out of memory would fit, as
 // //tools/plan finds them. Empty if there are none.
 std::string Remedies(const Job& job, const absl::Status& lacking) {
-  // The error comes first, in case that somebody ends the search. The processes of other ranks wait
-  // for half a minute.
+  // The error comes first, in case somebody interrupts the search. The processes of other ranks
+  // wait for half a minute.
   constexpr absl::Duration kSearch = absl::Seconds(15);
   const absl::Time deadline = absl::Now() + kSearch;
   std::fputs(absl::StrCat("out of memory: ", lacking.message(), "\nmemory    looking for at most ",

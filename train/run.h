@@ -31,13 +31,13 @@ namespace zeroth {
 
 enum class RunEnd {
   kFinished,
-  // A signal ended the run early (Interrupted). A checkpoint has all that was done, and a run with
-  // --resume=auto goes on from it.
+  // A signal ended the run early (Interrupted). A checkpoint has all steps so far, and a run with
+  // --resume=auto continues from it.
   kInterrupted,
 };
 
 // The trainer's exit code for kInterrupted: EX_TEMPFAIL of sysexits.h, "try again later". Neither
-// 0, which schedulers take for a finished job, nor 1, which means an error.
+// 0, which means a finished job to schedulers, nor 1, which means an error.
 inline constexpr int kExitInterrupted = 75;
 
 // Makes a whole training run: opens data and model, starts the ranks, trains, reports, and saves to
@@ -45,7 +45,7 @@ inline constexpr int kExitInterrupted = 75;
 absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options);
 
 // One rank's run. run.cc sets it up and ends it, rank_run_step.cc has its steps and evaluations,
-// and rank_run_state.cc has what it reads and writes: directory, state, checkpoints and models.
+// and rank_run_state.cc has its input and output: directory, state, checkpoints and models.
 class RankRun {
  public:
   RankRun(Job& job, Communicator& world) : job_(job), options_(job.options), world_(world) {}
@@ -67,14 +67,14 @@ class RankRun {
   absl::Status AgreeOnOutput();
   // If ranks are processes, refuses those that have other flags or other data than rank 0.
   absl::Status CompareWithRankZero();
-  // Called when nothing but training is to come. Rank 0 deletes what --overwrite gives up, writes
+  // Called when only training remains. Rank 0 deletes the files that --overwrite gives up, writes
   // config.toml, and points zeroth_out/latest to this run.
   absl::Status ClearOutput();
   // Initializes or loads the state, and opens the data at the right position. Returns lines to
   // print.
   absl::StatusOr<std::vector<std::string>> FillOrResume();
   // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
-  // Fails if the kernel that was asked for cannot.
+  // Fails if the requested kernel cannot.
   absl::Status SayAttention(std::vector<std::string>& notes) const;
   DataOrder Order() const;
 
@@ -88,14 +88,15 @@ class RankRun {
   // True, on all ranks, if the run that this one resumes ended before its evaluation of
   // first_step_.
   absl::StatusOr<bool> MissesEvaluation();
-  // Compares replicas as --check_replicas_every says, and before each checkpoint.
+  // Compares replicas before each checkpoint, and every --check_replicas_every steps if that is
+  // above 0; never if it is below 0.
   absl::Status CheckReplicasAfter(int64_t steps, bool last);
   absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
                                      const std::vector<Batch>& micro_batches);
   absl::StatusOr<bool> HandleNonFinite(int64_t step, const StepResult& result,
                                        const std::vector<Batch>& micro_batches);
-  // Evaluates the weights after `steps` steps, and their average if there is one, and reports the
-  // losses. False, without a report, if a signal has ended it.
+  // Evaluates the weights after `steps` steps, and their average if any, and reports the losses.
+  // False, without a report, if a signal has ended it.
   absl::StatusOr<bool> EvaluateAll(int64_t steps);
   absl::StatusOr<std::optional<float>> Evaluate();
   // Says how much of the held-out data an evaluation reads, unless it is all of it.
@@ -119,13 +120,13 @@ class RankRun {
   absl::Status SaveCheckpoint(int64_t steps, bool last);
   // Looks for failed saves after a call of saver_ that returned `status`. A failed save is a
   // warning. It ends the run if it was the last one, or if several in a row have failed. Prints
-  // `note`, if there is one, and what was saved and deleted since the last call. Returns errors of
+  // `note`, if any, and the checkpoints saved and deleted since the last call. Returns errors of
   // anything but a save.
   absl::Status JudgeSaves(const absl::Status& status, const std::string& note = "");
   // Deletes checkpoints that were set aside and that retention does not keep. An error is a
   // warning.
   void DeleteSetAside();
-  // Writes the weights, and their average if there is one, each as a model.
+  // Writes the weights, and their average if any, each as a model.
   absl::Status Export();
   // A failure ends the run after the other exports.
   absl::Status ExportTo(const ExportDirectories& directories);

@@ -50,7 +50,7 @@ bool IsModel(absl::string_view name) {
   return std::find(std::begin(kModels), std::end(kModels), name) != std::end(kModels);
 }
 
-// Checkpoints that a resumed run found to be newer than the one it went on from.
+// Checkpoints that are newer than the one from which a run resumed.
 constexpr char kSetAside[] = "set-aside-step-";
 
 // The entries of a directory that runs write.
@@ -58,7 +58,7 @@ struct Contents {
   std::vector<std::string> metrics, models, checkpoints, set_aside;
 
   bool empty() const { return metrics.empty() && models.empty() && checkpoints.empty(); }
-  // The most telling entry, for messages.
+  // The most informative entry, for messages.
   std::string Named() const {
     const std::vector<std::string>& found = !models.empty()        ? models
                                             : !checkpoints.empty() ? checkpoints
@@ -127,7 +127,7 @@ bool GoesOnHere(const TrainOptions& options) {
   return resumed == out || resumed.parent_path() == out;
 }
 
-// The most runs of a directory. Names of higher numbers are not of runs, so that counting on from
+// The most runs of a directory. Names with higher numbers are not runs, so that counting on from
 // the highest cannot overflow.
 constexpr int64_t kMostRuns = 1'000'000'000;
 
@@ -163,7 +163,7 @@ absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options) {
   const fs::path target = fs::read_symlink(link, error);
   if (!error) return (link.parent_path() / target).string();
   if (error == std::errc::no_such_file_or_directory) return "";
-  // There may be a run behind the link, so this must not start a new one.
+  // The link may point to a run, so this must not start a new one.
   return Annotate(ErrnoStatus(error.value(), absl::StrCat("read the link ", link.string())),
                   "--resume=auto");
 }
@@ -182,7 +182,7 @@ absl::StatusOr<std::string> NewRunDirectory() {
     const std::string name = absl::StrCat(kRunPrefix, last);
     const std::string path = absl::StrCat(kRunsDirectory, "/", name);
     if (mkdir(path.c_str(), 0777) == 0) return path;
-    // Another run has just taken this name.
+    // Another run has just created this name.
     if (errno != EEXIST) return WithAdvice(errno, absl::StrCat("create directory ", path));
   }
   return absl::ResourceExhaustedError(

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The directory of a run: how it is chosen, and how two runs are kept from sharing one.
+// The directory of a run: its choice, and the lock that keeps two runs from sharing one.
 
 #pragma once
 
@@ -21,18 +21,18 @@ inline constexpr char kRunsDirectory[] = "zeroth_out";
 inline constexpr char kLatestRun[] = "latest";
 
 // Returns --out if it is set; with --resume=auto, the run that kRunsDirectory/latest points to; and
-// otherwise an empty string, which means that NewRunDirectory is to make a directory. The same in
+// otherwise an empty string, which means that NewRunDirectory must make a directory. The same in
 // all processes of a run. Errors of the file system.
 absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options);
 
-// Makes the next kRunsDirectory/run-N, which no other process gets. To be called by one process of
-// a run. Errors of the file system advise to give --out.
+// Makes the next kRunsDirectory/run-N, which no other process gets. Call it in one process of a
+// run. Errors of the file system advise to give --out.
 absl::StatusOr<std::string> NewRunDirectory();
 
 // Points kRunsDirectory/latest to `out`, if NewRunDirectory made `out`.
 absl::Status PointLatestTo(const std::string& out);
 
-// InvalidArgument if options.out, or kRunsDirectory in its place, lies in a directory of --data or
+// InvalidArgument if options.out, or else kRunsDirectory, lies in a directory of --data or
 // --eval_data and would be read with it.
 absl::Status CheckRunIsNoData(const TrainOptions& options);
 
@@ -41,7 +41,7 @@ absl::Status CheckRunIsNoData(const TrainOptions& options);
 // the model that it starts from. Both errors say what can be done instead.
 absl::Status CheckRunDirectory(const TrainOptions& options);
 
-// Deletes from `directory` what runs write: metrics, checkpoints and models. Other files stay.
+// Deletes the output of runs from `directory`: metrics, checkpoints and models. Other files stay.
 absl::Status RemoveEarlierRun(const std::string& directory);
 
 // Marks a directory as in use by a live run, so that no other run deletes its unfinished files.
@@ -52,8 +52,8 @@ absl::Status RemoveEarlierRun(const std::string& directory);
 absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Communicator& world,
                                                 Device& device);
 
-// Fails if some rank does not see in `directory` what rank 0 writes there, as where machines have
-// disks of their own: a checkpoint is complete only where all ranks write it. Collective, with the
+// Fails if some rank does not see in `directory` a file that rank 0 writes there, as on machines
+// with separate disks: a checkpoint is complete only where all ranks write it. Collective, with the
 // same error on every rank, which names such a rank. The directory must exist for rank 0. A network
 // file system may take some seconds to show a new file.
 absl::Status CheckSharedDirectory(const std::string& directory, Communicator& world,

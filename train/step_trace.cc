@@ -32,7 +32,7 @@ constexpr size_t kMostCauses = 4;
 using Seconds = std::map<std::string, double>;
 using Intervals = std::vector<std::pair<double, double>>;
 
-// Of one rank.
+// The measurements of one rank.
 struct Exposed {
   double steps = 0;  // seconds of all steps
   Seconds by_cause;  // that the compute stream waited for it

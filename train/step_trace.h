@@ -32,7 +32,7 @@ class StepTrace {
   // The timeline for the scheduler to write to.
   Timeline* timeline() { return &timeline_; }
 
-  // To be called around each step. Barriers before the first recorded step measure the differences
+  // Call these around each step. Barriers before the first recorded step measure the differences
   // between the ranks' clocks.
   absl::Status BeforeStep(int64_t step);
   absl::Status AfterStep(int64_t step);

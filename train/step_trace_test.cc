@@ -39,7 +39,7 @@ absl::Status MoveHalfBesideCompute(Timeline& timeline, Stream& compute, Stream& 
   return timeline.End(compute, "wait for gather h.1");
 }
 
-// A run of `ranks` whose steps `from` to `to` all mark their number, and what it says of its trace.
+// A run of `ranks` whose steps `from` to `to` all mark their number, and its summary of the trace.
 absl::Status RunSteps(int ranks, const std::string& trace, int64_t from, int64_t to,
                       const std::string& directory, std::string& said) {
   return RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
@@ -119,12 +119,12 @@ TEST(StepTraceTest, AllRanksAreInOneFile) {
   EXPECT_THAT(said, HasSubstr("barrier loss "));
   const std::string beside = "; overlapped with computation: gather ";
   ASSERT_THAT(said, HasSubstr(beside));
-  // Half of it, but for what a busy machine adds to either half: as the times in the file say.
+  // Half of it, except for delays of a busy machine in either half: compare with the file's times.
   const double percent = std::stod(said.substr(said.find(beside) + beside.size()));
   EXPECT_NEAR(percent, PercentBeside("all_gather h.1", "wait for gather h.1", directory), 0.06);
 }
 
-// As one that goes on from an earlier run, and one that ends early.
+// Like a resumed run, and one that ends early.
 TEST(StepTraceTest, RunsThatMakePartOfTheStepsLeaveThose) {
   std::string said;
   const std::string later = Directory("later");

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Compiled by Bazel whenever it links a program, with what bazel/workspace_status.sh says.
+// Compiled by Bazel whenever it links a program, with the output of bazel/workspace_status.sh.
 
 #ifndef BUILD_SCM_REVISION
 #define BUILD_SCM_REVISION "unknown"

@@ -78,7 +78,7 @@ absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
   const absl::StatusOr<int64_t> width = config.GetInt("n_embd");
   // Four times a width that is refused must not overflow.
   const int64_t bounded_width = std::clamp(width.value_or(0), int64_t{0}, int64_t{1} << 32);
-  // transformers' own defaults, for keys that its older files leave out.
+  // transformers' defaults, for keys that its older files leave out.
   out.Count("context_length", config.Has("n_positions") ? config.GetInt("n_positions")
                                                         : config.GetIntOr("n_ctx", 1024));
   out.Count("embedding_length", width);
@@ -154,7 +154,8 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Count("block_count", config.GetInt("num_hidden_layers"));
   out.Count("feed_forward_length", config.GetInt("intermediate_size"));
   out.Count("attention.head_count", heads);
-  // Of these two keys of a Mistral, absence is not null, which is as many as heads, and no window.
+  // For these two keys of a Mistral, absence differs from null, which means as many as heads, and
+  // no window.
   const bool mistral = config.ModelType().value_or("") == "mistral";
   const char* const kv_heads = "num_key_value_heads";
   out.Count("attention.head_count_kv",

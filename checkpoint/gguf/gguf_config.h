@@ -37,7 +37,7 @@ enum class GgufLayout {
 struct GgufTensorName {
   std::string name;
   GgufLayout layout = GgufLayout::kSame;
-  // llama.cpp wants this tensor in F32, whatever the dtype of the others.
+  // llama.cpp requires this tensor in F32, whatever the dtype of the others.
   bool always_float32 = false;
   // Hugging Face has a tensor for each expert; GGUF stacks those of a block. This is the expert of
   // Hugging Face's tensor.
@@ -80,8 +80,8 @@ std::vector<float> Llama3RopeFactors(const RopeSpec& rope, int64_t head_dim);
 // Unimplemented for divisors of other models.
 absl::StatusOr<RopeSpec> RecoverLlama3Rope(absl::Span<const float> factors, double theta);
 
-// Returns general.architecture and the architecture's own keys. InvalidArgument, naming file and
-// key, for a config that is incomplete or contradicts itself. Unimplemented for a family without a
+// Returns general.architecture and the architecture's keys. InvalidArgument, naming file and key,
+// for a config that is incomplete or contradicts itself. Unimplemented for a family without a
 // mapping, and for a config that llama.cpp would not follow (other activations, rotary scaling that
 // it has no key for): such a file would load and answer nonsense.
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config);
@@ -94,18 +94,18 @@ struct HfRope {
   double theta = 10000.0;
 };
 
-// InvalidArgument if both objects are there and say different things.
+// InvalidArgument if both objects are there and differ.
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config);
 
 // The rotary scaling of a config with rope_type "llama3"; empty for other configs. GGUF stores it
 // as a tensor (Llama3RopeFactors), not under keys.
 absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config);
 
-// What a config.json needs beside the metadata.
+// Values that a config.json needs beside the metadata.
 struct HfConfigFacts {
   // Rows of the token embedding. The metadata's key, if present, may count the tokens only.
   int64_t vocab_size = 0;
-  // True if the file has no head of its own.
+  // True if the file has no separate head.
   bool tie_word_embeddings = false;
   // The type in which transformers loads the model: "float32", ...
   std::string torch_dtype = "float32";
@@ -163,12 +163,12 @@ absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string
 
 // Sets tokenizer.ggml.* and tokenizer.chat_template, with as many tokens as the embedding has rows
 // (`vocab_size`). Padding rows get tokens that are marked unused. Without `bos` or `eos`,
-// "<|endoftext|>" is taken. InvalidArgument if there are fewer rows than tokens, if there is no
+// "<|endoftext|>" is used. InvalidArgument if there are fewer rows than tokens, if there is no
 // `eos`, and if `bos` or `eos` is not below `vocab_size`. Unimplemented for another prefix than
 // `bos` or suffix than `eos`.
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata);
 
-// Marks the model as one without vocabulary: programs take and give ids.
+// Marks the model as one without vocabulary: programs read and write ids.
 void SetNoVocabulary(GgufMetadata* metadata);
 
 // Reads the vocabulary of metadata; empty if they declare none. Unimplemented for other encoders;

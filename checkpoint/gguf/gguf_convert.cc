@@ -179,7 +179,7 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
     ZEROTH_ASSIGN_OR_RETURN(HfChatTemplate chat, ReadHfChatTemplate(model.tokenizer_path()));
     vocabulary->chat_template = std::move(chat.jinja);
   }
-  // What the tokenizer names takes precedence, as in llama.cpp's converter.
+  // The tokenizer's ids take precedence, as in llama.cpp's converter.
   ZEROTH_ASSIGN_OR_RETURN(const auto generation, model.ReadGenerationConfig());
   ZEROTH_ASSIGN_OR_RETURN(
       const nlohmann::json defaults,
@@ -251,7 +251,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
                               CopyOf(model, name, HfNameOf(architecture, name, piece), division,
                                      /*to_gguf=*/false, /*dtype=*/std::nullopt));
       if (!copy.has_value()) break;
-      // The file's shape bounds the number of pieces, whatever its metadata says.
+      // The file's shape, not its metadata, bounds the number of pieces.
       if (copy->stacking == Stacking::kOutOf && shape.rank() > 0 && shape.numel() > 0) {
         pieces = std::min(copy->places, shape.dim(0));
       }

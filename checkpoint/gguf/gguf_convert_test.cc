@@ -96,7 +96,7 @@ TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
                           "eos_token_id",
                           "tie_word_embeddings",
                           "torch_dtype"}) {
-    // What follows from other keys may come back although the file left it out.
+    // Keys implied by others may come back although the file left them out.
     if (!model.config().Has(key)) continue;
     EXPECT_EQ(model.config().json().value(key, Json()), back.config().json().value(key, Json()))
         << key;
@@ -176,7 +176,8 @@ TEST(GgufConvertTest, LlamaKeysAndRotaryRows) {
   }
 }
 
-// llama.cpp wants the experts of a block in one tensor, [experts, out, in], and the router in F32.
+// llama.cpp requires the experts of a block in one tensor, [experts, out, in], and the router in
+// F32.
 TEST(GgufConvertTest, ExpertsAreStacked) {
   const TemporaryDirectory dir;
   const HfDirectory model = OpenModel("tests/testdata/qwen3_moe_tiny");
@@ -244,7 +245,7 @@ TEST(GgufConvertTest, MixturesThatLlamaCppComputesOtherwiseAreRefused) {
   }
 }
 
-// llama.cpp has no Mistral of its own. One without a window is a Llama in Hugging Face as well.
+// llama.cpp has no separate Mistral. One without a window is a Llama in Hugging Face as well.
 TEST(GgufConvertTest, AMistralIsALlamaWithAWindow) {
   const TemporaryDirectory dir;
   const HfDirectory model = OpenModel("tests/testdata/mistral_tiny");
@@ -397,7 +398,7 @@ TEST_F(SmallModelTest, Llama3ScalingBecomesFactorsAndComesBack) {
   EXPECT_EQ(back.config().json()["rope_scaling"], config["rope_scaling"]);
   EXPECT_EQ(*back.config().GetBool("tie_word_embeddings"), true);
   ExpectSameWeights(OpenModel(dir_.File("model")), back);
-  // The original context may stand beside the object; it must not differ from the object's.
+  // The original context may be beside the object; it must not differ from the object's.
   const char* const original = "original_max_position_embeddings";
   config["rope_scaling"].erase(original);
   config[original] = 4096;
@@ -616,7 +617,7 @@ TEST_F(SmallModelTest, APartOfAModelIsRefused) {
 }
 
 TEST_F(SmallModelTest, AHeadThatRepeatsTheEmbeddingIsTheEmbedding) {
-  // As older exporters wrote GPT-2; with a head of its own, it keeps it.
+  // As older exporters wrote GPT-2; a separate head is kept.
   for (const float last : {1.0f, 2.0f}) {
     GgufMetadata metadata;
     metadata.SetString("general.architecture", "gpt2");

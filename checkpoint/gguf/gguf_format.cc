@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
 // Enough for a header without a vocabulary.
 constexpr size_t kFirstHeadBytes = size_t{256} << 10;
 
-// Fewest bytes of a file that a value of type T can take.
+// Fewest bytes of a value of type T in a file.
 template <typename T>
 constexpr size_t MinBytes() {
   if constexpr (std::is_same_v<T, std::string>) return 8;
@@ -29,7 +29,7 @@ constexpr size_t MinBytes() {
   return sizeof(T);
 }
 
-// Takes values off the front of a file. Errors say at which byte.
+// Reads values from the front of a file. Errors say at which byte.
 class Reader {
  public:
   // `head` is the beginning of a file of `file_bytes` bytes.

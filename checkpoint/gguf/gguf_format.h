@@ -36,7 +36,7 @@
 
 namespace zeroth {
 
-// The values of one array, all of one type. The alternatives stand in the order of the file's type
+// The values of one array, all of one type. The alternatives are in the order of the file's type
 // numbers, so index() is the number; 9 is an array of arrays.
 struct GgufArray {
   std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>,
@@ -147,16 +147,17 @@ bool HasGgufMagic(absl::Span<const uint8_t> head);
 
 // Parses and checks the header of the file called `path`, which has `file_bytes` bytes and begins
 // with `head`. Every count and length is compared with the remaining bytes before anything is
-// allocated for it, so no file costs more memory than a small multiple of its own size. On success
+// allocated for it, so no file costs more memory than a small multiple of its size. On success
 // every tensor's range lies in the file, is aligned, has exactly the size of its shape and type,
 // and no two ranges overlap. InvalidArgument names the path, the key or tensor, and the byte;
 // Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
                                            const std::string& path);
-// The value of general.alignment, or its default. InvalidArgument if it is no power of two as u32.
+// The value of general.alignment, or its default. InvalidArgument if it is not a power of two as
+// u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 
-// A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's own;
+// A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's;
 // gguf_config.h maps the names to Hugging Face's. Immutable and thread-safe.
 class GgufFile final : public TensorFile {
  public:
@@ -183,7 +184,7 @@ absl::StatusOr<std::string> SerializeGgufHeader(
 
 // Writers of GGUF files of version 3.
 struct GgufWriter {
-  // Creates a temporary file beside `path`, whose directory must exist. Tensors lie in the given
+  // Creates a temporary file beside `path`, whose directory must exist. Tensors are in the given
   // order. InvalidArgument for a repeated name, a size that overflows, or what SerializeGgufHeader
   // refuses.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(

@@ -24,8 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Bytes put together by hand, so that the parser is held against the format and not against our own
-// writer.
+// Bytes assembled by hand, so that the parser is tested against the format and not our writer.
 class Bytes {
  public:
   Bytes(uint64_t tensors, uint64_t pairs, uint32_t version = 3) {

@@ -31,7 +31,7 @@ bool Run(absl::Span<const uint8_t> bytes) {
   const absl::StatusOr<GgufHeader> header = ParseGgufHeader(bytes, bytes.size(), "fuzz");
   if (!header.ok()) return false;
   CheckRanges(*header, static_cast<int64_t>(bytes.size()));
-  // What was read can be written, and says the same when it is read again.
+  // A file that was read can be written, and reads back the same.
   const absl::StatusOr<std::string> text = SerializeGgufHeader(header->metadata, {});
   ZEROTH_CHECK(text.ok());
   const auto again = ParseGgufHeader(BytesOfText(*text), text->size(), "again");

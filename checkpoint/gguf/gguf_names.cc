@@ -110,7 +110,7 @@ absl::StatusOr<const Family*> FindFamily(absl::string_view architecture) {
                        architecture, "\"; there are mappings for ", known);
 }
 
-// Takes "12" off the front of "12.rest", leaving "rest". Empty if there is no number.
+// Removes "12" from the front of "12.rest", leaving "rest". Empty if there is no number.
 absl::string_view TakeNumber(absl::string_view* text) {
   size_t digits = 0;
   while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;
@@ -120,7 +120,7 @@ absl::string_view TakeNumber(absl::string_view* text) {
   return number;
 }
 
-// Takes "weight" off the end of "name.weight", leaving "name". Empty if it is neither weight nor
+// Removes "weight" from the end of "name.weight", leaving "name". Empty if it is neither weight nor
 // bias.
 absl::string_view TakeKind(absl::string_view* text) {
   for (const absl::string_view kind : {"weight", "bias"}) {
@@ -133,7 +133,7 @@ absl::string_view TakeKind(absl::string_view* text) {
 }
 
 // Takes 12 out of "mlp.experts.12.up_proj", leaving "mlp.experts.*.up_proj". Empty if the tensor is
-// no expert's.
+// not an expert's.
 std::optional<int64_t> TakeExpert(std::string* name) {
   absl::string_view rest = *name;
   int64_t expert = 0;

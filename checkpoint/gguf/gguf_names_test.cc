@@ -21,7 +21,7 @@ struct Pair {
   GgufLayout layout;
 };
 
-// From llama.cpp's own tables.
+// From llama.cpp's tables.
 const std::vector<Pair>& Pairs() {
   static const auto* const pairs = new std::vector<Pair>{
       {"gpt2", "transformer.wte.weight", "token_embd.weight", GgufLayout::kSame},

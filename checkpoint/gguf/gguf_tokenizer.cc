@@ -215,14 +215,14 @@ absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMe
                            "; are they of the same model? The last token is ",
                            Excerpt(vocabulary.tokens.back()));
   }
-  // GPT-2's files do not say that this token begins and ends a text.
+  // GPT-2's files do not record that this token begins and ends a text.
   const auto end = std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), kEndOfText);
   const auto is_a_token = end != vocabulary.tokens.end();
   for (auto* id : {&vocabulary.bos, &vocabulary.eos}) {
     if (!*id && is_a_token) *id = end - vocabulary.tokens.begin();
   }
   if (!vocabulary.bos && vocabulary.prefix.size() == 1) vocabulary.bos = vocabulary.prefix[0];
-  // Without one, llama.cpp takes the token 11.
+  // Without one, llama.cpp uses the token 11.
   if (!vocabulary.eos) {
     return InvalidArgument(
         "no token that ends a text; name it as \"eos_token_id\" in config.json, or convert "

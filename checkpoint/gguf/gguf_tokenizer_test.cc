@@ -146,7 +146,7 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
               HasSubstr("SentencePiece"));
 }
 
-// llama.cpp's names of rules say more than how text is cut.
+// llama.cpp's names of rules imply more than how text is cut.
 TEST(GgufTokenizerTest, NamesARuleOnlyWhereLlamaCppFollowsIt) {
   const TemporaryDirectory dir;
   const auto pre = [&](const Json& rule, bool ignore_merges, const char* pointer = nullptr,

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What any strategy saved at any world size and precision, any other loads: every pair of strategy
+// Any strategy loads what any other saved, at any world size and precision: every pair of strategy
 // and world size, over random shapes, precisions, layouts and frozen parameters, bit for bit.
 
 #include <bit>
@@ -108,7 +108,7 @@ uint32_t NearestBFloat16(float value) {
   return down % 2 == 0 ? down : up;
 }
 
-// What BitsIn(from, value) becomes in another type.
+// The bits of BitsIn(from, value) in another type.
 uint32_t ConvertedBits(DType from, DType to, float value) {
   const uint32_t bits = BitsIn(from, value);
   if (from == to) return bits;

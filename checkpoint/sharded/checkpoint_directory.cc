@@ -34,8 +34,7 @@ absl::StatusOr<std::vector<std::string>> Subdirectories(const std::string& direc
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     std::error_code unknown;
     if (it->is_directory(unknown)) names.push_back(it->path().filename().string());
-    // An entry that cannot be looked at (ESTALE) may be the newest checkpoint; one that is gone is
-    // not.
+    // An entry that cannot be read (ESTALE) may be the newest checkpoint; one that is gone is not.
     if (unknown && unknown != std::errc::no_such_file_or_directory) {
       return ErrnoStatus(unknown.value(), absl::StrCat("look at ", it->path().string()));
     }

@@ -25,7 +25,7 @@ std::string CheckpointPath(const std::string& directory, int64_t step);
 std::string UnfinishedCheckpointPath(const std::string& directory, int64_t step);
 
 // Lists the steps of the completed checkpoints under `directory`, ascending. They may have been
-// damaged since. A directory that does not exist has none.
+// damaged later. A directory that does not exist has none.
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(const std::string& directory);
 
 struct RetentionOptions {
@@ -47,7 +47,7 @@ absl::Status DeleteCheckpoint(const std::string& directory, int64_t step);
 absl::StatusOr<std::string> SetCheckpointAside(const std::string& directory, int64_t step);
 // Lists the names of checkpoints that were set aside, by step.
 absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory);
-// Deletes all of these but the newest keep_last. Returns the names of those deleted.
+// Deletes all of these except the newest keep_last. Returns the names of those deleted.
 absl::StatusOr<std::vector<std::string>> DeleteSuperfluousSetAside(const std::string& directory,
                                                                    const RetentionOptions& options);
 // Removes checkpoints that crashes left unfinished or half deleted. Must not run while a checkpoint

@@ -23,14 +23,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "zeroth sharded checkpoint";
-// Largest index.json. A checksum takes 16 bytes per block of 2^20, so no model needs this much.
+// Largest index.json. A checksum has 16 bytes per block of 2^20, so no model needs this much.
 constexpr size_t kChecksumDigits = 16;
 
 std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Reads checksums that follow each other without a separator: an array would take twice the room.
+// Reads checksums that follow each other without a separator: an array would need twice the room.
 std::vector<uint64_t> ReadChecksums(JsonMembers& piece, int64_t bytes, int64_t block_bytes) {
   const std::string text = piece.Text("checksums");
   const int64_t blocks = bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
@@ -219,7 +219,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Parse(absl::string_view text,
   const std::string format = members.Text("format");
   ZEROTH_RETURN_IF_ERROR(status);
   if (format != kFormat) {
-    // An intact index of another format is no damage.
+    // An intact index of another format is not damage.
     ZEROTH_RETURN_IF_ERROR(CheckUnchanged(json, members));
     return Unimplemented(where, ": \"format\": ", BriefJson(format), ", expected \"", kFormat,
                          "\"");

@@ -3,7 +3,7 @@
 // The index of a sharded checkpoint: index.json.
 //
 //   step-00000120/
-//     index.json                      where every element of every tensor lies, and checksums
+//     index.json                      the place of every element of every tensor, and checksums
 //     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
 //     ...                             any reader of safetensors opens
 //     config.json, ...                carried files, each with a checksum of the whole
@@ -34,9 +34,9 @@ inline constexpr char kCheckpointIndexName[] = "index.json";
 // The state that holds a parameter's values.
 inline constexpr char kParameterState[] = "param";
 inline constexpr int kCheckpointVersion = 1;
-// Longest index, or manifest of a shard, that is read.
+// Longest index, or manifest of a shard, that readers accept.
 inline constexpr size_t kMaxIndexBytes = size_t{1} << 31;
-// Bytes of a piece that share a checksum: what has to be read to check one element.
+// Bytes of a piece that share a checksum; checking one element reads this many.
 inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;
 
 struct CheckpointFile {
@@ -83,9 +83,9 @@ struct CheckpointIndex {
   std::vector<CheckpointFile> files;
   std::map<std::string, CheckpointParameter, std::less<>> parameters;
 
-  // The index as JSON, with a checksum of its own.
+  // The index as JSON, with a checksum of itself.
   std::string ToText() const;
-  // The inverse. InvalidArgument for text that is no JSON, that was changed since it was written,
+  // The inverse. InvalidArgument for text that is not JSON, that was changed since it was written,
   // or that has a range outside its file or tensor; names the key of `where`, what was found and
   // what was expected. Unimplemented for an intact index of another format, and for an index of a
   // later version. CheckComplete checks whether pieces tile their tensors.

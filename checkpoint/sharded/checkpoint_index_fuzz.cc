@@ -41,7 +41,7 @@ bool Run(absl::Span<const uint8_t> bytes) {
     }
   }
   index->CheckComplete().IgnoreError();
-  // What was read can be written, and says the same when it is read again.
+  // An index that was read can be written, and reads back the same.
   const std::string again = index->ToText();
   const auto read_again = CheckpointIndex::Parse(again, "again");
   ZEROTH_CHECK(read_again.ok());

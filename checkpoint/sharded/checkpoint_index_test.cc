@@ -45,7 +45,7 @@ CheckpointIndex Whole() {
   return index;
 }
 
-// `text` with `edit` made and the checksum set right: what only the checks behind it find.
+// `text` with `edit` made and a correct checksum, so that only the later checks find it.
 std::string Edited(const std::string& text, const std::function<void(Json&)>& edit) {
   Json json = Json::parse(text);
   edit(json);
@@ -199,7 +199,7 @@ TEST(CheckpointIndexTest, DamagedTextNeverReadsAsAnotherIndex) {
       }
     }
     const auto parsed = CheckpointIndex::Parse(damaged, "i");
-    // A space that became another kind of space says the same.
+    // Another kind of space instead of a space has the same meaning.
     if (!parsed.ok()) continue;
     ++read;
     EXPECT_EQ(parsed->ToText(), text);

@@ -32,8 +32,8 @@ constexpr size_t kMaxOpenFiles = 32;
 // Bytes that are read at once, and checksummed while they are in a core's cache.
 constexpr size_t kReadBytes = size_t{256} << 10;
 
-// Bytes that the disk is asked for at once. Saving leaves the page cache empty, and the system's
-// own read-ahead is a thousandth of a piece.
+// Bytes to prefetch from the disk at once. Saving leaves the page cache empty, and the system's
+// read-ahead is a thousandth of a piece.
 constexpr int64_t kReadAheadBytes = int64_t{32} << 20;
 
 absl::Status Damaged(absl::string_view place, absl::string_view what) {
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
   const std::string path = absl::StrCat(directory, "/", kCheckpointIndexName);
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadIndex(path));
   absl::StatusOr<CheckpointIndex> index = CheckpointIndex::Parse(text, path);
-  // Intact, but for another program.
+  // Intact, but written for another program.
   if (absl::IsUnimplemented(index.status())) return index.status();
   if (!index.ok()) return absl::DataLossError(index.status().message());
   if (absl::Status complete = index->CheckComplete(); !complete.ok()) {
@@ -116,7 +116,7 @@ void CheckpointReader::ReadAhead(int fd, int file, int64_t begin) {
 ssize_t CheckpointReader::ReadSome(int fd, int file, int64_t begin, absl::Span<uint8_t> out) {
   const iovec target = {out.data(), out.size()};
   const ssize_t count = preadv2(fd, &target, 1, begin, RWF_NOWAIT);
-  // The bytes are not in memory, so the disk is asked, for much at once.
+  // The bytes are not in memory, so prefetch many at once from the disk.
   if (count > 0) return count;
   ReadAhead(fd, file, begin);
   return pread(fd, out.data(), out.size(), begin);
@@ -153,7 +153,7 @@ absl::Status CheckpointReader::CheckHeader(int fd, int file) {
   if (ChecksumOf(absl::MakeConstSpan(header)) == entry.header_checksum) return absl::OkStatus();
   const std::string wrong = absl::StrCat("its header, the bytes [0, ", entry.header_bytes,
                                          "), is not the one that the index was made with");
-  // The message says more if the file is intact, but of another save.
+  // The message has more detail if the file is intact, but of another save.
   const absl::StatusOr<RandomAccessFile> again = RandomAccessFile::Open(PathOf(file));
   if (!again.ok()) return Damaged(PathOf(file), wrong);
   const auto parsed = ReadSafetensorsHeader(*again);

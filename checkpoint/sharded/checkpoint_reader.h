@@ -22,11 +22,11 @@
 namespace zeroth {
 
 // Reads a sharded checkpoint range by range. Every returned byte has passed its checksum. Only the
-// blocks that hold the range are read. For one thread; each rank opens a reader of its own.
+// blocks that hold the range are read. For one thread; each rank opens a separate reader.
 //
 // DataLoss means that the checkpoint is proven damaged, so that another checkpoint should be tried:
 // the index is missing or inconsistent, or a file is missing, cut short, of another save, or
-// changed. The message names the file, and of a damaged range its bytes, parameter and elements.
+// changed. The message names the file, and for a damaged range its bytes, parameter and elements.
 // Unimplemented means a newer version of the format, which may be intact. Other codes are the file
 // system's; the checkpoint may be intact.
 class CheckpointReader {
@@ -68,7 +68,7 @@ class CheckpointReader {
   // Opens a file and checks its header, unless it is open.
   absl::StatusOr<int> OpenFile(int file);
   absl::Status CheckHeader(int fd, int file);
-  // Asks the system to fetch what follows `begin`, unless this was done.
+  // Asks the system to prefetch from `begin` on, unless this was done.
   void ReadAhead(int fd, int file, int64_t begin);
   // Reads as pread does, from memory if possible, and otherwise with read-ahead.
   ssize_t ReadSome(int fd, int file, int64_t begin, absl::Span<uint8_t> out);
@@ -81,7 +81,7 @@ class CheckpointReader {
   const std::string directory_;
   const CheckpointIndex index_;
   std::map<int, FileDescriptor> open_;
-  std::map<int, int64_t> advised_;  // file to the end of what the system was asked to fetch
+  std::map<int, int64_t> advised_;  // by file: the end of the prefetched range
   // The last block of which only a part was read: the next range often begins in it.
   const CheckpointPiece* cached_piece_ = nullptr;
   int64_t cached_block_ = 0;

@@ -37,12 +37,12 @@
 
 namespace {
 
-// What every read of a file fails with; 0: it does not.
+// The error of every read of a file; 0: none.
 int read_error = 0;
 
 }  // namespace
 
-// In the place of the C library's, for the whole program.
+// Replaces the C library's, for the whole program.
 extern "C" ssize_t pread(int fd, void* buffer, size_t count, off_t offset) {
   if (read_error == 0) return syscall(SYS_pread64, fd, buffer, count, offset);
   errno = read_error;
@@ -301,7 +301,7 @@ TEST_F(CheckpointReaderTest, DamageIsNamedByFileParameterAndBytes) {
   const std::vector<absl::Status> damages = Open()->Verify();
   ASSERT_EQ(damages.size(), 1u);
   EXPECT_THAT(std::string(damages[0].message()), HasSubstr(range));
-  // What lies elsewhere is still good.
+  // The other pieces are still good.
   std::vector<float> values(35);
   EXPECT_EQ(Open()->Read("a", "param", 0, absl::MakeSpan(values)), absl::OkStatus());
 }

@@ -106,7 +106,7 @@ absl::Status CheckpointSaver::PrepareDirectory(int64_t step) const {
         absl::StrCat(path, ": there is a checkpoint of this step; move or delete it first"));
   }
   const std::string unfinished = UnfinishedCheckpointPath(options_.directory, step);
-  // Removes what a failed attempt left.
+  // Removes the files of a failed attempt.
   ZEROTH_RETURN_IF_ERROR(RemoveAll(unfinished));
   ZEROTH_RETURN_IF_ERROR(MakeDirectory(unfinished));
   for (const auto& [name, content] : options_.files) {
@@ -174,7 +174,7 @@ absl::Status CheckpointSaver::Plan(Job& job) const {
 
 absl::Status CheckpointSaver::CopyToHost(Job& job) {
   const absl::Status planned = Plan(job);
-  // The buffer is taken in any case, because the caller gives it back.
+  // The buffer is acquired in any case, because the caller gives it back.
   ZEROTH_RETURN_IF_ERROR(TakeBuffer(static_cast<size_t>(job.plan.file_bytes), job.buffer));
   ZEROTH_RETURN_IF_ERROR(planned);
   return CopyShard(device_, job.pieces, job.plan, job.buffer.data());

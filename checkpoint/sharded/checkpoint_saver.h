@@ -59,10 +59,10 @@ struct FailedSave {
   absl::Status status;
 };
 
-// Saves sharded checkpoints of a run. Each rank writes its pieces into a file of its own. When all
+// Saves sharded checkpoints of a run. Each rank writes its pieces into a separate file. When all
 // files are on stable storage, rank 0 writes the index, flushes, and renames the directory to its
 // final name. So a checkpoint exists whole or not at all, whichever process is killed at any time.
-// Only then are older checkpoints deleted, as the retention says. Ranks report to rank 0 by
+// Only then are older checkpoints deleted, by the retention options. Ranks report to rank 0 by
 // manifests, files beside their shards, so only Save and Wait use the communicator.
 //
 // After a failed save earlier checkpoints are unchanged, and the saver is ready for the next one.
@@ -72,7 +72,7 @@ struct FailedSave {
 // thread.
 class CheckpointSaver {
  public:
-  // `world` and `device` must outlive the saver. Removes what earlier runs left unfinished; a
+  // `world` and `device` must outlive the saver. Removes unfinished checkpoints of earlier runs; a
   // failure to do so is a warning. The same error on every rank: InvalidArgument for an option out
   // of range; errors of the file system.
   static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Create(
@@ -84,9 +84,9 @@ class CheckpointSaver {
   ~CheckpointSaver();
 
   // Saves `pieces` as of `step`; the pieces of all ranks tile every state. Rank 0's `training` goes
-  // into the index. On return the memory of `pieces` is no longer used. False: all ranks skipped
-  // the save, because earlier ones are still being written; the `last` save waits for them instead.
-  // The same error on every rank: AlreadyExists if there is a checkpoint of this step;
+  // into the index. On return the memory of `pieces` may be reused. False: all ranks skipped the
+  // save, because earlier ones are still being written; the `last` save waits for them instead. The
+  // same error on every rank: AlreadyExists if there is a checkpoint of this step;
   // ResourceExhausted if the disk is full or host memory is exhausted; others of the file system.
   // TakeFailed() returns saves that fail in the background.
   absl::StatusOr<bool> Save(int64_t step, const nlohmann::json& training,
@@ -102,7 +102,7 @@ class CheckpointSaver {
   // On rank 0: errors since the last call that did not fail a save.
   std::vector<std::string> TakeWarnings();
 
-  // Of this rank alone, without waiting: true if nothing is being written; and the fraction in [0,
+  // For this rank alone, without waiting: true if nothing is being written; and the fraction in [0,
   // 1] of the oldest unfinished save that is written.
   bool IsDone() const;
   double progress() const;
@@ -144,7 +144,7 @@ class CheckpointSaver {
   // True, on all ranks, if every buffer of some rank is in use.
   absl::StatusOr<bool> AnyRankIsBusy();
   void AwaitFreeBuffer();
-  // Takes a free buffer, which counts as in use also after an error.
+  // Acquires a free buffer, which counts as in use also after an error.
   absl::Status TakeBuffer(size_t size, PageBuffer& buffer);
   void GiveBuffer(PageBuffer buffer);
   absl::Status CopyToHost(Job& job);
@@ -178,9 +178,9 @@ class CheckpointSaver {
   std::vector<Outcome> outcomes_;         // guarded; on rank 0, not yet broadcast
   std::vector<FailedSave> untold_;        // guarded; of this rank, not written into a manifest
   bool closing_ = false;                  // guarded
-  // As all ranks have agreed.
+  // The same on all ranks.
   std::vector<FailedSave> failed_;
-  absl::Status first_unreported_;  // of those in the background
+  absl::Status first_unreported_;  // of the saves in the background
   int failures_in_a_row_ = 0;
   std::atomic<int64_t> written_{0};  // bytes of the first job
   std::thread background_;

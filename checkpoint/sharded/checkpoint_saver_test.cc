@@ -61,7 +61,7 @@ absl::StatusOr<bool> SaveVersion(TestState& state, CheckpointSaver& saver, int64
                     OwnedPieces(*state.sharding, state.optimizer->states()), last);
 }
 
-// That the checkpoint of `step` holds what SaveVersion put into it.
+// Expects that the checkpoint of `step` holds the values of SaveVersion.
 absl::Status CheckVersion(const std::string& directory, TestState& state, int64_t step) {
   ZEROTH_ASSIGN_OR_RETURN(const auto reader,
                           CheckpointReader::Open(CheckpointPath(directory, step)));
@@ -286,7 +286,7 @@ TEST(CheckpointSaverTest, AReadOnlyDirectoryIsReported) {
   }
 }
 
-// In a process of its own: a file system that is really full, where one may be mounted. The process
+// In a separate process: a file system that is really full, where one may be mounted. The process
 // exits with 0, or kNoMount.
 constexpr int kNoMount = 77;
 
@@ -326,7 +326,7 @@ TEST(CheckpointSaverTest, AFileSystemWithoutSpaceIsReported) {
   }
 }
 
-// The saves that all ranks say have failed, by step.
+// The failed saves that all ranks report, by step.
 std::vector<int64_t> FailedSteps(CheckpointSaver& saver) {
   std::vector<int64_t> steps;
   for (const FailedSave& save : saver.TakeFailed()) {
@@ -367,7 +367,7 @@ TEST(CheckpointSaverTest, AFailedSaveDoesNotStopTheNextOne) {
             }),
         absl::OkStatus());
     EXPECT_THAT(*ListCheckpoints(options.directory), ElementsAre(1, 4));
-    // Of the failed ones nothing is left.
+    // Nothing is left of the failed ones.
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.File("run")), {}), 2);
   }
 }
@@ -396,8 +396,8 @@ TEST(CheckpointSaverTest, AFailureInTheBackgroundIsNoFailureOfTheNextSave) {
       absl::OkStatus());
 }
 
-// Neither its shard nor the word of its failure can be written: rank 0, which would wait for one of
-// the two, is told by the other way.
+// Neither its shard nor the report of its failure can be written: rank 0, which would wait for one
+// of the two, learns of it from the exchange.
 TEST(CheckpointSaverTest, ARankThatCanWriteNothingKeepsNobodyWaiting) {
   const TemporaryDirectory dir;
   const CheckpointSaverOptions options = OptionsIn(dir, /*async=*/true);

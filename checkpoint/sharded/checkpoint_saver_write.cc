@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kManifestSuffix[] = ".manifest";
-// Marks a failure that a rank reports in place of its manifest.
+// Marks a failure that a rank reports instead of its manifest.
 constexpr char kFailure[] = "failed: ";
 // The first and the longest pause between rank 0's looks for a manifest.
 constexpr std::chrono::milliseconds kFirstPause{1};
@@ -47,7 +47,7 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return RenamePath(temporary, path);
 }
 
-// Parses the failure that a rank wrote in place of its manifest: a code and a message.
+// Parses the failure that a rank wrote instead of its manifest: a code and a message.
 absl::Status FailureOf(int rank, absl::string_view word) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(word, absl::MaxSplits(' ', 1));
@@ -157,7 +157,7 @@ absl::Status CheckpointSaver::Complete(const Job& job, const absl::Status& mine)
 void CheckpointSaver::DeleteSuperfluous(int64_t step) {
   absl::StatusOr<std::vector<int64_t>> steps = ListCheckpoints(options_.directory);
   if (!steps.ok()) return Warn(steps.status());
-  // Later checkpoints are not of this run's past, and must not displace the one just written.
+  // Later checkpoints do not belong to this run's past, and must not displace the one just written.
   steps->erase(std::upper_bound(steps->begin(), steps->end(), step), steps->end());
   for (const int64_t old : SuperfluousCheckpoints(*steps, options_.retention)) {
     const absl::Status status = DeleteCheckpoint(options_.directory, old);
@@ -200,8 +200,8 @@ void CheckpointSaver::RunJob(Job& job) {
 }
 
 void CheckpointSaver::RunBackground() {
-  // Hashing and writing must not take cores from training's threads. A save that training waits for
-  // has the cores to itself anyway.
+  // Hashing and writing must not use the cores of training's threads. A save that training waits
+  // for has the cores to itself anyway.
   LowerPriority();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {

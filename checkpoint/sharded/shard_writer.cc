@@ -82,8 +82,8 @@ class ShardFile {
         file_,
         DirectFile::Create(absl::StrCat(options_.directory, "/", options_.file), plan_.file_bytes));
     if (image_ != nullptr) return absl::OkStatus();
-    // The window holds what is not written yet (less than a transfer, or the header), one block,
-    // and the rest of a page.
+    // The window holds unwritten bytes (less than a transfer, or the header), one block, and the
+    // rest of a page.
     const auto header = static_cast<int64_t>(plan_.header.size());
     const int64_t most = std::max(kTransferBytes, header) + options_.block_bytes;
     ZEROTH_ASSIGN_OR_RETURN(

@@ -73,7 +73,7 @@ void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const Shard
   }
 }
 
-// The states of each segment: the parameters' own shard, and those of the optimizer and others.
+// The states of each segment: the parameters' shard, and those of the optimizer and others.
 using SegmentStates = std::map<SegmentId, std::vector<ShardState>>;
 
 SegmentStates StatesBySegment(const Sharding& sharding, absl::Span<const ShardState> states) {

@@ -22,8 +22,8 @@
 namespace zeroth {
 
 // Returns the pieces of parameters and of `states` (an optimizer's, an average's) that this rank
-// writes, as views. Over all ranks of the mesh they tile every state. What several ranks hold is
-// divided evenly among them, so that each element is written once. Call between steps only.
+// writes, as views. Over all ranks of the mesh they tile every state. Elements that several ranks
+// hold are divided evenly among them, so that each is written once. Call between steps only.
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states);
 
 // Translates `piece` of this rank's part of a parameter into elements of the whole parameter. A
@@ -59,7 +59,7 @@ struct LoadedState {
 // parameters that are missing, unexpected or of another shape, or names the first state that cannot
 // be converted (codes in blocks of another size). DataLoss: the checkpoint is damaged, see
 // CheckpointReader; the state is then part old, part new, and another checkpoint must be loaded.
-// Talks to no other rank: agree on the status.
+// Does not communicate: the caller must agree on the status with the other ranks.
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
                                       absl::Span<const ShardState> states,
                                       const LoadStateOptions& options = {});

@@ -155,7 +155,7 @@ std::vector<StateToLoad> StatesToLoad(absl::Span<const ShardState> states) {
   return result;
 }
 
-// How the checkpoint's values of a state become what the run keeps.
+// How the checkpoint's values of a state become the run's.
 enum class Conversion {
   kZero,    // the checkpoint has none
   kCopy,    // one type: bytes are copied, so that every bit of a NaN is kept
@@ -164,7 +164,7 @@ enum class Conversion {
   kEncode,  // numbers in the checkpoint, 8-bit codes here
 };
 
-// `source` is what the checkpoint has of the state; null if it has nothing.
+// `source` is the checkpoint's tensor of the state; null if it has none.
 absl::StatusOr<Conversion> ConversionOf(const CheckpointReader& reader, const Parameter& parameter,
                                         const StateToLoad& load, const CheckpointTensor* source) {
   if (source == nullptr) return Conversion::kZero;
@@ -296,7 +296,7 @@ struct PlannedLoad {
   Conversion conversion;
 };
 
-// Names in `incomplete` what the checkpoint lacks.
+// Names in `incomplete` the states that the checkpoint lacks.
 absl::StatusOr<std::vector<PlannedLoad>> PlanLoads(const CheckpointReader& reader,
                                                    absl::Span<const StateToLoad> loads,
                                                    std::set<std::string>& incomplete) {
@@ -315,7 +315,7 @@ absl::StatusOr<std::vector<PlannedLoad>> PlanLoads(const CheckpointReader& reade
   return plan;
 }
 
-// Reads the parameters, and what `plan` says of their states.
+// Reads the parameters, and their states as `plan` says.
 absl::Status ReadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> plan,
                       Sharding& sharding, const LoadStateOptions& options) {
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
@@ -354,7 +354,7 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
   const std::vector<StateToLoad> loads = StatesToLoad(states);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedLoad> plan,
                           PlanLoads(reader, loads, loaded.incomplete));
-  // Values change from here on, which FailedPrecondition rules out. A link in a file's place has
+  // Values change from here on, which FailedPrecondition rules out. A link instead of a file has
   // that code, too.
   const absl::Status read = ReadPlan(reader, plan, sharding, options);
   if (absl::IsFailedPrecondition(read)) return absl::InternalError(read.message());

@@ -111,7 +111,7 @@ TEST(TrainingStateTest, RanksShareTheWritingOfWhatTheyAllHold) {
   }
 }
 
-// What loading `units` says where the checkpoint is of AwkwardUnits; `filled` gets the value of the
+// The status of loading `units` from a checkpoint of AwkwardUnits; `filled` gets the value of the
 // first parameter's first element.
 absl::Status LoadOther(const std::vector<ToyUnit>& units, bool fill, std::vector<std::string>& said,
                        float& filled) {
@@ -187,7 +187,7 @@ TEST(TrainingStateTest, AThawedParameterBeginsWithZeroMoments) {
 TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   std::vector<Spread> spreads = AllSpreads();
   for (Spread& spread : spreads) spread.state_dtype = DType::kUInt8;
-  // Parameters of several blocks, ends of which are no whole ones.
+  // Parameters of several blocks, whose ends are not whole.
   std::vector<ToyUnit> units = AwkwardUnits();
   units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
   for (const Spread& from : spreads) {
@@ -200,7 +200,7 @@ TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   }
 }
 
-// Parameters of several blocks, ends of which are no whole ones, and of none.
+// Parameters of several blocks, whose ends are not whole, and of none.
 std::vector<ToyUnit> UnitsOfBlocks() {
   std::vector<ToyUnit> units = AwkwardUnits();
   units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
@@ -210,7 +210,7 @@ std::vector<ToyUnit> UnitsOfBlocks() {
 using Visit = std::function<void(const std::string& parameter, const std::string& state,
                                  int64_t element, absl::Span<uint8_t> bytes)>;
 
-// Loads the checkpoint of `directory` and shows every element of what came of it.
+// Loads the checkpoint of `directory` and returns every element of the result.
 absl::Status LoadAndVisit(const std::string& directory, const Spread& spread, const Visit& visit) {
   std::mutex mutex;
   return RunToyRanks(spread.world_size, [&](Communicator& world, Device& device) -> absl::Status {
@@ -252,7 +252,7 @@ TEST(TrainingStateTest, CodesBecomeTheNumbersThatTheyStandFor) {
               absl::Span<uint8_t> bytes) {
             float expected = testing::ElementOf(parameter, state, element, 1);
             if (state != "param") {
-              // What Fill wrote as a code and as its block's scale.
+              // The values that Fill wrote as a code and as its block's scale.
               const auto code = static_cast<uint8_t>(std::bit_cast<uint32_t>(expected));
               const float scale =
                   testing::ElementOf(parameter, state + "_scale", element / kMomentBlock, 1);
@@ -331,7 +331,7 @@ TEST(TrainingStateTest, NumbersBecomeCodesBlockByBlock) {
   EXPECT_GT(first.size(), 4000u);
 }
 
-// And back again: what a code stands for has that code.
+// And back again: the value of a code encodes to that code.
 TEST(TrainingStateTest, NumbersThatWereCodesComeBackExactly) {
   const TemporaryDirectory numbers;
   ASSERT_EQ(SaveMoments(numbers.path(), {"full_shard", 2}), absl::OkStatus());

@@ -14,8 +14,8 @@ namespace zeroth {
 struct ChatMessage {
   std::string role;  // system, user or assistant
   std::string content;
-  // What the assistant thought before it said `content`. Without a value, a template with thoughts
-  // looks for them in `content`.
+  // The assistant's thoughts before `content`. Without a value, a template with thoughts looks for
+  // them in `content`.
   std::optional<std::string> thought{};
   // Whether the loss covers the message; without a value, --loss_on decides.
   std::optional<bool> is_learned{};
@@ -26,7 +26,7 @@ struct ChatMessage {
 // that is out of turn.
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
-// What the assistant's turn of this message says under Qwen 3's template: the last reply begins
+// The text of the assistant's turn for this message under Qwen 3's template: the last reply begins
 // with its thoughts, maybe empty, and those of earlier replies are left out.
 std::string ReplyWithThoughts(const ChatMessage& message, bool last);
 

@@ -79,7 +79,7 @@ class ChatTemplate::Writer {
 
   const Tokenizer& tokenizer_;
   const bool spells_;
-  bool follows_text_ = false;  // what was written last is text, and no special token
+  bool follows_text_ = false;  // the last output is text, not a special token
   std::string text_;
   Conversation result_;
   absl::Status status_;
@@ -264,7 +264,7 @@ absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, bool op
     }
     return absl::OkStatus();
   }
-  // The user's message that the system's stands before. User and assistant take turns.
+  // The user's message that the system's precedes. User and assistant take turns.
   const size_t last = messages.size() - (messages.back().role == kUser ? 1 : 2);
   const size_t place = system_place_ == SystemPlace::kBeforeLast ? last : 0;
   for (size_t i = 0; i < messages.size(); ++i) {

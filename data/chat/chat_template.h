@@ -22,10 +22,10 @@ namespace zeroth {
 
 // Writes a model's conversations as tokens, in one of the common formats. The format of the Jinja
 // template that comes with a tokenizer is recognized by markers, and its details by what it writes
-// for a few conversations. What Render and RenderPrompt write is the template's own text: they
-// refuse a conversation for which the template writes another. The spelling of a special token
-// inside a message is text, unless the tokenizer parses special tokens. Immutable and thread-safe.
-// The tokenizer must outlive this.
+// for a few conversations. Render and RenderPrompt write exactly the template's text: they refuse a
+// conversation for which the template writes another. The spelling of a special token inside a
+// message is text, unless the tokenizer parses special tokens. Immutable and thread-safe. The
+// tokenizer must outlive this.
 class ChatTemplate {
  public:
   enum class Format { kChatMl, kLlama3, kMistral };
@@ -56,8 +56,8 @@ class ChatTemplate {
   absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages) const;
   // Writes a conversation whose last message is the user's, and opens the assistant's reply.
   absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages) const;
-  // What the assistant says, of the text that a model has generated after RenderPrompt, without the
-  // blanks that Render writes itself.
+  // The assistant's reply in the text that a model generated after RenderPrompt, without the blanks
+  // that Render itself writes.
   absl::string_view ReplyOf(absl::string_view generated) const;
   // The token that ends a reply.
   int32_t end_of_turn() const { return end_of_turn_; }
@@ -65,7 +65,7 @@ class ChatTemplate {
   absl::string_view name() const;
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
-  // A Jinja template of the plain format. FromJinja reads it as what Named returns.
+  // A Jinja template of the plain format, from which FromJinja makes the same as Named.
   std::string PlainJinja() const;
 
  private:
@@ -93,7 +93,7 @@ class ChatTemplate {
   void WriteTurn(const ChatMessage& message, bool last, Writer& writer) const;
   void WriteMistral(const ChatMessage& message, absl::string_view system, Writer& writer) const;
 
-  // Of Mistral: [INST] and [/INST] are tokens, as since version 0.3.
+  // Mistral: [INST] and [/INST] are tokens, as since version 0.3.
   bool has_inst_tokens() const { return begin_of_turn_ >= 0 && end_of_header_ >= 0; }
 
   Format format_;
@@ -118,7 +118,7 @@ class ChatTemplate {
   std::string after_reply_;
   SystemPlace system_place_ = SystemPlace::kBeforeFirst;
 
-  // Of FromJinja. Shared by copies.
+  // Set by FromJinja. Shared by copies.
   struct Source {
     JinjaNode jinja;
     SpecialTokens special_tokens;

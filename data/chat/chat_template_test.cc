@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The formats as their authors describe them: what is expected here was written by hand from the
+// The formats as their authors describe them: the expected texts were written by hand from the
 // model cards of Qwen, Llama 3 and Mistral.
 
 #include "zeroth/data/chat/chat_template.h"
@@ -44,7 +44,7 @@ const std::vector<ChatMessage> kTalk = {{"system", "Be brief."},
                                         {"assistant", "See you."}};
 const std::vector<ChatMessage> kQuestion = {{"user", "Hello!"}};
 
-// What a conversation spells, with what the assistant says in braces.
+// The spelling of a conversation, with the assistant's text in braces.
 std::string Spelled(const ChatTemplate& chat, const Tokenizer& tokenizer,
                     const std::vector<ChatMessage>& messages) {
   const auto written = chat.Render(messages);
@@ -124,7 +124,7 @@ void AddTokens(nlohmann::json& json, int id, std::initializer_list<const char*> 
   }
 }
 
-// Of a tokenizer that marks the beginning of a text alone, as those that transformers makes of
+// With a tokenizer that marks only the beginning of a text, as those that transformers makes of
 // Llama 2's with legacy=False, a turn's text has no mark.
 TEST(ChatTemplateTest, TextAfterATokenDoesNotBeginAText) {
   nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/llama2/tokenizer.json");
@@ -154,7 +154,7 @@ std::string ChatMlJinja(const std::string& before) {
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %})");
 }
 
-// The default as published templates have it; what their other branches write is no default.
+// The default as published templates have it; what their other branches write is not a default.
 TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   const auto tokenizer = Open("qwen2");
   const auto said = [](const std::string& text) {
@@ -178,7 +178,7 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
       {ChatMlJinja(without + "<|im_start|>system\nPlain.<|im_end|>\n{% endif %}"), said("Plain.")},
       {named, said("Named.")},
       {ChatMlJinja(without + "{{- '<|im_start|>system\n<|im_end|>\n' }}{%- endif %}"), said("")},
-      // Of Qwen 2.5 and 3: with tools.
+      // Qwen 2.5 and 3: with tools.
       {ChatMlJinja(R"({%- if tools %}{{- '<|im_start|>system\nWith tools' }}{%- endif %})"), ""},
       {ChatMlJinja("{# <|im_start|>system\nNo.<|im_end|> #}"), ""}};
   for (const auto& [jinja, system] : cases) {
@@ -192,7 +192,7 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   }
 }
 
-// What a template of another text than its format's writes, and where.
+// Templates whose text differs from their format's, and where.
 TEST(ChatTemplateTest, OtherTextsOfChatMlAreRefused) {
   const auto tokenizer = Open("qwen2");
   const std::string turns = ChatMlJinja("");
@@ -212,9 +212,9 @@ TEST(ChatTemplateTest, OtherTextsOfChatMlAreRefused) {
            {with("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>bot\\n' }}"),
             "for a prompt of 1 turn without a system message"},
            {"Talk:" + turns, "the template writes \"Talk:<|im_start|>"},
-           // Of thoughts that no format here knows.
+           // Thoughts that no format here knows.
            {with("message['content']", "message.content.split('</think>')[-1]"), "</think>"},
-           // Jinja that is not known here, or none.
+           // Unknown Jinja, and text that is not Jinja.
            {turns + "{% include 'x' %}", "line 4: the tag {% include %} is not known here"},
            {"\n" + turns + "{{ messages | shuffle }}", "line 5: the filter shuffle"},
            {turns + "{{ 'a }}", "a string has no end"},
@@ -232,7 +232,7 @@ TEST(ChatTemplateTest, OtherTextsOfChatMlAreRefused) {
               AllOf(HasSubstr("chat_template.jinja"), HasSubstr("--chat_template=chatml")));
 }
 
-// Of ChatML: the beginning of a text, no line between turns, and blanks that are taken off.
+// ChatML: the beginning of a text, no line between turns, and trimmed blanks.
 TEST(ChatTemplateTest, DetailsOfChatMlAreTheTemplates) {
   const auto tokenizer = Open("qwen2");
   const auto spelled = [&](const std::string& jinja) {
@@ -332,7 +332,7 @@ TEST(ChatTemplateTest, DetailsOfLlama3AreTheTemplates) {
   const auto named = ChatTemplate::Named("llama3", *tokenizer);
   EXPECT_EQ(Spelled(*named, *tokenizer, blanks),
             "<|begin_of_text|>" + said("user", "\u4F60\u597D") + reply("x = 1"));
-  // A system message of its own.
+  // An explicit system message.
   const std::string own = absl::StrReplaceAll(
       Llama3Jinja("{{- bos_token }}{%- if messages[0]['role'] != 'system' %}"
                   "{{- '<|start_header_id|>system<|end_header_id|>\n\nBe careful.<|eot_id|>' }}"
@@ -388,7 +388,7 @@ TEST(ChatTemplateTest, DetailsOfLlama3AreTheTemplates) {
 }
 
 // The essential part of Mistral's templates: the text around the user's and before the assistant's
-// content, and the user's message that the system's stands before.
+// content, and the user's message that the system's precedes.
 std::string MistralJinja(const std::string& before_user, const std::string& place,
                          const std::string& after_user, const std::string& before_reply,
                          const std::string& trim = "") {
@@ -444,7 +444,7 @@ TEST(ChatTemplateTest, MistralInTokens) {
     return Spelled(of(jinja), *tokenizer, messages);
   };
   const std::vector<ChatMessage> talk(kTalk.begin() + 1, kTalk.end());
-  // Version 0.3, which trims what the assistant says, and has the system's message in prompts only.
+  // Version 0.3, which trims the assistant's text, and has the system's message in prompts only.
   const std::string v3 = MistralJinja("[INST] ", "last", "[/INST]", "\" \" + ", "|trim");
   EXPECT_EQ(spelled(v3, {{"user", " a "}, {"assistant", " b\u3000"}}),
             "<s>[INST]  a [/INST]{ b</s>}");
@@ -472,7 +472,7 @@ TEST(ChatTemplateTest, MistralInTokens) {
               HasSubstr("refuses the conversation: \"Only user and assistant"));
   EXPECT_EQ(of(mixtral).ReplyOf(" b "), "b");
 
-  // A cache of tokens belongs to one of them. What a model says begins with a template's blank.
+  // A cache of tokens belongs to one of them. A model's reply begins with a template's blank.
   std::set<std::string> identities = {ChatTemplate::Named("mistral", *tokenizer)->Identity()};
   for (const std::string& jinja :
        {v3, nemo, ministral, mixtral, MistralJinja("[INST]", "first", "[/INST]", "")}) {
@@ -639,7 +639,7 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
       "chatml");
   dir.Write("tokenizer_config.json", R"({"chat_template": 3})");
   EXPECT_FALSE(OpenChatTemplate("auto", dir.path(), *tokenizer).ok());
-  // The file of its own comes first, as in transformers.
+  // chat_template.jinja comes first, as in transformers.
   dir.Write("chat_template.jinja", chatml);
   EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->name(), "chatml");
   // The tokens that a template names are those of the files beside it.

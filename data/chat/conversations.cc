@@ -69,7 +69,7 @@ struct Cuts {
   int64_t cut = 0;
   int64_t left_out = 0;
   size_t longest = 0;
-  std::string first;  // where the first long one stands: file and line
+  std::string first;  // where the first long one is: file and line
 
   std::vector<std::string> Notes(int64_t seq_len) const {
     if (cut + left_out == 0) return {};
@@ -91,7 +91,7 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   return marks;
 }
 
-// True for a value that says nothing: null, "", [] and {}.
+// True for a value without content: null, "", [] and {}.
 bool IsNothing(const nlohmann::json& value) {
   return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
@@ -109,8 +109,8 @@ constexpr absl::string_view kRefusedOfRecord[] = {"tools",         "functions",
                                                   "trainable",     "loss_mask",
                                                   "masks"};
 
-// Keys of a message that describe it. No template here writes them, and neither does transformers
-// by such a template.
+// Keys of a message that describe it. No template here writes them, and transformers does not
+// either with such a template.
 constexpr absl::string_view kDescribesMessage[] = {
     "id",   "message_id", "parent_id", "name",  "user_id",    "model",      "source",
     "lang", "language",   "metadata",  "date",  "timestamp",  "created_at", "index",
@@ -123,7 +123,7 @@ bool IsOneOf(absl::string_view key, absl::Span<const absl::string_view> keys) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// What a key of kLearned says. Weights between are refused: the loss has none.
+// Reads the value of a key of kLearned. Weights between 0 and 1 are refused: the loss has none.
 absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number() && (value == 0 || value == 1)) return value == 1;
@@ -182,11 +182,11 @@ bool HasText(const ChatMessage& message) {
          !absl::StripAsciiWhitespace(message.thought.value_or("")).empty();
 }
 
-// Takes the targets away that messages say are not learned. Invalid if only --loss_on can say that.
+// Removes the targets of messages marked as not learned. Invalid if only --loss_on can say that.
 absl::Status LeaveOutUnlearned(absl::Span<const ChatMessage> messages, bool loss_on_all,
                                const ChatTemplate::Conversation& written,
                                std::vector<uint8_t>& marks) {
-  std::vector<bool> learned;  // of each of the assistant's messages
+  std::vector<bool> learned;  // for each of the assistant's messages
   for (size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     if (message.role == "assistant") {

@@ -23,7 +23,7 @@ bool Run(absl::Span<const uint8_t> bytes) {
     if (!*more) return true;
     const auto messages = ParseConversation(record);
     if (!messages.ok()) return false;
-    // Whoever has passed has spoken in turn, and of known roles.
+    // Messages that pass have known roles, in turns.
     if (!CheckTurns(*messages, "assistant").ok()) return false;
     ZEROTH_CHECK(messages->size() >= 2 && messages->back().role == "assistant");
   }

@@ -102,8 +102,8 @@ TEST_F(ConversationsTest, RowsHoldWholeConversationsAndTheRestIsNoTarget) {
   }
 }
 
-// What the loader hands out: ignored targets, and how many count in the whole global batch, the
-// same however it is split.
+// The loader's batches: ignored targets, and how many count in the whole global batch, the same
+// however it is split.
 TEST_F(ConversationsTest, TheLoaderIgnoresTargetsAndCountsTheRest) {
   std::string lines;
   for (int i = 0; i < 30; ++i) {
@@ -129,7 +129,7 @@ TEST_F(ConversationsTest, TheLoaderIgnoresTargetsAndCountsTheRest) {
         const auto batch = loader->Load(step);
         ASSERT_TRUE(batch.ok()) << batch.status();
         targets.insert(targets.end(), batch->targets.begin(), batch->targets.end());
-        // Of ChatML, a conversation begins with a turn of the user's, and padding with padding.
+        // In ChatML, a conversation begins with a turn of the user, and padding with padding.
         const std::vector<int32_t> begin = *chat_.RenderPrompt({{"user", "question"}});
         for (size_t i = 0; i < batch->starts.size(); ++i) {
           const size_t within = i % 80;
@@ -231,7 +231,7 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
   }
 }
 
-// A reply that is not to be learned is read, but no target.
+// A reply that is not to be learned is read, but is not a target.
 TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
   constexpr int64_t kSeq = 63;
   const std::string text =

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Finds the details of a format in what a Jinja template writes, and holds the two against each
-// other.
+// Finds the details of a format in what a Jinja template writes, and compares the two.
 
 #include <algorithm>
 #include <utility>
@@ -42,7 +41,7 @@ constexpr std::pair<const char*, const char*> kOtherFormats[] = {
     {"### Instruction", "Alpaca"},
 };
 
-// What a template writes, with the variables that transformers gives it.
+// Returns a template's output with the variables that transformers gives it.
 absl::StatusOr<std::string> RunJinja(const JinjaNode& jinja,
                                      const ChatTemplate::SpecialTokens& special_tokens,
                                      absl::Span<const ChatMessage> messages, bool opens_reply) {
@@ -153,7 +152,7 @@ class ChatTemplate::Fitting {
  public:
   explicit Fitting(ChatTemplate& chat) : chat_(chat) {}
 
-  // Reads the details out of what the template writes. An error is one of running it.
+  // Reads the details from the template's output. Errors of running it.
   absl::Status Fit() {
     const Messages talk = {
         {kUser, "(user1)"}, {kAssistant, "(reply1)"}, {kUser, "(user2)"}, {kAssistant, "(reply2)"}};
@@ -174,7 +173,7 @@ class ChatTemplate::Fitting {
     return absl::OkStatus();
   }
 
-  // Of the ways to treat blanks and thoughts, the one under which all probes agree.
+  // The way to treat blanks and thoughts under which all probes agree.
   absl::Status ChooseByProbes() {
     const std::vector<Messages> probes = Probes();
     size_t most = 0;
@@ -259,7 +258,7 @@ class ChatTemplate::Fitting {
   absl::Status Compare(const std::vector<Messages>& probes, size_t* agreed) const {
     for (const Messages& probe : probes) {
       // A template that refuses the system's messages, or leaves them out, as Mistral's of 0.3 does
-      // but in a prompt, is good for conversations without: the others are refused one by one.
+      // except in a prompt, fits conversations without them: the others are refused one by one.
       if (probe[0].role == kSystem && !writes_system_) continue;
       for (const bool opens_reply : {false, true}) {
         const absl::Span<const ChatMessage> messages =

@@ -40,7 +40,7 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-// A rendering holds what its own bounds allow, which does not depend on the template's size.
+// A rendering stays within its bounds, which do not depend on the template's size.
 FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, size_t{1} << 18, size_t{1} << 20}; }
 
 }  // namespace zeroth

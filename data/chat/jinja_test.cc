@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What is expected here was written by Jinja2 3.1 under transformers' settings.
+// The expected texts were written by Jinja2 3.1 under transformers' settings.
 
 #include <string>
 #include <utility>

@@ -19,8 +19,8 @@ namespace {
 
 using SpecialTokens = ChatTemplate::SpecialTokens;
 
-// The tokens that a template can name, as transformers has them: what the files beside it say, and
-// of what they leave out the class's own, for which the tokenizer's stand.
+// The tokens that a template can name, as in transformers: those of the files beside it, and
+// otherwise the defaults of the class, for which the tokenizer's are used.
 absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
                                                 const Tokenizer& tokenizer) {
   SpecialTokens tokens = {{"eos_token", tokenizer.Decode({tokenizer.end_of_text()}).value_or("")}};
@@ -29,7 +29,7 @@ absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
   }
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadTokenizerConfig(directory));
   const nlohmann::json& tokenizer_class = FieldOf(config, "tokenizer_class");
-  // Classes without tokens of their own.
+  // Classes without default tokens.
   if (tokenizer_class == "PreTrainedTokenizerFast" || tokenizer_class == "TokenizersBackend") {
     for (const char* const own : {"bos_token", "eos_token"}) {
       if (!config.contains(own)) tokens.erase(own);

@@ -37,7 +37,7 @@ constexpr char kOpened[] = R"({{- '<|im_start|>assistant\n' }}
 {{- '<think>\n\n</think>\n\n' }}
 {%- endif %})";
 
-// What is essential in Qwen 3's template.
+// The essential part of Qwen 3's template.
 std::string Thinking() {
   return absl::StrCat(R"({%- if messages[0].role == 'system' %}
 {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}

@@ -24,7 +24,7 @@ constexpr size_t kShortWord = 64;
 
 uint64_t PairKey(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
-// First and last symbol of a token that is not empty. An invalid byte is a symbol of its own.
+// First and last symbol of a token that is not empty. An invalid byte is a separate symbol.
 std::pair<uint32_t, uint32_t> EndsOf(absl::string_view token, bool bytes) {
   if (bytes) return {static_cast<uint8_t>(token.front()), static_cast<uint8_t>(token.back())};
   size_t begin = token.size() - 1;

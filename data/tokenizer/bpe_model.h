@@ -70,8 +70,8 @@ class BpeModel {
   bool byte_level_ = false;
   bool fuse_unk_ = false;
   bool ignore_merges_ = false;
-  // True if every character has tokens of its own. A character without may be fused or dropped, so
-  // that its neighbours meet.
+  // True if every character has tokens. A character without any may be fused or dropped, so that
+  // its neighbours meet.
   bool covers_all_ = false;
   int32_t vocab_size_ = 0;
   int32_t unk_ = kNone;

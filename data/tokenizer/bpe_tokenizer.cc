@@ -155,7 +155,7 @@ bool BpeTokenizer::DecideCutsAtSpaces() const {
   if (!parts_.normalizer.CutsAtSpaces(parts_.pre_tokenizer.has_expressions())) return false;
   if (parts_.pre_tokenizer.CutsAtSpaces()) return true;
   if (parts_.pre_tokenizer.has_expressions()) return false;
-  // Words include spaces, or what stands for them, but tokens may not.
+  // Words include spaces, or their replacement, but tokens may not.
   constexpr uint32_t kMetaspace = 0x2581;
   for (uint32_t c = 0x21; c < 0x7F; ++c) {
     if (model_.MayMerge(c, ' ') || model_.MayMerge(c, kMetaspace)) return false;
@@ -219,7 +219,7 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, bool continues, 
 
 absl::Status BpeTokenizer::EncodeNormalized(absl::string_view piece, bool at_start,
                                             Scratch& scratch, Sink sink) const {
-  // Bytes that are not UTF-8 make words of their own, which no expression sees.
+  // Bytes that are not UTF-8 make separate words, which no expression sees.
   while (!piece.empty()) {
     const size_t valid = ValidUtf8Length(piece);
     ZEROTH_RETURN_IF_ERROR(parts_.pre_tokenizer.ForEachWord(

@@ -71,8 +71,8 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status AddTokens();
   bool DecideCutsAtSpaces() const;
   absl::Status EncodeParts(absl::string_view text, bool continues, bool at_start, Sink sink) const;
-  // Encodes a part of the text without added tokens. `continues`: it goes on with a text that was
-  // cut; `at_start`: it begins the whole text.
+  // Encodes a part of the text without added tokens. `continues`: it continues a text that was cut;
+  // `at_start`: it begins the whole text.
   absl::Status EncodePiece(absl::string_view piece, bool continues, bool at_start, Scratch& scratch,
                            Sink sink) const;
   absl::Status EncodeNormalized(absl::string_view piece, bool at_start, Scratch& scratch,

@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFiles(const Files& files,
   return OpenTokenizer(dir.path(), {parse_special});
 }
 
-// The algorithm as the papers tell it: merge all occurrences of the pair of lowest rank, until
-// there is none.
+// The algorithm as in the papers: merge all occurrences of the pair of lowest rank, until there is
+// none.
 Symbols MergeSlowly(Symbols word, const std::map<Pair, int>& ranks) {
   while (true) {
     const Pair* best = nullptr;
@@ -115,7 +115,7 @@ std::vector<Symbols> WordsOf(absl::string_view text) {
   return words;
 }
 
-// Byte-pair training: as often as asked, the most frequent pair of neighbours becomes a merge.
+// Byte-pair training: repeatedly, the most frequent pair of neighbours becomes a merge.
 std::vector<Pair> Train(const std::string& text, int count) {
   std::vector<Symbols> words = WordsOf(text);
   std::vector<Pair> merges;
@@ -286,7 +286,7 @@ TEST(BpeTokenizerTest, TheConfigBesideAVocabularyCounts) {
     if (added_tokens != nullptr) dir.Write("added_tokens.json", added_tokens);
     return OpenTokenizer(dir.path(), {.parse_special = true});
   };
-  // Without flags of its own, the end is the one special token.
+  // Without flags, the end is the one special token.
   const auto legacy = open(nlohmann::json::object(), R"({"<tool>": 258})");
   ASSERT_TRUE(legacy.ok()) << legacy.status();
   EXPECT_EQ((*legacy)->end_of_text(), 257);
@@ -338,8 +338,8 @@ TEST(BpeTokenizerTest, MissingFilesAreNamed) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// A word that is one, of bytes that all merge with each other, takes no quadratic time; and what is
-// invalid stays as it is.
+// A text that is one word, of bytes that all merge with each other, needs no quadratic time; and
+// invalid bytes stay as they are.
 TEST(BpeTokenizerTest, AMegabyteOfOneWordRoundTrips) {
   const auto bpe = LoadFiles(FilesOf({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}));
   ASSERT_TRUE(bpe.ok()) << bpe.status();

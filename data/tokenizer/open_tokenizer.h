@@ -36,8 +36,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
 // Makes a tokenizer of the content of a SentencePiece .model file. Its prefix is the begin-of-text
 // token, if the model has one, and its end-of-text token is the model's end token. Spellings of
 // control tokens in text are text. Unimplemented with `parse_special`, because only a
-// tokenizer.json defines special tokens in text. InvalidArgument if `model` is no such file or has
-// no end token.
+// tokenizer.json defines special tokens in text. InvalidArgument if `model` is not such a file or
+// has no end token.
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,
                                                                   bool parse_special);
 

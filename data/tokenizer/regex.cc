@@ -155,7 +155,7 @@ Regex::Scratch::Scratch()
       context_(
           pcre2_match_context_create(nullptr),
           [](void* owned) { pcre2_match_context_free(static_cast<pcre2_match_context*>(owned)); }),
-      // Grows on demand; repeated groups take some of it for each repetition.
+      // Grows on demand; repeated groups use some of it for each repetition.
       stack_(pcre2_jit_stack_create(size_t{32} << 10, size_t{16} << 20, nullptr),
              [](void* owned) { pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(owned)); }) {
   ZEROTH_CHECK(match_ != nullptr && context_ != nullptr && stack_ != nullptr);

@@ -77,7 +77,7 @@ class TextPattern {
   const std::string* literal() const { return regex_ ? nullptr : &literal_; }
   const Regex* regex() const { return regex_ ? &*regex_ : nullptr; }
 
-  // Visits the matches in `text` from the left. After an empty one the search goes on behind the
+  // Visits the matches in `text` from the left. After an empty one the search continues after the
   // next character. Errors of Regex::Find and of `visit`.
   absl::Status ForEachMatch(absl::string_view text, Regex::Scratch& scratch,
                             absl::FunctionRef<absl::Status(size_t begin, size_t end)> visit) const;

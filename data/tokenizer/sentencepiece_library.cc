@@ -9,7 +9,7 @@
 namespace zeroth {
 namespace {
 
-// Status is a class of the library's own, or Abseil's in newer versions.
+// Status is a class of the library, or Abseil's in newer versions.
 template <typename Status>
 std::string ErrorOf(const Status& status) {
   return status.ok() ? std::string() : status.ToString();

@@ -26,7 +26,7 @@ absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
   return InvalidArgument(what, ": ", error);
 }
 
-// Takes a variable-length number of protocol buffers off the front; false if there is none.
+// Removes a variable-length number of protocol buffers from the front; false if there is none.
 bool TakeVarint(absl::string_view* bytes, uint64_t* value) {
   *value = 0;
   for (int shift = 0; shift < 64 && !bytes->empty(); shift += 7) {

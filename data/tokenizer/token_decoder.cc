@@ -20,7 +20,7 @@
 namespace zeroth {
 namespace {
 
-// The byte that "<0x0A>" stands for.
+// The byte of "<0x0A>".
 std::optional<char> ByteOf(absl::string_view token) {
   uint32_t byte = 0;
   const bool fits = token.size() == 6 && absl::StartsWith(token, "<0x") && token[5] == '>' &&

@@ -64,7 +64,7 @@ TEST_P(TokenizerFixturesTest, IdsAndTexts) {
 
 // The promise of CutsAtSpaces, on random joins of the texts, cut at every place there is.
 TEST_P(TokenizerFixturesTest, PartsHaveTheIdsOfTheWhole) {
-  // What Llama 2 puts before a text it puts behind a special token, too.
+  // Llama 2 puts the same mark before a text and after a special token.
   if (GetParam() == "llama2") {
     EXPECT_FALSE(tokenizer_->CutsAtSpaces());
     tokenizer_ = *OpenTokenizer(FolderOf(GetParam()));
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerFixturesTest,
                                            "sentencepiece"),
                          [](const auto& each) { return each.param; });
 
-// Whatever is not understood is refused by its name.
+// Unknown parts are refused by their names.
 TEST(TokenizerJsonTest, UnknownAndBadPartsAreNamed) {
   auto read = ReadJsonFile(FolderOf("llama3") + "/tokenizer.json");
   ASSERT_TRUE(read.ok());
@@ -202,7 +202,7 @@ TEST(SentencePieceTest, BadFilesAreRefused) {
       SentencePieceFromBytes(std::string("\x0a\x06\x0a\xc0\x8d\xb7\x01x"), false).status();
   EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_long.message()), ::testing::HasSubstr("cut short"));
-  // A piece that begins with a zero byte, of which the library throws an exception.
+  // A piece that begins with a zero byte, for which the library throws an exception.
   const std::string zero("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02\x0a\x07\x0a\x05\0\0%\x81\x06",
                          25);
   EXPECT_EQ(SentencePieceFromBytes(zero, false).status().code(),

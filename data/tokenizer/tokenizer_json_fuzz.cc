@@ -73,7 +73,7 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-// JSON takes a node for each value, and a token is kept by its spelling, its bytes and its id.
+// JSON needs a node for each value, and a token is stored by its spelling, its bytes and its id.
 FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, 64, 512}; }
 
 }  // namespace zeroth

@@ -78,8 +78,8 @@ struct DecoderConfig {
   ActivationFunction activation = ActivationFunction::kSilu;
   bool gated = true;
 
-  // Above 0: a mixture of this many experts (MoeMlp) in the place of the MLP, in every layer i that
-  // is not one of `dense_layers`, and for which `sparse_step` divides i + 1.
+  // Above 0: a mixture of this many experts (MoeMlp) instead of the MLP, in every layer i that is
+  // not one of `dense_layers`, and for which `sparse_step` divides i + 1.
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   int64_t expert_hidden = 0;
@@ -149,7 +149,7 @@ class Decoder : public LanguageModel {
   int64_t AttentionWindow() const override { return config_.window; }
 
  private:
-  const DecoderConfig config_;  // with defaults in the place of zeros
+  const DecoderConfig config_;  // with defaults instead of zeros
   const nlohmann::json hf_config_;
   Embedding* embedding_;
   Parameter* positions_ = nullptr;

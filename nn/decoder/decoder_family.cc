@@ -110,7 +110,7 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   return config;
 }
 
-// `came` is the config.json that the configuration was read from.
+// `came` is the config.json from which the configuration was read.
 nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& config,
                            const nlohmann::json& came) {
   nlohmann::json json = {{"model_type", family.model_type}};

@@ -27,26 +27,25 @@ struct ConfigKey {
                std::vector<int64_t> DecoderConfig::*>
       field;
   bool required = false;
-  // Null sets a size to 0, which has the meaning that it has in DecoderConfig. Otherwise null
-  // counts as absent.
+  // Null sets a size to 0, with its meaning in DecoderConfig. Otherwise null counts as absent.
   bool null_is_zero = false;
 };
 
-// A key of config.json that has one value in all models of the family.
+// A key of config.json with one value in all models of the family.
 struct FixedKey {
   enum class Use : uint8_t {
     kBoth,    // written, and other values are refused
     kRead,    // other values are refused
     kWrite,   // written; other values make no difference
-    kUnused,  // not written; stands in files, and its value makes no difference
+    kUnused,  // not written; occurs in files, and its value makes no difference
   };
   std::string name;
   nlohmann::json value;
   Use use = Use::kBoth;
 };
 
-// A model of published sizes, for PresetConfig; zeros have the meaning that they have in
-// DecoderConfig. `more` has further keys of its config.json.
+// A model of published sizes, for PresetConfig; zeros have their meaning in DecoderConfig. `more`
+// has further keys of its config.json.
 struct DecoderPreset {
   std::string name;
   int64_t vocab_size = 0;
@@ -69,15 +68,15 @@ struct DecoderFamily {
   std::vector<DecoderPreset> presets;
 };
 
-// What Llama and most later families share: the names of modules, RMS norms, a gated MLP with SiLU,
-// no biases, and the keys of config.json. A family's table adds its own.
+// Shared by Llama and most later families: the names of modules, RMS norms, a gated MLP with SiLU,
+// no biases, and the keys of config.json. A family's table adds more.
 DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture);
 
 // Builds a model from the content of a config.json. InvalidArgument names the key for a size that
 // is missing or does not fit the others, for a value that the family does not support, and for a
 // key that is neither in its table nor known to be harmless (harmless_keys.h). Keys of rotary
-// positions are those of rope_config.h. "layer_types" may say that all layers attend to everything,
-// or that all have the window.
+// positions are those of rope_config.h. "layer_types" may select full attention for all layers, or
+// the window for all.
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily& family,
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options);

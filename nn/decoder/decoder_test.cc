@@ -20,7 +20,7 @@
 namespace zeroth {
 namespace {
 
-// A family that nobody built in: Llama's computation with biases.
+// A custom family: Llama's computation with biases.
 DecoderFamily Biased() {
   DecoderFamily family = LlamaLikeFamily("biased", "BiasedForCausalLM");
   family.base.qkv_bias = true;
@@ -41,7 +41,7 @@ std::unique_ptr<LanguageModel> Build(const DecoderFamily& family, const nlohmann
 }
 
 // The gradients of a block's parameters and of its input against differences of what it computes.
-// `scale` is that of the parameters: where a norm follows a product, small products make it bend.
+// `scale` is that of the parameters: where a norm follows a matmul, small results make it bend.
 void CheckBlock(const DecoderFamily& family, float scale) {
   const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
   auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);
@@ -123,7 +123,7 @@ double MovesWithTripled(const DecoderFamily& family, const std::set<std::string>
   return moved;
 }
 
-// A norm forgets the scale of what it is given: so one sees where norms are.
+// A norm removes the scale of its input, which shows where norms are.
 TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
   DecoderFamily family = Biased();
   family.base.qkv_bias = false;
@@ -139,8 +139,8 @@ TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
   EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
 }
 
-// What a model computes of documents that are packed is what it computes of each alone, and a token
-// sees no further back than its window.
+// A model computes the same for packed documents as for each alone, and a token attends no further
+// back than its window.
 TEST(DecoderTest, PackedDocumentsAndWindows) {
   DecoderFamily family = Biased();
   family.keys.push_back({"sliding_window", &DecoderConfig::window});
@@ -176,7 +176,7 @@ TEST(DecoderTest, PackedDocumentsAndWindows) {
   EXPECT_FALSE(std::equal(before.begin() + 2 * 8, before.begin() + 3 * 8, after.begin() + 2 * 8));
 }
 
-// What a file says of rotary positions is written as it came, in its old words or its new ones.
+// The keys of rotary positions are written as they were read, old or new.
 TEST(DecoderTest, RopeIsExportedInTheWordsThatItCameIn) {
   const nlohmann::json yarn = {{"rope_type", "yarn"},
                                {"factor", 4.0},
@@ -200,7 +200,7 @@ TEST(DecoderTest, RopeIsExportedInTheWordsThatItCameIn) {
   EXPECT_FALSE(written.contains("rope_scaling"));
 }
 
-// A file may have both objects of rotary positions, as long as they say the same.
+// A file may have both objects of rotary positions, as long as they agree.
 TEST(DecoderTest, TwoObjectsOfRopeMustAgree) {
   const nlohmann::json yarn = {
       {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4}};

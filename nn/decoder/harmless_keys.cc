@@ -22,7 +22,7 @@ constexpr absl::string_view kHarmless[] = {
     "_attn_implementation", "_attn_implementation_autoset", "attn_implementation",
     "chunk_size_feed_forward", "gradient_checkpointing", "pretraining_tp",
     "reorder_and_upcast_attn", "torchscript", "use_bfloat16", "use_cache",
-    // What is returned.
+    // Outputs that are returned.
     "output_attentions", "output_hidden_states", "return_dict", "use_return_dict",
     // Tokens and generation.
     "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id",

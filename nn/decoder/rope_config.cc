@@ -33,7 +33,7 @@ double YarnLength(double factor, double coefficient) {
   return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
 }
 
-// Reads kOriginal. `beside` is what the same key beside the object says, 0 if it is not there.
+// Reads kOriginal. `beside` is the value of the same key beside the object, 0 if absent.
 int64_t ReadOriginal(ConfigReader& reader, int64_t beside) {
   if (beside == 0) return reader.Size(kOriginal);
   reader.Require(!reader.Has(kOriginal) || reader.Size(kOriginal) == beside, kOriginal,
@@ -141,7 +141,7 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   }
   ZEROTH_RETURN_IF_ERROR(reader.status());
   if (reader.Has(kParameters) && reader.Has(kScaling)) {
-    // transformers 5 takes rope_scaling, which somebody may have added to what it had saved.
+    // transformers 5 uses rope_scaling, which may have been added to a file that it had saved.
     reader.Require(IsSameRope(config.at(kParameters), config.at(kScaling)), kScaling,
                    absl::StrCat("what '", kParameters, "' says; remove the one that is not meant"));
     ZEROTH_RETURN_IF_ERROR(reader.status());

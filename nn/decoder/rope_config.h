@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Rotary positions in config.json: older files have "rope_theta" and, for longer contexts,
-// "rope_scaling"; newer ones have both inside "rope_parameters". A file with both objects must say
-// the same in them. "original_max_position_embeddings" stands in the object or beside it.
+// "rope_scaling"; newer ones have both inside "rope_parameters". If a file has both objects, they
+// must agree. "original_max_position_embeddings" is in the object or beside it.
 
 #pragma once
 

@@ -18,7 +18,7 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   shape_.head_dim = options.head_dim;
   shape_.window = options.window;
   qkv_ = AddChild(std::move(qkv));
-  // The one matrix that holds queries, keys and values, or one of the three.
+  // The matrix that holds queries, keys and values, or one of the three.
   const int64_t kv_width = options.kv_heads * options.head_dim;
   for (const LinearPart& part : qkv_->parts()) {
     MatrixStructure matrix = part.weight->matrix();

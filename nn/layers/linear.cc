@@ -40,7 +40,7 @@ bool Linear::UseFp8() {
 
 absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activation activation,
                                       bool is_read) {
-  // Blocks of deterministic pieces take no fused activation.
+  // Blocks of deterministic pieces do not support a fused activation.
   const TensorRanks* const ranks = context.tensor_ranks();
   const bool in_blocks = ranks != nullptr && ranks->options().deterministic > 0;
   if (in_blocks && activation == Activation::kGelu) {

@@ -51,7 +51,7 @@ class Linear : public Module {
   bool uses_fp8() const { return uses_fp8_; }
 
  protected:
-  // The weights' products with x, plus the biases, and then `activation`. x has the type that the
+  // The weights' matmuls with x, plus the biases, and then `activation`. x has the type that the
   // hooks ask for. `is_read` is that of LinearOp.
   absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation,
                                 bool is_read = true);
@@ -67,12 +67,12 @@ struct Fp8Layers {
   std::vector<std::string> in_fp8;
   std::vector<std::string> others;
 };
-// Those of `module` and its descendants. Embeddings and the head are no linear layers here, and
+// Those of `module` and its descendants. Embeddings and the head are not linear layers here, and
 // never in fp8, as in torchao and TransformerEngine.
 Fp8Layers FindFp8Layers(const Module& module);
 
-// Has those layers multiply in fp8 whose sizes allow it (Linear::UseFp8). InvalidArgument if none's
-// do.
+// Makes the layers whose sizes allow it multiply in fp8 (Linear::UseFp8). InvalidArgument if there
+// is none.
 absl::Status UseFp8(Module& module);
 
 }  // namespace zeroth

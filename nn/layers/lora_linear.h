@@ -63,7 +63,7 @@ class LoraLinear : public Linear {
   // `lora` is enabled.
   LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora);
 
-  // Applies a GELU in a pass of its own, after the adapters; Unimplemented for SiLU.
+  // Applies a GELU in a separate pass, after the adapters; Unimplemented for SiLU.
   absl::StatusOr<Value> Forward(Context& context, const Value& x,
                                 Activation activation = Activation::kNone) override;
 
@@ -78,7 +78,7 @@ class LoraLinear : public Linear {
 };
 
 // Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear. Models make their
-// linear layers by this.
+// linear layers with it.
 std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
                                     const LoraOptions& lora);
 

@@ -226,7 +226,7 @@ TEST(LoraLinearTest, OnlyTargetsAreAdapted) {
                  [&](Context& context, const std::vector<Value>& in) {
                    return layer->Forward(context, in[0]);
                  });
-  // A name's middle or a part of a word is no target.
+  // A name's middle or a part of a word is not a target.
   for (const char* target : {"attn", "ttn.q", ".q", ""}) {
     const std::unique_ptr<Linear> plain =
         BuildLinear("h.0.attn", options, LoraOptionsFor(test_case, {target}));

@@ -29,7 +29,7 @@ struct MoeOptions {
   std::string gate, up, out;
 };
 
-// The experts of one layer, by default a unit of their own (Role::kExperts). They are gathered
+// The experts of one layer, by default a separate unit (Role::kExperts). They are gathered
 // together, because a batch has tokens for most of them.
 class Experts : public Module {
  public:

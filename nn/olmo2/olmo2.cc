@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// OLMo 2 ("2 OLMo 2 Furious", 2024): Llama with norms after attention and MLP in the place of those
-// before them, and norms of all queries and of all keys, with the names of Hugging Face's
+// OLMo 2 ("2 OLMo 2 Furious", 2024): Llama with norms after attention and MLP instead of before
+// them, and norms of all queries and of all keys, with the names of Hugging Face's
 // Olmo2ForCausalLM.
 
 #include "zeroth/nn/decoder/decoder_family.h"

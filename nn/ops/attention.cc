@@ -23,7 +23,7 @@ absl::Status TakeShape(const Tensor& qkv, AttentionShape& shape) {
   return absl::OkStatus();
 }
 
-// Computes args.out, and args.lse if a backward will follow, or takes both from the kept outputs.
+// Computes args.out, and args.lse if a backward will follow, or reads both from the kept outputs.
 absl::Status MakeOrTakeAttention(Context& context, AttentionArgs& args) {
   KeptOutputs* const kept = context.kept_outputs();
   if (kept != nullptr && kept->is_second()) {

@@ -15,11 +15,11 @@ namespace zeroth {
 // Causal self-attention over packed queries, keys and values [batch, seq, (heads + 2 * kv_heads) *
 // head_dim] → [batch, seq, heads * head_dim]. With `rope`, queries and keys are first rotated in
 // place, so nothing else may use qkv. Documents are those of Context::document_starts. The batch
-// and seq of `shape` are taken from the tensor.
+// and seq of `shape` are set from the tensor.
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                   const std::optional<RopeSpec>& rope);
 
-// The same for tokens that follow those of the context's cache. Their keys and values are added to
+// The same for tokens that follow those in the context's cache. Their keys and values are added to
 // the cache under `layer`. Records nothing.
 absl::StatusOr<Value> CachedAttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                         const std::optional<RopeSpec>& rope, const void* layer);

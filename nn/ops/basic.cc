@@ -23,8 +23,8 @@ absl::StatusOr<Value> Make(Context& context, const Shape& shape, BasicArgs args)
   return context.MakeValue(std::move(out));
 }
 
-// Adds the result of `args`, of the shape `as` if it is given, to the gradient of an activation, if
-// it has a node.
+// Adds the result of `args`, with the shape `as` if given, to the gradient of an activation, if it
+// has a node.
 absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape, BasicArgs args,
                         const std::optional<Shape>& as = std::nullopt) {
   if (node == nullptr) return absl::OkStatus();
@@ -35,8 +35,8 @@ absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape
   return kernels::Basic(context.kernels(), args);
 }
 
-// `forward` of x. Goes back by `backward` from the result, which the next operation is likely to
-// keep anyway, or from x.
+// `forward` of x. Its backward reads the result, which the next operation is likely to keep anyway,
+// or x.
 absl::StatusOr<Value> Unary(Context& context, const Value& x, BasicOp forward, BasicOp backward,
                             bool keeps_input = false) {
   ZEROTH_ASSIGN_OR_RETURN(const Value y,
@@ -54,7 +54,7 @@ absl::Status ExpectSame(const char* operation, const Tensor& a, const Tensor& b)
                          b.shape().ToString());
 }
 
-// A shape around one of its dimensions, as a matrix in which a range along that dimension is a
+// A shape split at one of its dimensions, as a matrix in which a range along that dimension is a
 // range of columns.
 struct Axis {
   int64_t outer = 1;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Basic operations, for layers that have no fused one. The tensors of a call share one element
-// type: fp32, bf16 or fp16. Errors are InvalidArgument, and name the operation and the shapes.
+// Basic operations, for layers without fused ones. The tensors of a call share one element type:
+// fp32, bf16 or fp16. Errors are InvalidArgument, and name the operation and the shapes.
 
 #pragma once
 
@@ -25,7 +25,7 @@ enum class ActivationFunction : uint8_t { kRelu, kGelu, kSilu, kTanh, kSigmoid }
 absl::StatusOr<Value> ActivationOp(Context& context, const Value& x, ActivationFunction function);
 
 // op(a) op(b) of a [.., m, k] and b [.., k, n], which have the same leading dimensions. With a
-// transpose, the last two dimensions of that operand are swapped. Products run one after the other,
+// transpose, the last two dimensions of that operand are swapped. Matmuls run one after the other,
 // so few large ones are faster than many small ones.
 absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
                                bool transpose_a = false, bool transpose_b = false);
@@ -50,7 +50,7 @@ absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& s
 // Zeroes each element with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate)
 // (Srivastava et al., 2014). Dimension 0 of x is the batch. Which elements are zeroed depends only
 // on Context::draws, on `name`, and on the element's index in the whole batch, so ranks,
-// micro-batches and recomputation do not change it. Each dropout of a model has a name of its own.
+// micro-batches and recomputation do not change it. Each dropout of a model has a different name.
 // Without draws in the context the result is x itself, as in evaluation; FailedPrecondition without
 // draws while recording.
 absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,

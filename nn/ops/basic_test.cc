@@ -42,7 +42,7 @@ void ExpectRefused(const absl::Status& status, const std::vector<std::string>& w
   }
 }
 
-// On every kind of device that is linked in and there.
+// On every kind of device that is linked in and available.
 class BasicOpTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -75,7 +75,7 @@ TEST_P(BasicOpTest, Activations) {
        {ActivationFunction::kRelu, ActivationFunction::kGelu, ActivationFunction::kSilu,
         ActivationFunction::kTanh, ActivationFunction::kSigmoid}) {
     Bench bench(GetParam());
-    // In a square, so that the slope is continuous where a ReLU bends.
+    // Squared, so that the slope is continuous where a ReLU bends.
     CheckGradients(bench, {Shape({3, 7})}, {},
                    [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
                      ZEROTH_ASSIGN_OR_RETURN(const Value y, ActivationOp(context, in[0], function));
@@ -170,7 +170,7 @@ TEST_P(BasicOpTest, MeansAlongEachDimensionAndOfAll) {
   ExpectRefused(MeanOp(*bench.context, x, 3).status(), {"mean", "dimension 3", "[3, 4, 5]"});
 }
 
-// What is cut out in the middle and put together in another order; one part is used twice.
+// Slices of the middle, concatenated in another order; one part is used twice.
 TEST_P(BasicOpTest, SlicesAndConcatenations) {
   for (const int dim : {0, 1, -1}) {
     Bench bench(GetParam());
@@ -253,7 +253,7 @@ struct Dropping : Module {
   float rate;
 };
 
-// Two forwards before one backward, each with draws of its own.
+// Two forwards before one backward, each with different draws.
 TEST_P(BasicOpTest, WhatIsComputedAgainHasTheDrawsOfItsForward) {
   for (const float rate : {0.0f, 0.5f}) {
     std::vector<std::vector<float>> gradients;

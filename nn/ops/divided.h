@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Operations whose weights are divided among the ranks of Context::tensor_ranks(), and what they
-// have in common: depth that is divided, whose products have to be summed over ranks, and rows that
+// have in common: depth that is divided, whose matmuls have to be summed over ranks, and rows that
 // ranks share out between layers (Context::rows_are_shared).
 
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace zeroth {
 
-// The ranks that share what `parameter` is a part of. FailedPrecondition if the context has none.
+// The ranks among which `parameter` is divided. FailedPrecondition if the context has none.
 absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter);
 
 // All rows of [batch, seq, ..], of which this rank has a share if rows are shared; else x itself.
@@ -41,15 +41,15 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
                                            absl::string_view label,
                                            const TensorRanks::Beside& beside = nullptr);
 
-// Overwrites `out` with the product of one of the pieces of this rank's depth.
+// Overwrites `out` with the matmul of one piece of this rank's depth.
 using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
 // `out` becomes the sum of `pieces` of this rank, a power of two, from `first` on, in one binary
 // tree.
 absl::Status SumPieces(Context& context, int pieces, const Tensor& out, const PieceProduct& product,
                        int first = 0);
-// The same of TensorParallelOptions::pieces().
+// The same for TensorParallelOptions::pieces().
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product);
-// What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order
+// The type in which SumPieces and SumOverRanks sum for a result of this type: fp32 where the order
 // of sums is fixed.
 DType SumType(const Context& context, DType dtype);
 // The sum of this rank's pieces in SumType.
@@ -59,8 +59,8 @@ absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DT
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product);
 
-// Where a parameter's gradient is written: its own place; or, if each rank makes a summand of it
-// (`is_partial`), fp32 beside that place, to which FinishGradient takes the sum over ranks.
+// Where a parameter's gradient is written: its slot; or, if each rank makes a summand of it
+// (`is_partial`), an fp32 tensor, whose sum over ranks FinishGradient stores in the slot.
 struct GradientPlace {
   Tensor tensor;  // undefined for a frozen parameter
   bool accumulate = false;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Linear layers whose weight is divided (ops/divided.h): by its outputs (column-parallel), each
-// rank making some of them from all inputs, or by its depth (row-parallel), each rank taking some
+// rank making some of them from all inputs, or by its depth (row-parallel), each rank reading some
 // of the inputs. For LinearOp.
 
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace zeroth {
 
-// Whether a divided weight takes all inputs.
+// Whether each rank's part of a divided weight reads all inputs.
 bool TakesAllInputs(const Parameter& weight, WeightLayout layout);
 
 // A block of a weight: some of its outputs and some of its inputs.
@@ -29,9 +29,9 @@ struct WeightBlock {
   int64_t in = 0;
   int64_t ins = 0;
 };
-// The blocks that a part's products are made of: all of it; or those of this rank's deterministic
-// pieces, one after the other, of which each has as many blocks as there are sections. They are the
-// same however many ranks there are, since a product's bits may depend on all of its sizes.
+// The blocks that a part's matmuls are made of: all of it; or those of this rank's deterministic
+// pieces, one after the other, with one block per section in each. They are the same for any number
+// of ranks, since a matmul's bits may depend on all of its sizes.
 std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout);
 Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& block);
 
@@ -40,13 +40,13 @@ Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& blo
 absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
                                 const Matrix& dy, int piece, const Matrix& out, bool accumulate);
 
-// x [.., in of this rank] → [.., out]: the sum of all ranks' products, and the bias once. Takes no
-// activation (InvalidArgument). `is_read` is that of LinearOp.
+// x [.., in of this rank] → [.., out]: the sum of all ranks' matmuls, and the bias once.
+// InvalidArgument for an activation. `is_read` is that of LinearOp.
 absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
                                            WeightLayout layout, Activation activation,
                                            bool is_read);
 
-// As LinearBackward, of a layer that is divided by outputs: the gradient of x is a sum over ranks.
+// As LinearBackward, for a layer that is divided by outputs: the gradient of x is a sum over ranks.
 // `x` is what LinearOp was given, which may be a share of the rows.
 absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart> parts,
                                    WeightLayout layout, const Tensor& x, GradientNode* x_node,

@@ -15,12 +15,11 @@
 namespace zeroth {
 namespace {
 
-// Of the logits of all ranks together, of one chunk of rows; and the rows that a chunk has at
-// least.
+// Limit on a chunk's logits, over all ranks; and the fewest rows of a chunk.
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kLeastRows = 128;
 
-// By the whole vocabulary, so that sums over chunks do not depend on how it is divided.
+// Depends on the whole vocabulary, so that sums over chunks do not depend on how it is divided.
 int64_t ChunkRows(int64_t rows, int64_t vocab) {
   const int64_t most =
       std::max(kLeastRows, kLogitsBytes / (vocab * static_cast<int64_t>(sizeof(float))));
@@ -40,7 +39,7 @@ class DividedLoss {
         first_(BeginOfShare(vocab_, ranks.index(), ranks.size())) {}
 
   absl::StatusOr<Tensor> Compute(const Tensor& targets);
-  // Of loss_scale * the loss, this rank's part of the sum, if recording.
+  // The gradient of loss_scale * the loss, this rank's part of the sum; only if recording.
   const Tensor& dhidden() const { return dhidden_; }
 
  private:

@@ -22,7 +22,7 @@
 namespace zeroth {
 namespace {
 
-// Which layouts of a matrix's codes are wanted.
+// The layouts of a matrix's codes that are needed.
 enum class Layouts : uint8_t { kStraight, kTransposed, kBoth };
 
 // A matrix in 8-bit floats, in the layouts that were asked for.
@@ -95,12 +95,12 @@ absl::Status ParameterGradients(Context& context, const LinearPart& part, Weight
   return absl::OkStatus();
 }
 
-// What backward knows of the input.
+// What backward needs of the input.
 struct Input {
   Shape shape;
   DType dtype = DType::kBFloat16;
   std::shared_ptr<GradientNode> node;
-  Fp8Operand transposed;  // of no codes if no weight has a gradient
+  Fp8Operand transposed;  // empty if no weight has a gradient
 };
 
 absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout layout,

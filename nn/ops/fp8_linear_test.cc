@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Forward and backward against products in double of values that are rounded here, by arithmetic.
+// Forward and backward against matmuls in double of values that are rounded here, by arithmetic.
 
 #include "zeroth/nn/ops/fp8_linear.h"
 
@@ -23,14 +23,14 @@ namespace {
 
 using Values = std::vector<double>;
 
-constexpr int64_t kRows = 7;  // no multiple of 16: tokens may be any number
+constexpr int64_t kRows = 7;  // not a multiple of 16: any number of tokens is allowed
 constexpr int64_t kIn = 32;
 constexpr int64_t kFirstOut = 16;
 constexpr int64_t kSecondOut = 48;
 constexpr int64_t kOut = kFirstOut + kSecondOut;
 
-// What is left of values in a format with so many bits of mantissa, whose largest number is
-// `largest` and whose smallest normal one is 2^least_exponent.
+// Rounds values to a format with this many bits of mantissa, whose largest number is `largest` and
+// whose smallest normal one is 2^least_exponent.
 Values Rounded(Values values, int mantissa_bits, int least_exponent, double largest) {
   double amax = 0;
   for (const double x : values) amax = std::max(amax, std::abs(x));
@@ -192,7 +192,7 @@ TEST_P(Fp8LinearOpTest, GradientsAreThoseOfRoundedValuesInBothFormats) {
   int64_t column = 0;
   for (const auto& [weight, out] :
        {std::pair<Parameter*, int64_t>{&first_, kFirstOut}, {&second_, kSecondOut}}) {
-    // Each part's gradient has a scale of its own.
+    // Each part's gradient has a separate scale.
     const Values part = E5M2(Columns(dy, kOut, column, out));
     column += out;
     ExpectWeightGradient(*weight, Product(Transposed(x, kIn), part, kIn, kRows, out), out);

@@ -15,15 +15,15 @@ namespace zeroth {
 
 // One projection's weights [out, in] of all experts.
 using ExpertWeights = std::vector<Parameter*>;
-// grouped [rows, in] → [rows, sum of the projections' out]: each row times its own expert's
-// matrices of all projections, side by side. If weights are divided by outputs, the gradient of
-// `grouped` is this rank's summand, which ScatterOp takes. If the weights of the one projection are
-// divided by depth, the result is this rank's summand, which CombineOp takes.
+// grouped [rows, in] → [rows, sum of the projections' out]: each row times its expert's matrices of
+// all projections, side by side. If weights are divided by outputs, the gradient of `grouped` is
+// this rank's summand, for ScatterOp. If the weights of the one projection are divided by depth,
+// the result is this rank's summand, for CombineOp.
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertWeights>& projections);
 
-// Piece number `index` of `grouped`, whose pieces lie one after the other. Each has `pairs` rows,
-// one for each pair of a token and an expert.
+// Piece number `index` of `grouped`, whose pieces are stored one after the other. Each has `pairs`
+// rows, one for each pair of a token and an expert.
 Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs);
 
 }  // namespace zeroth

@@ -52,8 +52,8 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
   return absl::OkStatus();
 }
 
-// True if the product that makes the gradient may also multiply it by the GELU's derivative, which
-// saves reading and writing it once. Such a product cannot add to an earlier gradient.
+// True if the matmul that makes the gradient may also multiply it by the GELU's derivative, which
+// saves reading and writing it once. Such a matmul cannot add to an earlier gradient.
 bool GoesThroughGelu(const GradientNode& node) {
   return node.gelu_input.defined() && !node.grad.defined() && !node.grad_of_gelu_input.defined();
 }

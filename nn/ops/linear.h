@@ -23,22 +23,22 @@ struct LinearPart {
 
 int64_t InFeatures(const LinearPart& part, WeightLayout layout);
 int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
-// InvalidArgument names the weight and the shapes unless x is what the parts multiply.
+// InvalidArgument names the weight and the shapes unless x fits the parts.
 absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
                                  WeightLayout layout);
 
-// x [.., in] → [.., sum of the parts' out]: the parts' products side by side, so that projections
-// of one input that are stored apart (query, key and value; gate and up) give one packed tensor.
+// x [.., in] → [.., sum of the parts' out]: the parts' matmuls side by side, so that projections of
+// one input that are stored apart (query, key and value; gate and up) give one packed tensor.
 // `activation` is applied in the same pass. While recording, kGelu keeps its input for backward,
-// and takes one part only (InvalidArgument); kSilu is FailedPrecondition. If `is_read` is false, a
-// forward that is computed a second time makes no product (Context::unread_result).
+// and supports one part only (InvalidArgument); kSilu is FailedPrecondition. If `is_read` is false,
+// a recomputed forward skips the matmul (Context::unread_result).
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation = Activation::kNone,
                                bool is_read = true);
 
-// The functions below are for operations with the same products.
+// The functions below are for operations with the same matmuls.
 //
-// The backward of the parts' products with x: adds to the gradients of weights and biases, and to
+// The backward of the parts' matmuls with x: adds to the gradients of weights and biases, and to
 // that of x unless `x_node` is null.
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
                             WeightLayout layout, const Tensor& x, GradientNode* x_node,

@@ -14,7 +14,7 @@ namespace zeroth {
 // divided by that. This is the head of a model, where backward starts: the gradients of
 // context.loss_scale() * loss are computed together with the loss, in chunks, so that full logits
 // never exist. So backward fails if another operation follows, if a second such loss was recorded,
-// or if the loss is in a module that is computed again (Module::set_recomputes).
+// or if the loss is in a module that is recomputed (Module::set_recomputes).
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
                                            const Tensor& targets);
 

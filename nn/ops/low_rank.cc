@@ -45,7 +45,7 @@ absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
                   weight.name());
 }
 
-// Returns scale * the product with `half`, which is summed over ranks if that is divided, for all
+// Returns scale * the matmul with `half`, which is summed over ranks if that is divided, for all
 // rows if the other half is divided.
 absl::StatusOr<Tensor> ScaledProduct(Context& context, const Parameter& half,
                                      const Parameter& other, float scale, const Shape& shape,

@@ -13,7 +13,7 @@
 
 namespace zeroth {
 
-// A product of two thin matrices, added to some columns of a layer's output.
+// Two thin matrices, whose product with x is added to some columns of a layer's output.
 struct LowRankPart {
   Parameter* a = nullptr;  // kInOut: [in, rank]; kOutIn: [rank, in]
   Parameter* b = nullptr;  // kInOut: [rank, out]; kOutIn: [out, rank]

@@ -109,7 +109,7 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mean, context.EmptyLike(counts));
     ZEROTH_RETURN_IF_ERROR(kernels::Basic(
         context.kernels(), {.op = BasicOp::kMean, .a = p, .out = mean, .group = length}));
-    // The sum of products, as the product of a row and a column.
+    // The sum of products, as the matmul of a row and a column.
     ZEROTH_RETURN_IF_ERROR(
         kernels::Gemm(context.kernels(), {.a = mean.Reshape(Shape({1, mean.numel()})),
                                           .b = counts.Reshape(Shape({mean.numel(), 1})),

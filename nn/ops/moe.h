@@ -28,7 +28,7 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
 // Context::extra_loss, and its gradient to that of `logits` [sequences, tokens, experts]:
 // coefficient * the mean over sequences of experts * sum over e of f_e P_e, where f_e is the number
 // of pairs of a token and expert e over the number of tokens, and P_e the mean of softmax(logits)
-// over the tokens. Each sequence has a loss of its own, so that it does not depend on the other
+// over the tokens. Each sequence has a separate loss, so that it does not depend on the other
 // sequences of its micro-batch.
 absl::Status BalanceOp(Context& context, const Value& logits, const Routing& routing,
                        float coefficient);

@@ -148,7 +148,7 @@ TEST(ExpertsTest, GradientsAndPieces) {
     TensorRanks* const sharing = divided ? &ranks : nullptr;
     const auto forward = [&](Context& context,
                              const std::vector<Value>& in) -> absl::StatusOr<Value> {
-      // Steps that a derivative is taken over must not change who goes where.
+      // The steps of a finite difference must not change the routing.
       ZEROTH_ASSIGN_OR_RETURN(const Value logits, ScaleOp(context, in[1], 3.0f));
       ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, 2, true));
       ZEROTH_ASSIGN_OR_RETURN(const Value grouped,

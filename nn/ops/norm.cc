@@ -112,7 +112,7 @@ absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma,
   return sums;
 }
 
-// One normalisation, for backward.
+// One normalisation, as its backward needs it.
 struct Normalised {
   Tensor x;  // what was normalised
   Parameter* gamma = nullptr;

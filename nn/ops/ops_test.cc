@@ -137,7 +137,7 @@ TEST(NormOpTest, EitherKindWithAndWithoutResidual) {
   }
 }
 
-// Of 6 heads in 4 pieces, which are 2.
+// Two of 6 heads in 4 pieces.
 TEST(NormOpTest, OfHeadsInPieces) {
   Bench bench;
   testing::OneRank ranks(4);
@@ -210,7 +210,7 @@ TEST(AttentionOpTest, GroupedQueriesWithAndWithoutRotation) {
     shape.heads = 4;
     shape.kv_heads = 2;
     shape.head_dim = 6;
-    // A product of weights in front, since the rotation works in place.
+    // A matmul in front, since the rotation works in place.
     CheckGradients(bench, {Shape({2, 5, shape.packed_dim()})}, {},
                    [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
                      const absl::StatusOr<Value> own = AddOp(context, in[0], in[0]);
@@ -269,7 +269,7 @@ TEST(LossOpTest, GradientsAreThoseOfTheScaledMeanLoss) {
   EXPECT_TRUE(head.has_gradient());
 }
 
-// The factor that follows the loss would be left out of its gradients without a word.
+// The factor that follows the loss would be silently left out of its gradients.
 TEST(LossOpTest, IsNotTheEndOfAModuleThatIsComputedAgain) {
   struct Head : Module {
     Head() : Module("head") {}

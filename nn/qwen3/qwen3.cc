@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Qwen3 (Yang et al., "Qwen3 technical report", 2025): Llama with norms of query and key heads and
-// a head size of its own, with the names of Hugging Face's Qwen3ForCausalLM.
+// an independent head size, with the names of Hugging Face's Qwen3ForCausalLM.
 
 #include "zeroth/nn/decoder/decoder_family.h"
 
@@ -16,7 +16,7 @@ DecoderFamily Qwen3() {
   family.base.head_dim = 128;
   family.keys.insert(family.keys.end(), {{"attention_bias", &DecoderConfig::qkv_bias},
                                          {"attention_bias", &DecoderConfig::attention_out_bias}});
-  // "sliding_window" and "max_window_layers" stand in every file and mean nothing without this.
+  // "sliding_window" and "max_window_layers" are in every file and mean nothing without this.
   family.fixed.insert(family.fixed.end(), {{"use_sliding_window", false},
                                            {"sliding_window", nullptr, FixedKey::Use::kUnused},
                                            {"max_window_layers", nullptr, FixedKey::Use::kUnused}});

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Qwen3-MoE (Yang et al., "Qwen3 technical report", 2025): Qwen3 with a mixture of experts in the
-// place of most MLPs, with the names of Hugging Face's Qwen3MoeForCausalLM, which stores experts
-// one by one.
+// Qwen3-MoE (Yang et al., "Qwen3 technical report", 2025): Qwen3 with a mixture of experts instead
+// of most MLPs, with the names of Hugging Face's Qwen3MoeForCausalLM, which stores experts one by
+// one.
 
 #include "zeroth/nn/decoder/decoder_family.h"
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Checks an operation's backward against what its forward does: the derivative along a random
-// direction, by central differences. Kernels have references of their own; this is about how
-// operations wire them together.
+// direction, by central differences. Kernels are tested against references elsewhere; this tests
+// how operations wire them together.
 
 #pragma once
 
@@ -33,7 +33,7 @@ struct Bench {
   Tensor Upload(const Shape& shape, const std::vector<float>& values);
   // Standard normal times `scale`; every call draws anew.
   std::vector<float> Draw(int64_t count, float scale = 1.0f);
-  // Storage of its own for a parameter: drawn values, and gradients on demand.
+  // Storage for a parameter: drawn values, and gradients on demand.
   void Own(Parameter& parameter, float scale = 1.0f);
 
  private:

@@ -21,7 +21,7 @@ using Kind = JinjaValue::Kind;
 
 JinjaValue Text(absl::string_view text) { return JinjaValue::String(std::string(text)); }
 
-// The string at this argument, or none if it is left out or none.
+// The string at this argument, or none if it is absent or none.
 std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t position,
                                         absl::string_view name, JinjaWork& work) {
   const JinjaValue* const value = arguments.Get(position, name);
@@ -76,7 +76,7 @@ JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_
 
 enum class Case { kUpper, kLower, kTitle, kCapital };
 
-// Letters beyond ASCII have rules of their own, which are left to Python.
+// Letters beyond ASCII have special rules, which are left to Python.
 JinjaValue ChangeCase(absl::string_view text, Case to, JinjaWork& work) {
   std::string result;
   bool begins = true;

@@ -14,7 +14,7 @@
 
 namespace zeroth {
 
-// What a rendering may cost, and its first error. Operations on a failed one return any value.
+// The cost limit of a rendering, and its first error. Operations on a failed one return any value.
 class JinjaWork {
  public:
   // Counts a step, and bytes or elements that it copies or reads.
@@ -44,7 +44,7 @@ bool IsTrue(const JinjaValue& value);
 bool AreEqual(const JinjaValue& a, const JinjaValue& b, JinjaWork& work);
 // True if `a` is in the string, list or mapping `b`.
 bool IsIn(const JinjaValue& a, const JinjaValue& b, JinjaWork& work);
-// What {{ value }} writes.
+// The text that {{ value }} writes.
 std::string ToText(const JinjaValue& value, JinjaWork& work);
 // Elements of a list, keys of a mapping, characters of a string.
 JinjaValue::List ToList(const JinjaValue& value, JinjaWork& work);
@@ -60,7 +60,7 @@ bool ApplyTest(absl::string_view name, const JinjaValue& value, const JinjaArgum
                JinjaWork& work);
 JinjaValue ApplyOperator(absl::string_view sign, const JinjaValue& a, const JinjaValue& b,
                          JinjaWork& work);
-// Python's value[begin:end:step]; undefined values stand for none.
+// Python's value[begin:end:step]; undefined values mean none.
 JinjaValue Slice(const JinjaValue& value, const JinjaValue& begin, const JinjaValue& end,
                  const JinjaValue& step, JinjaWork& work);
 // Python's range, as a list.

@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-// Of trees, and of the recursion: each level takes a few frames of the stack.
+// Limit of trees, and of the recursion: each level uses a few frames of the stack.
 constexpr int kMaxDepth = 200;
 
 }  // namespace

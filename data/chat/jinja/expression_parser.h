@@ -36,7 +36,7 @@ class JinjaExpressionParser {
     JinjaExpressionParser& parser_;
   };
 
-  // What {{ }} and {% set %} hold.
+  // The expression of {{ }} and {% set %}.
   JinjaNode Tuple();
   JinjaNode Expression();
   // An expression without a condition at its end.

@@ -83,7 +83,7 @@ class Lexer {
     return ReadTag(kind == '%', sign == '-' || sign == '+' ? 3 : 2);
   }
 
-  // After a tag: what its last sign, or trim_blocks, takes away.
+  // After a tag: removes what its last sign, or trim_blocks, asks for.
   void TakeBlanks(char sign, bool is_block) {
     may_begin_line_ = true;
     if (sign == '-') {

@@ -30,7 +30,7 @@ struct JinjaToken {
 };
 
 // Splits a template into tokens, without comments and without the blanks that trim_blocks,
-// lstrip_blocks and the minus signs of tags take away. The last token is kEnd.
+// lstrip_blocks and the minus signs of tags remove. The last token is kEnd.
 absl::StatusOr<std::vector<JinjaToken>> SplitJinja(absl::string_view jinja);
 
 }  // namespace zeroth

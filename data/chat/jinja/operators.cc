@@ -201,7 +201,7 @@ JinjaValue ApplyOperator(absl::string_view sign, const JinjaValue& a, const Jinj
     if (comparable) return JinjaValue::Bool(strict || (sign.size() == 2 && order == 0));
   }
   if (a.is_number() && b.is_number()) {
-    // Python's integers have no bounds: what leaves these is refused.
+    // Python's integers have no bounds: results beyond these are refused.
     constexpr int64_t kBound = int64_t{1} << 31;
     const int64_t x = a.integer;
     const int64_t y = b.integer;

@@ -18,7 +18,7 @@ namespace {
 using Node = JinjaNode::Kind;
 using Kind = JinjaValue::Kind;
 
-// Of expressions, statements and macros in one another.
+// Limit on nested expressions, statements and macros.
 constexpr int kMaxDepth = 400;
 constexpr int kMaxValueDepth = 32;
 
@@ -67,7 +67,7 @@ class Renderer {
     variables.emplace_back(name, std::move(value));
   }
 
-  // Namespaces are no elements of others, which could then hold themselves.
+  // Namespaces are not elements of others, which could then hold themselves.
   JinjaValue AsElement(JinjaValue value) {
     if (value.Is(Kind::kNamespace)) Fail("a namespace in another value is not known here");
     return value;
@@ -89,7 +89,7 @@ class Renderer {
     object.map->emplace_back(target.text, std::move(value));
   }
 
-  // What `body` writes, instead of writing it.
+  // Returns what `body` writes, instead of writing it.
   std::string Captured(const JinjaNode& body) {
     std::string outer = std::exchange(out_, "");
     Run(body);
@@ -284,7 +284,7 @@ class Renderer {
     return JinjaValue::Undefined(name);
   }
 
-  // Of members that are given twice, the last one.
+  // If a member is given twice, the last one counts.
   JinjaValue MapOf(JinjaValue::Map members) {
     JinjaValue::Map map;
     for (auto& [name, value] : members) {
@@ -315,7 +315,7 @@ class Renderer {
     return work_.ok() ? Element(object, JinjaValue::String(name), work_) : JinjaValue();
   }
 
-  // Of all kids but the first.
+  // All kids but the first.
   JinjaArguments ArgumentsOf(const JinjaNode& node) {
     JinjaArguments arguments;
     for (size_t i = 1; i < node.kids.size(); ++i) {

@@ -13,9 +13,9 @@
 
 namespace zeroth {
 
-// What a template writes with these variables. FailedPrecondition with its message if it calls
-// raise_exception. InvalidArgument, with the line, for what Jinja or this interpreter refuses.
-// ResourceExhausted for a template that takes too long or writes too much.
+// Returns what a template writes with these variables. FailedPrecondition with its message if it
+// calls raise_exception. InvalidArgument, with the line, for what Jinja or this interpreter
+// refuses. ResourceExhausted for a template that takes too long or writes too much.
 //
 // strftime_now is not defined, so that a rendering does not depend on the day.
 absl::StatusOr<std::string> RenderJinja(const JinjaNode& jinja, const JinjaValue::Map& variables);

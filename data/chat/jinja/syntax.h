@@ -55,7 +55,7 @@ struct JinjaNode {
 };
 
 // Parses a template under transformers' settings (trim_blocks, lstrip_blocks). InvalidArgument
-// names the line and the construct that is not known here, or what is no Jinja.
+// names the line and the construct that is unknown here, or is not Jinja.
 absl::StatusOr<JinjaNode> ParseJinja(absl::string_view jinja);
 
 }  // namespace zeroth

@@ -17,7 +17,7 @@ inline absl::string_view StripPython(absl::string_view text) {
   return StripPython(text, std::nullopt, true, true);
 }
 
-// True for what Python's str.isspace holds for a blank.
+// True for a blank by Python's str.isspace.
 bool IsPythonSpace(uint32_t code_point);
 
 // The beginning of a text in quotes, with escapes, for messages.
