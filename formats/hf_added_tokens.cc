@@ -222,6 +222,14 @@ absl::StatusOr<Json> ReadTokenizerConfig(const std::string& directory) {
   ZEROTH_ASSIGN_OR_RETURN(const Json map, read(kSpecialTokensMapFile));
   for (const auto& [key, value] : map.items()) {
     if (key == kAdditional && (config.contains(kExtra) || config.contains(kAdditional))) continue;
+    // transformers joins the two lists of this name.
+    if (key == kExtra && value.is_array() && config.contains(kExtra) && config[kExtra].is_array()) {
+      for (const Json& token : value) {
+        Json& extra = config[kExtra];
+        if (std::find(extra.begin(), extra.end(), token) == extra.end()) extra.push_back(token);
+      }
+      continue;
+    }
     config[key] = value;
   }
   ZEROTH_ASSIGN_OR_RETURN(const Json ids, read(kAddedTokensFile));

@@ -112,7 +112,7 @@ TEST_P(TokenizerFixturesTest, AnyBytesAreEncoded) {
 TEST(TokenizerLayoutsTest, FilesBesideATokenizerJsonCountAsInTransformers) {
   const auto layouts = ReadJsonFile(FolderOf("layouts.json"));
   ASSERT_TRUE(layouts.ok()) << layouts.status();
-  ASSERT_EQ(layouts->size(), 27u);
+  ASSERT_EQ(layouts->size(), 28u);
   const auto qwen2 = ReadJsonFile(FolderOf("qwen2/tokenizer.json"));
   ASSERT_TRUE(qwen2.ok()) << qwen2.status();
   for (const nlohmann::json& layout : *layouts) {
