@@ -136,9 +136,9 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
     return FailedPrecondition("unit '", unit.name(),
                               "': a forward that expects a backward, but its gradients of this "
                               "micro-batch are complete; call FinishBackward first and, after the "
-                              "last micro-batch, the optimizer and EndStep. A unit inside of a "
-                              "module that backward computes again is used once in a micro-batch: "
-                              "make that module the unit");
+                              "last micro-batch, the optimizer and EndStep. A unit nested in a "
+                              "checkpointed module may run only once per micro-batch; wrap the "
+                              "module instead");
   }
   // A forward that is computed again in its backward is no part of the order of forwards.
   const bool again = in.in_backward > 0;
