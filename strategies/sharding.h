@@ -52,7 +52,7 @@ struct ShardingOptions {
   LayoutKind layout = LayoutKind::kFlat;
   // Collectives of units; UnitSpec::collectives take precedence. nullptr: the communicator's.
   std::shared_ptr<UnitCollectives> collectives = {};
-  // The state that lies outside of the device's memory. Results are bitwise identical.
+  // The state that lies outside of the device's memory. Results are bitwise unchanged.
   OffloadOptions offload = {};
 };
 

@@ -64,7 +64,7 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
   return absl::OkStatus();
 }
 
-// Refuses a number of ranks for which a tree over micro-batches does not give the same bits.
+// Refuses a number of ranks for which a tree over micro-batches is not bitwise reproducible.
 absl::Status ExpectTreeOverRanks(int data_size) {
   if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
   return InvalidArgument(

@@ -85,12 +85,12 @@ struct StrategyOptions {
   // ranks, while parameters and gradients within a step are sharded inside groups (Megatron-FSDP's
   // hybrid FSDP). Once a step, each unit's parameters are gathered, and its gradients
   // reduce-scattered, across groups. A rank keeps 1 / shard size of a unit from its first gather to
-  // the step's end. Results are bitwise identical.
+  // the step's end. Results are bitwise unchanged.
   bool shard_optimizer_over_world = false;
   // Above 0: every step has this many micro-batches on each rank, and the gradients of all ranks'
   // micro-batches are summed along one binary tree, so that the sum has the same bits at every
-  // world size (see tree_sum.h). Needs a power of two of ranks, and gradient_op kSum without a
-  // divide factor, since a divisor must not depend on the number of ranks. Each of the n
+  // world size (see tree_sum.h). Needs a power of two of data-parallel ranks, and gradient_op kSum
+  // without a divide factor, since a divisor must not depend on the number of ranks. Each of the n
   // micro-batches is reduced over all ranks, and up to log2(n + 1) fp32 gradient shards are kept.
   int64_t tree_micro_batches = 0;
   // The values of the strategy's own options (StrategyOption), checked, with defaults for those not
