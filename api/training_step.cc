@@ -75,7 +75,7 @@ absl::Status TrainingStep::ExpectUsable() const {
   ZEROTH_RETURN_IF_ERROR(model_.status_);
   if (finished_ > 0 && model_.sharding().scheduler().abandons() != abandons_before_) {
     return absl::FailedPreconditionError(
-        "training step: an error in a forward or backward, be it of an evaluation, has dropped the "
+        "training step: an error in a forward or backward, evaluation included, has dropped the "
         "gradients of the step's earlier micro-batches; destroy this TrainingStep and begin "
         "another");
   }

@@ -56,7 +56,7 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
   if (in != nullptr && !in->free.empty() &&
       in->in_use + static_cast<int>(in->free.size()) >= limit_) {
     // The wait comes first: after an error the buffer has to stay here, since its last user may
-    // still be at work.
+    // still be running.
     Used& oldest = in->free.front();
     if (oldest.last_use != nullptr) ZEROTH_RETURN_IF_ERROR(stream.Wait(oldest.last_use));
     Tensor buffer = std::move(oldest.buffer);

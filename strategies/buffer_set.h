@@ -22,12 +22,12 @@ namespace zeroth {
 absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
                                      Stream& writer);
 
-// A fixed set of buffers that units use one after the other, so that peak memory is a formula and
-// never fragments. Each class of sizes has buffers of one size. A released buffer carries the event
-// of its last use, and the stream that writes it next waits for that event, so the host never
+// A fixed set of buffers that units use one after the other, so that peak memory follows a formula
+// and never fragments. Each class of sizes has buffers of one size. A released buffer carries the
+// event of its last use, and the stream that writes it next waits for that event, so the host never
 // waits. Used by one rank's thread only.
 //
-// Buffers within the limit are registered with the transport if it takes registrations
+// Buffers within the limit are registered with the transport if it supports that
 // (Communicator::Register). The set then keeps them for as long as it lives.
 class BufferSet {
  public:
@@ -43,7 +43,7 @@ class BufferSet {
   bool HasRoom(int64_t bytes);
   // Returns a buffer of the smallest size that holds `bytes`, after making `stream` wait for the
   // buffer's last user. If all are in use, allocates one more: limits restrain prefetches, and must
-  // not stop work that is needed now. A request above the set's sizes gets a buffer of its own. An
+  // not stop work that is needed now. A request above the set's sizes gets a separate buffer. An
   // error leaves the set as it was.
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
   // Gives a buffer back; `last_use` is nullptr if its last use is done.
@@ -74,9 +74,9 @@ class BufferSet {
   bool IsRegistered(const Tensor& buffer) const;
   // Frees a buffer in the order of the compute stream, which is the order in which the allocator
   // hands memory out again. A compute stream that has failed orders nothing, so a buffer whose last
-  // user may still be at work then stays until that is done. Returns the error of that stream.
+  // user may still be running is then kept until that is done. Returns the error of that stream.
   absl::Status Free(Used used);
-  // Frees what has stayed and is used no more: everything, if all streams are idle.
+  // Frees the kept buffers that are no longer in use: all of them, if all streams are idle.
   void FreeDone();
   // The class of the smallest buffers that hold `bytes`; nullptr if there is none.
   SizeClass* ClassOf(int64_t bytes);
@@ -91,8 +91,8 @@ class BufferSet {
 };
 
 // Memory for intermediate results of one stream: sums before they are rounded, state on its way
-// between the offload store and memory, encoded collectives. The order of the stream makes one
-// piece of memory enough. Used by one rank's thread only.
+// between the offload store and memory, encoded collectives. Stream order makes one allocation
+// enough. Used by one rank's thread only.
 class StreamScratch {
  public:
   StreamScratch(Device& device, MemoryCategory category) : device_(device), category_(category) {}

@@ -32,7 +32,7 @@ class ManualEvent final : public Event {
   mutable int synchronized_ = 0;
 };
 
-// Remembers what it was told to wait for.
+// Records the events that it was told to wait for.
 class RecordingStream final : public Stream {
  public:
   explicit RecordingStream(Device& device) : device_(device) {}
@@ -187,7 +187,7 @@ TEST_F(BufferSetTest, TrimWaitsForEveryLastUse) {
   EXPECT_EQ(CurrentBytes(), 0);
 }
 
-// The compute stream does not wait for anything any more once it has failed.
+// A failed compute stream waits for nothing.
 TEST_F(BufferSetTest, AfterAnErrorMemoryStaysUntilItsLastUseIsDone) {
   Tensor small[2] = {*set_.Acquire(256, stream_), *set_.Acquire(256, stream_)};
   Tensor large = *set_.Acquire(1024, stream_);

@@ -11,8 +11,8 @@
 namespace zeroth {
 namespace {
 
-// Returns the size of the largest unit, after that of the largest small unit if there are small
-// ones.
+// Returns the size of the largest small unit, if there are small ones, then that of the largest
+// unit.
 std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   constexpr int64_t kMuchSmaller = 8;
   int64_t largest = 0;
@@ -25,7 +25,7 @@ std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   return {small, largest};
 }
 
-// The place of a segment in its unit's buffer. A unit whose segments are all empty has no buffer.
+// A segment's range in its unit's buffer. A unit whose segments are all empty has no buffer.
 absl::StatusOr<Tensor> PlaceIn(const Tensor& buffer, int64_t offset, int64_t numel, DType dtype,
                                Device& device) {
   if (buffer.defined()) return buffer.ViewAs(offset, Shape({numel}), dtype);
@@ -116,7 +116,7 @@ absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Str
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   Holding held = std::exchange(held_[static_cast<size_t>(unit.index())], Holding());
-  // A unit whose shards are all full buffers holds none.
+  // A unit whose shards are all full buffers needs none.
   if (held.buffer.defined()) held.from->Release(std::move(held.buffer), std::move(last_use));
 }
 

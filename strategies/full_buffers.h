@@ -27,14 +27,14 @@ namespace zeroth {
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, Accumulation how);
 
-// Gives a full buffer to each unit that asks. Units other than the root use shared buffers, one
-// after the other, which have the size of the largest of these units. Units of at most an eighth of
-// that size share as many buffers of their own. The root has a buffer of its own, and so has every
-// unit if nothing is shared. Used by one rank's thread only.
+// Gives a full buffer to each unit that asks. Units other than the root take turns with shared
+// buffers of the size of the largest of these units. Units of at most an eighth of that size share
+// as many smaller buffers. The root has its own buffer, as does every unit if nothing is shared.
+// Used by one rank's thread only.
 class FullBuffers {
  public:
   // The bytes that a unit needs. Gradients of one micro-batch and sums of several may differ in
-  // size, so each Accumulation has buffers of its own, unless all sizes are the same.
+  // size, so each Accumulation has separate buffers, unless all sizes are the same.
   using BytesOf = std::function<int64_t(const Unit& unit, Accumulation how)>;
 
   // `limit` is the number of shared buffers of each size, see BufferSet; 0: nothing is shared.

@@ -37,10 +37,10 @@ struct MixedPrecision {
   // sums have no memory apart from the full gradients. (FSDP1's flag of this name is false by
   // default; FSDP2's optimizer reads gradients in the parameters' type.)
   bool keep_low_precision_grads = true;
-  // The type in which gradients of several micro-batches add up if they are not sharded (no_shard,
+  // The type in which unsharded gradients of several micro-batches accumulate (no_shard,
   // shard_optimizer, one rank, SetRequiresGradientSync(false)), and which the optimizer then reads:
-  // fp32, or reduce_dtype. A 16-bit type takes half of the memory, and loses contributions that are
-  // small compared with the sum (in bf16, below a 256th of it). Shards always add up in fp32.
+  // fp32, or reduce_dtype. A 16-bit type needs half the memory, but loses contributions that are
+  // small compared with the sum (in bf16, below a 256th of it). Shards always accumulate in fp32.
   // (DeepSpeed's data_types.grad_accum_dtype, Megatron's grad_reduce_in_fp32.)
   DType grad_accum_dtype = DType::kFloat32;
 

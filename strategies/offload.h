@@ -31,7 +31,7 @@ struct OffloadOptions {
   // Elements of each kind of state that pass through memory at a time, which bounds the staging
   // memory for any model. At least 1; multiples of 16 keep chunks aligned.
   int64_t chunk_numel = int64_t{1} << 18;
-  // A store of your own, in the place of the device's; `directory` is then empty.
+  // Replaces the device's store; `directory` must then be empty.
   std::shared_ptr<OffloadStore> store;
 
   bool any() const { return parameters || gradients || optimizer; }

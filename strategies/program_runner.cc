@@ -42,7 +42,7 @@ Slices& SlicesOf(Unit& unit, OpPlace place) {
 
 constexpr std::array<OpPlace, 2> kSlices = {OpPlace::kGroupSlice, OpPlace::kForwardSlice};
 
-// The bytes of the largest sum that is made inside a group and then reduced across groups.
+// The bytes of the largest sum that is reduced inside a group and then across groups.
 int64_t LargestHandover(const StrategyContext& context) {
   int64_t numel = 0;
   for (const Unit* unit : context.units) {
@@ -133,7 +133,7 @@ class ProgramRunner::Execution {
     return LeaveAcross();
   }
 
-  // The stream across groups waits for what the segment's operations have done on the other one.
+  // The stream across groups waits for the segment's operations on the other stream.
   absl::Status EnterLaneOf(const UnitOp& op) {
     const bool is_across = op.lane == LaneName::kAcross;
     if (across_segment_ == (is_across ? op.segment : -1)) return absl::OkStatus();
@@ -171,7 +171,7 @@ class ProgramRunner::Execution {
     return made.ok() ? *made : nullptr;
   }
 
-  // The memory of an operand; memory that does not exist yet is allocated.
+  // Returns the memory of an operand, which is allocated if it does not exist yet.
   absl::StatusOr<Tensor> Find(const UnitOp& op, const Operand& in) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor place, FindPlace(op, in));
     ZEROTH_CHECK(place.defined() && place.dtype() == in.dtype);
@@ -238,7 +238,7 @@ class ProgramRunner::Execution {
     return kernels::Scale(*lane.kernels, to, static_cast<float>(program_.scale));
   }
 
-  // Reads offloaded state. What is rounded passes through scratch, chunk by chunk.
+  // Reads offloaded state. State to be rounded passes through scratch, chunk by chunk.
   absl::Status Read(const UnitOp& op, Lane& lane) {
     const StateTensor& store = StoreOf(op, op.from.place);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
@@ -258,7 +258,7 @@ class ProgramRunner::Execution {
     const UnitOp& first = ops.front();
     Lane& lane = runner_.lane(first.lane);
     Communicator& group = GroupOf(first, unit_, post_forward_);
-    // The unit's own collectives have made the values that the forward has left.
+    // The forward left values made by the unit's custom collectives.
     const bool is_custom = unit_.has_own_collectives() && first.group != OpGroup::kPostForward;
     const CollectiveContext context{group, *lane.stream, lane.kernels,
                                     lane.collective_scratch.get(), unit_.name()};
@@ -365,7 +365,7 @@ absl::Status ProgramRunner::Reduce(Unit& unit, const UnitProgram& program, bool 
                                    Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   lane(LaneName::kReduce).stream = &comm;
-  // The stream across groups may have made the sums of earlier micro-batches.
+  // The sums of earlier micro-batches may have been made on the stream across groups.
   if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(comm.Wait(unit.reduce_event()));
   ZEROTH_RETURN_IF_ERROR(WidenGradientShards(unit, program, comm));
   ZEROTH_RETURN_IF_ERROR(Execution(*this, unit, program).Run());

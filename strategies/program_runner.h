@@ -24,7 +24,7 @@
 
 namespace zeroth {
 
-// A stream, and what operations use there.
+// A stream, with the kernels and scratch of its operations.
 struct Lane {
   Stream* stream = nullptr;
   Kernels* kernels = nullptr;              // on that stream; nullptr if nothing is rounded

@@ -21,12 +21,12 @@ struct QuantizationOptions {
   // All-reduces, of shards across groups and of replicated parameters, stay as they are.
   bool gradients = true;
   // Elements that share an fp32 scale. A smaller block is more accurate, and the scales cost 4 /
-  // block bytes of traffic an element.
+  // block bytes of traffic per element.
   int64_t block = 256;
 };
 
 // A gather sends one byte for each element and a scale for each block, where fp32 takes 4 bytes and
-// a 16-bit type 2. It takes as much kCommunication memory as it sends, and a reduction takes twice
+// a 16-bit type 2. It needs as much kCommunication memory as it sends, and a reduction needs twice
 // that. Rounding changes a value by at most 1/254 of the largest magnitude in its block. Gradients
 // are rounded once, before they are summed in fp32; weights and gradients are both rounded once
 // more if owners span groups (StrategyOptions::shard_optimizer_over_world). Masters stay exact:

@@ -82,7 +82,7 @@ class SegmentCompiler {
     return {OpPlace::kSum, DType::kFloat32, 0, full_.numel / unit_.mesh().shard_size(), 0};
   }
 
-  // The collectives, without those of groups of one rank.
+  // The collectives, except in groups of one rank.
   std::vector<Collective> Collectives() const {
     std::vector<Collective> collectives;
     const auto add = [&](OpGroup group, const Communicator& in, bool scatters, bool is_across) {
@@ -112,7 +112,7 @@ class SegmentCompiler {
     value_ = target;
   }
 
-  // Decides where the sum over ranks is to be, and in which type.
+  // Chooses the destination and the type of the sum over ranks.
   void ChooseEnd() {
     if (in_tree_) {
       end_.numel = 0;
@@ -181,7 +181,7 @@ class SegmentCompiler {
     if (is_scaled_) Add(OpKind::kScale, value_, value_);
   }
 
-  // Adds the sum over ranks to those that wait, as a binary counter counts.
+  // Adds the sum over ranks to the waiting ones, as in a binary counter.
   void AddToTree() {
     int waiting = WaitingSums(phase_.earlier);
     if (phase_.earlier % 2 == 0) {
@@ -190,7 +190,7 @@ class SegmentCompiler {
     } else {
       Add(OpKind::kAdd, value_, Level(waiting - 1));
     }
-    // At the step's end all waiting sums become one, beginning with the smallest.
+    // At the step's end all waiting sums are merged, from the smallest on.
     const int left = phase_.is_last ? 1 : WaitingSums(phase_.earlier + 1);
     for (; waiting > left; --waiting) Add(OpKind::kAdd, Level(waiting - 1), Level(waiting - 2));
     value_ = Level(0);
@@ -215,8 +215,8 @@ class SegmentCompiler {
   LaneName lane_ = LaneName::kReduce;
   const Operand full_;
   Operand value_;
-  // Where the sum over ranks is to be if that is of its size and type, and the narrowest type that
-  // the last collective may write.
+  // Destination of the sum over ranks if its size and type match, and the narrowest type that the
+  // last collective may write.
   Operand end_;
   DType end_dtype_ = DType::kFloat32;
   std::vector<UnitOp> ops_;

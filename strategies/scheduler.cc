@@ -136,11 +136,11 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
     return FailedPrecondition("unit '", unit.name(),
                               "': a forward that expects a backward, but its gradients of this "
                               "micro-batch are complete; call FinishBackward first and, after the "
-                              "last micro-batch, the optimizer and EndStep. A unit inside of a "
-                              "module that backward computes again is used once in a micro-batch: "
-                              "make that module the unit");
+                              "last micro-batch, the optimizer and EndStep. A unit nested in a "
+                              "checkpointed module may run only once per micro-batch; wrap the "
+                              "module instead");
   }
-  // A forward that is computed again in its backward is no part of the order of forwards.
+  // A forward that is recomputed in its backward is not part of the order of forwards.
   const bool again = in.in_backward > 0;
   if (!again) order_.RecordForward(unit);
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, pass));
@@ -211,7 +211,7 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
         strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward));
   }
   if (options_.backward_prefetch != BackwardPrefetch::kPost) return absl::OkStatus();
-  // After a backward that surrounds others, as the root's does, the next unit's backward is over.
+  // After a backward that encloses others, such as the root's, the next unit's backward is over.
   const Unit* const next = order_.NextInBackward(unit);
   const bool is_over = next != nullptr && order_.HasSeen(*next);
   if (is_over && !chosen(unit).backward.has_value()) return absl::OkStatus();
@@ -304,8 +304,7 @@ absl::Status Scheduler::EndStep() {
 
 absl::Status Scheduler::Abandon() {
   ++abandons_;
-  // Enqueued work writes buffers, and other ranks read them: it has to end before they are used
-  // again.
+  // Enqueued work writes buffers, and other ranks read them: it must end before they are reused.
   absl::Status status = mesh_.world().status();
   for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), across_stream_.get(),
                          &device_.compute_stream()}) {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Decides when units are gathered, resharded and reduced. Its hooks surround each unit's forward
-// and backward, it prefetches in the order of the steps before, and runs collectives on streams
-// beside compute.
+// and backward, it prefetches in the order of earlier steps, and runs collectives on streams that
+// overlap compute.
 
 #pragma once
 
@@ -31,22 +31,22 @@ namespace zeroth {
 
 // When backward gathers the next unit, as FSDP's enum of the same name.
 enum class BackwardPrefetch : uint8_t {
-  kPre,   // before this unit's backward, which runs beside the gather: most overlap
+  kPre,   // before this unit's backward, which overlaps the gather: most overlap
   kPost,  // after this unit's backward, with this unit freed: less memory, less overlap
   kNone,  // when the next unit's backward begins
 };
 
 struct SchedulerOptions {
   // Gathers the next unit while this one computes, in forward and backward. Changes when
-  // collectives run, and no result.
+  // collectives run, but not results.
   bool prefetch = true;
   // Buffers for gathered units other than the root: one for the unit in use, the others for
   // prefetched units (FSDP's limit_all_gathers). At least 1, with which nothing is prefetched.
-  // Small units, of at most an eighth of the largest one's size, have as many buffers of their own.
+  // Small units, of at most an eighth of the largest one's size, share as many smaller buffers.
   int gather_buffers = 2;
   // Buffers for full gradients of units other than the root: one that is written, the others for
   // gradients that are reduced. At least 1, with which a unit's backward waits for the reduction of
-  // the unit before it. Small units have as many buffers of their own.
+  // the unit before it. Small units share as many smaller buffers.
   int gradient_buffers = 2;
   // Marks each unit's forward, backward, gather and reduction, and what a TrainingStep enqueues
   // after them; outlives the scheduler.
@@ -62,8 +62,8 @@ struct SchedulerOptions {
 //
 // Models call them through nn (nn/shard_module.h), hand-written kernels directly. Units nest: the
 // root's hooks surround all others. A forward may use a unit several times; the unit's gradients
-// are reduced after the last of as many backwards. A unit that a step does not use takes part in
-// the reductions with zeros. Every decision follows from the order of calls, never from timing.
+// are reduced after the last of as many backwards. A unit that a step does not use contributes
+// zeros to the reductions. Every decision follows from the order of calls, never from timing.
 //
 // All ranks must use the same units in the same order, since they gather together. If they do not,
 // all of them get an error that names two ranks and the units that these have called for. There is
@@ -122,12 +122,12 @@ class Scheduler {
   // as the step's only ones, and later micro-batches are to be added in fp32.
   //
   // SetRequiresGradientSync(false): gradients stay full on this rank, and the next micro-batch adds
-  // to them. That takes no collectives, but a full gradient buffer for every unit, in
+  // to them. That needs no collectives, but a full gradient buffer for every unit, in
   // MixedPrecision::grad_accum_dtype (FSDP2's set_requires_gradient_sync, DDP's no_sync).
   // SetIsLastBackward(false): gradients are reduced to fp32 shards, to which the next micro-batch's
   // are added; sums across groups are left to the last micro-batch (in FSDP2,
-  // set_is_last_backward(False) together with set_requires_all_reduce(False)). Gradients that are
-  // not sharded add up as with SetRequiresGradientSync(false).
+  // set_is_last_backward(False) together with set_requires_all_reduce(False)). Unsharded gradients
+  // accumulate as with SetRequiresGradientSync(false).
   void SetRequiresGradientSync(bool on) { requires_gradient_sync_ = on; }
   void SetIsLastBackward(bool last) { is_last_backward_ = last; }
   // False: units stay gathered after their backward for the next micro-batch's forward. Each unit
@@ -139,8 +139,8 @@ class Scheduler {
   // parameter shards may be written. From then until EndStep, a gather waits for the work that the
   // compute stream has been given before it, and the compute stream waits for the gather. What is
   // gathered or kept from before may still have the old values: read updated parameters after
-  // EndStep. After any other micro-batch no stream waits, and forwards whose backward has not come
-  // are taken to have none. FailedPrecondition if the micro-batch had no forward that expects a
+  // EndStep. After any other micro-batch no stream waits, and a forward whose backward has not run
+  // is assumed to have none. FailedPrecondition if the micro-batch had no forward that expects a
   // backward.
   absl::Status FinishBackward();
   // FailedPrecondition unless FinishBackward has ended the step's last micro-batch, and EndStep has
@@ -152,12 +152,13 @@ class Scheduler {
   // FinishBackward has not ended the last micro-batch, or if a unit is still in use: by a pass, or
   // by a Gather that Reshard has not undone.
   absl::Status EndStep();
-  // Drops the step, after an error or in the place of finishing it. Waits until all streams are
-  // idle, then reshards all units and frees gradients. All ranks have to abandon the same step at
-  // the same point; then the next step starts afresh. An error of a stream or of communication
-  // remains: memory is freed all the same, and that error is returned.
+  // Drops the step, after an error or instead of finishing it. Waits until all streams are idle,
+  // then reshards all units and frees gradients. All ranks must abandon the same step at the same
+  // point; then the next step starts afresh. An error of a stream or of communication remains:
+  // memory is freed all the same, and that error is returned.
   absl::Status Abandon();
-  // Its calls so far: a module's hooks call it after an error in any pass, which drops the step.
+  // The number of Abandon calls so far. A module's hooks call it after an error in any pass, which
+  // drops the step.
   int64_t abandons() const { return abandons_; }
 
   // Gathers a unit outside of a pass, to export or inspect its parameters. Each Gather is paired
@@ -185,9 +186,9 @@ class Scheduler {
     return ChoosePrefetch(unit, std::move(next), Pass::kBackward);
   }
   // Gathers the unit's masters in full and unrounded, in master_dtype, by segment, for exports and
-  // inspection. Each is in memory of its own, except that replicated segments are their shards
-  // unless these are offloaded. They are usable on the compute stream. The unit's state does not
-  // matter, and does not change.
+  // inspection. Each has separate memory, except that replicated segments alias their shards unless
+  // these are offloaded. They are usable on the compute stream. The unit's state does not matter,
+  // and does not change.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
   // SchedulerOptions::timeline.
   Timeline* timeline() const { return options_.timeline; }

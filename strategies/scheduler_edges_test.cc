@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What surrounds an ordinary step: ranks that use different units, forwards without a backward,
-// gathers between the update and the step's end, options set too late, units of somebody else, what
-// gradients in 16 bits take.
+// Edge cases of a step: ranks that use different units, forwards without a backward, gathers
+// between the update and the step's end, options set too late, units of another sharding, and the
+// memory of 16-bit gradients.
 
 #include <chrono>
 #include <memory>
@@ -41,7 +41,7 @@ ToyGradient Ones() {
   return [](const Parameter&, int64_t, float) { return 1.0f; };
 }
 
-// In every micro-batch one rank leaves a unit out, and another takes them in another order.
+// In every micro-batch one rank leaves a unit out, and another uses them in another order.
 TEST(SchedulerEdgesTest, RanksMayUseDifferentUnitsWhereNothingIsGathered) {
   constexpr int kRanks = 4;
   for (const char* strategy : {"no_shard", "hybrid_shard"}) {
@@ -88,7 +88,7 @@ TEST(SchedulerEdgesTest, RanksMayUseDifferentUnitsWhereNothingIsGathered) {
   }
 }
 
-// Where units are gathered this cannot be, and is said.
+// If units are gathered, this is impossible and an error.
 TEST(SchedulerEdgesTest, ARankThatLeavesOutAUnitThatOthersGatherIsToldSo) {
   for (const char* strategy : {"full_shard", "shard_grad_op", "shard_optimizer"}) {
     const absl::Status status =
@@ -214,7 +214,7 @@ TEST(SchedulerEdgesTest, UnitsOfNobodyAndOfOthersAreRefused) {
                                             ShardToy(world, device, other_model, options));
                     Scheduler& scheduler = sharding->scheduler();
                     Unit& own = *sharding->units()[1];
-                    // One whose index others have, and one with an index of its own.
+                    // One whose index is in use, and one whose index is not.
                     for (Unit* const foreign : {other->units()[1], other->units()[3]}) {
                       for (const absl::Status& status :
                            {scheduler.BeforeForward(*foreign), scheduler.AfterForward(*foreign),

@@ -65,7 +65,7 @@ absl::Status Scheduler::Reshard(Unit& unit) {
                               "': Reshard without Gather or Unshard; its parameters are ",
                               UnitStateName(unit.state()));
   }
-  ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kInference));  // it may be on its way
+  ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kInference));  // it may be in flight
   in.active = std::max(0, in.active - 1);
   if (in.active > 0) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(
@@ -160,7 +160,7 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
   // A unit whose gradients are reduced has had its backward. It is the recorded successor if an
-  // earlier block is computed again, since in forward it followed that block.
+  // earlier block is recomputed, since it followed that block in forward.
   if (track(*next).complete) return absl::OkStatus();
   // A prefetch only uses shared buffers: it must not cost memory.
   if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();
@@ -170,8 +170,7 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
 absl::Status Scheduler::ReshardAll() {
   for (Unit* unit : units_) {
     if (unit->state() == UnitState::kGathering) {
-      // The prefetch was not used. It has to end before its buffer is used again, and is not
-      // repeated.
+      // The prefetch was not used. It must end before its buffer is reused, and is not repeated.
       order_.ForgetLinksTo(*unit);
       ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
     }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// When things happen: numbers and order of collectives, buffers, and calls in the wrong order. That
-// results are right under every strategy is the strategy suite's concern.
+// The scheduler's timing: number and order of collectives, buffers, and calls in the wrong order.
+// The strategy suite tests the results under every strategy.
 
 #include "zeroth/strategies/scheduler.h"
 
@@ -44,7 +44,7 @@ ToyStep SimpleStep() {
   return step;
 }
 
-// Calls by operation since the last look.
+// Calls by operation since the previous query.
 class CallCounter {
  public:
   explicit CallCounter(const Sharding& sharding) : sharding_(sharding) {
@@ -115,8 +115,8 @@ struct CountCase {
 
 class CollectiveCountTest : public testing::TestWithParam<CountCase> {};
 
-// B blocks and a root (or B + 1 blocks): B + 1 gathers in forward; in backward B + 1 if everything
-// was resharded, B if the root was kept, none if all was; B + 1 reductions.
+// B blocks and a root (or B + 1 blocks): B + 1 gathers in forward; in backward B + 1 if all units
+// were resharded, B if the root was kept, none if all were; B + 1 reductions.
 TEST_P(CollectiveCountTest, IsExact) {
   const CountCase& param = GetParam();
   for (const bool prefetch : {false, true}) {
@@ -237,7 +237,7 @@ TEST(SchedulerTest, BackwardPrefetchSaysWhenTheNextUnitIsGathered) {
                 const bool is_last = unit->index() == kBlocks;
                 const bool on_its_way = sharding->scheduler().IsPrefetched(*unit);
                 if (stage == "before backward") {
-                  // The root's backward, inside of which the last block's begins, is not over.
+                  // The root's backward, in which the last block's begins, is not over.
                   ZEROTH_TOY_EXPECT(on_its_way == (when == BackwardPrefetch::kPre ||
                                                    (when == BackwardPrefetch::kPost && !is_last)));
                 }
@@ -263,7 +263,7 @@ TEST(SchedulerTest, BackwardPrefetchSaysWhenTheNextUnitIsGathered) {
   }
 }
 
-// In forward, the next unit is on its way while one computes, from the second step on.
+// From the second step on, the next unit's gather overlaps a unit's forward.
 TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
   EXPECT_EQ(
       RunToyRanks(2,
@@ -310,7 +310,7 @@ absl::StatusOr<Timeline::Span> FindSpan(const std::vector<Timeline::Span>& spans
 }
 
 // Computes with one unit for as long as another one's gather, or reduction, is under way, so that a
-// step ends only if these run beside compute, and remembers which did.
+// step ends only if these overlap compute, and records which did.
 class HidingCompute {
  public:
   explicit HidingCompute(Sharding& sharding) : sharding_(sharding) {}
@@ -319,7 +319,7 @@ class HidingCompute {
     if (unit == nullptr) return absl::OkStatus();
     const int at = unit->index();
     if (stage == "forward" && at < kBlocks) return HideGather(at + 1);
-    // The root's backward, which surrounds the blocks', has begun.
+    // The root's backward, which encloses the blocks', has begun.
     if (stage == "before backward" && at == kBlocks) return HideGather(at);
     if (stage != "backward") return absl::OkStatus();
     if (at > 1) ZEROTH_RETURN_IF_ERROR(HideGather(at - 1));
@@ -346,7 +346,7 @@ class HidingCompute {
   std::vector<std::string> hidden_;
 };
 
-// What is marked of units: neither the collectives inside, nor waits.
+// The marks of units, without those of the collectives inside and of waits.
 std::vector<Timeline::Span> OfUnits(const std::vector<Timeline::Span>& spans) {
   std::vector<Timeline::Span> units;
   for (const Timeline::Span& span : spans) {
@@ -358,7 +358,7 @@ std::vector<Timeline::Span> OfUnits(const std::vector<Timeline::Span>& spans) {
   return units;
 }
 
-// What the streams of traffic did, in the order in which they began it.
+// The work of the communication streams, in the order in which it began.
 std::vector<std::string> TrafficOf(const std::vector<Timeline::Span>& spans) {
   std::vector<std::string> traffic;
   for (const Timeline::Span& span : spans) {
@@ -367,7 +367,7 @@ std::vector<std::string> TrafficOf(const std::vector<Timeline::Span>& spans) {
   return traffic;
 }
 
-// Everything but the first gather and the last reduction of a step runs beside compute.
+// All traffic but a step's first gather and last reduction overlaps compute.
 TEST(SchedulerTest, OnlyTheFirstGatherAndTheLastReductionAreExposed) {
   EXPECT_EQ(
       RunToyRanks(
@@ -401,7 +401,7 @@ TEST(SchedulerTest, OnlyTheFirstGatherAndTheLastReductionAreExposed) {
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span forward, FindSpan(spans, "forward h.0"));
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span gather, FindSpan(spans, "gather h.1"));
             ZEROTH_TOY_EXPECT(gather.stream == "gather" && forward.stream == "compute");
-            // That they end in time is what the hook has waited for; their marks may come later.
+            // The hook has waited for their end; their marks may come later.
             ZEROTH_TOY_EXPECT(gather.begin <= forward.end);
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span backward, FindSpan(spans, "backward h.1"));
             ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span reduce, FindSpan(spans, "reduce h.2"));
@@ -421,8 +421,7 @@ TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
                         auto sharding, ShardToy(world, device, model, OptionsOf("full_shard")));
                     ToyStep step = SimpleStep();
                     ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                    // From now on the last block is not used any more: it is prefetched in vain
-                    // once.
+                    // The last block is no longer used: it is prefetched in vain once.
                     step.order = {sharding->units()[0], sharding->units()[1], sharding->units()[2]};
                     TrafficRecorder recorder(sharding->mesh());
                     ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
@@ -494,8 +493,7 @@ absl::Status NestedStep(Sharding& sharding, const std::function<absl::Status()>&
   return scheduler.EndStep();
 }
 
-// A norm in a buffer of a block's size would cost that memory, and keep the next block from
-// running ahead.
+// A norm in a block-sized buffer would waste memory, and keep the next block from being prefetched.
 TEST(SchedulerTest, SmallUnitsInsideOthersTakeNoneOfTheirBuffers) {
   EXPECT_EQ(
       RunToyRanks(
@@ -527,7 +525,7 @@ TEST(SchedulerTest, SmallUnitsInsideOthersTakeNoneOfTheirBuffers) {
       absl::OkStatus());
 }
 
-// Units inside blocks that are computed again in backward, as activation checkpointing does.
+// Units nested in blocks that are recomputed in backward (activation checkpointing).
 absl::Status RecomputingStep(Sharding& sharding) {
   Scheduler& scheduler = sharding.scheduler();
   const absl::Span<Unit* const> units = sharding.units();
@@ -595,7 +593,7 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
                                                              absl::StatusCode::kInvalidArgument,
                                                              {"'h.1'", "already gathered"}));
                           ZEROTH_RETURN_IF_ERROR(scheduler.Reshard(unit));
-                          // More than there are buffers: what is asked for explicitly is done.
+                          // More than there are buffers: explicit requests are always fulfilled.
                           for (Unit* each : sharding->units())
                             ZEROTH_RETURN_IF_ERROR(scheduler.Prefetch(*each));
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
@@ -625,7 +623,7 @@ TEST(SchedulerTest, AnUnusedPrefetchIsOverBeforeTheUpdate) {
                           ToyStep step = SimpleStep();
                           step.hook = [&](absl::string_view stage, const Unit*) -> absl::Status {
                             if (stage == "before finish") {
-                              // All reductions are under way, so only this rank's gather keeps the
+                              // All reductions are in flight, so only this rank's gather blocks the
                               // others.
                               if (world.rank() == 1)
                                 std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -656,7 +654,7 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
                           ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == 0);
                           ZEROTH_RETURN_IF_ERROR(scheduler.Reshard(unit));
                           ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
-                          // A pass over it does not take it away either.
+                          // A pass over it does not free it either.
                           ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit, false));
                           ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit, false));
                           ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
@@ -738,8 +736,7 @@ TEST(SchedulerTest, CallsInTheWrongOrderSaySo) {
       absl::OkStatus());
 }
 
-// Units of equal size would exchange each other's values without a word if only sizes were
-// compared.
+// Units of equal size would silently exchange values if only sizes were compared.
 TEST(SchedulerTest, RanksThatUseUnitsInDifferentOrderAreToldWhichOnes) {
   const absl::Status status =
       RunToyRanks(2, [](Communicator& world, Device& device) -> absl::Status {

@@ -62,7 +62,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const int64_t alignment = Alignment(extent.dtype, options);
     const int64_t offset = RoundUp(used[index], alignment);
     found->parameters.push_back(static_cast<int>(i));
-    // An empty parameter takes no elements, and has no gap before it.
+    // An empty parameter has no elements and no gap before it.
     placements_.push_back({static_cast<int>(index), extent.numel > 0 ? offset : 0, extent.numel});
     if (extent.numel > 0) used[index] = offset + extent.numel;
   }

@@ -24,11 +24,11 @@ struct ParameterExtent {
 
 // Where parameters are divided.
 enum class LayoutKind : uint8_t {
-  // Parameters lie back to back, and the whole is divided into equal shares. One collective.
+  // Parameters lie back to back, and the whole is divided into equal shards. One collective.
   kFlat,
   // Each parameter is divided between rows of dimension 0, as FSDP2 does: for row-wise quantisation
-  // and for optimizers of matrices. One collective for each parameter, and up to shard_count - 1
-  // rows of padding.
+  // and matrix optimizers. One collective for each parameter, and up to shard_count - 1 rows of
+  // padding.
   kRows,
 };
 
@@ -38,7 +38,7 @@ struct LayoutOptions {
   // Parameters with fewer elements go into a replicated segment. 0: all parameters are sharded.
   int64_t min_shard_numel = 0;
   // Bytes of an element in the smallest type that a segment is ever stored in, so that parameters
-  // are aligned in gathered bf16 too, at the same offsets. 0: the size of the parameters' own type.
+  // are aligned in gathered bf16 too, at the same offsets. 0: the size of the parameters' dtype.
   int64_t smallest_element_bytes = 0;
   // Parameters start, and segments are divided, at multiples of this many elements. Optimizers that
   // keep state for blocks of a parameter need it, so that each block has one owner at any shard
@@ -60,8 +60,8 @@ struct LayoutOptions {
 // Small segments are divided at any element, or at any block, which spreads parameters over more
 // ranks than 64-byte steps would; the last ranks may still hold only padding.
 //
-// In kRows every parameter is a segment of its own, of which rank r owns the rows [r * c, min((r +
-// 1) * c, rows)), c = ceil(rows / shard count): 5 rows over 4 ranks are 2, 2, 1 and 0.
+// In kRows every parameter is its own segment, and rank r owns the rows [r * c, min((r + 1) * c,
+// rows)), c = ceil(rows / shard count): 5 rows over 4 ranks are 2, 2, 1 and 0.
 //
 // Aborts on negative sizes, shard_count < 1 and block_numel < 1.
 class ShardLayout {

@@ -23,8 +23,8 @@ int64_t Alignment(DType dtype) {
   return ShardLayout::kAlignmentBytes / static_cast<int64_t>(SizeOf(dtype));
 }
 
-// Who owns the elements of a segment, by a walk over every element that shares no arithmetic with
-// the layout: -1 for padding, otherwise the parameter.
+// The parameter of each element of a segment, or -1 for padding, from a walk that shares no
+// arithmetic with the layout.
 std::vector<int> OwnersOf(const ShardLayout& layout, int segment) {
   std::vector<int> owners(
       static_cast<size_t>(layout.segments()[static_cast<size_t>(segment)].numel), -1);
@@ -62,7 +62,7 @@ void ExpectEveryElementOwnedOnce(const ShardLayout& layout,
   }
 }
 
-// What a rank owns of a segment, in order.
+// The pieces of a segment that a rank owns, in order.
 std::vector<ShardLayout::Piece> Pieces(const ShardLayout& layout, int segment, int rank) {
   std::vector<ShardLayout::Piece> pieces;
   for (const int parameter : layout.segments()[static_cast<size_t>(segment)].parameters) {
@@ -105,7 +105,7 @@ void ExpectGapsAreExactlyThePadding(const ShardLayout& layout) {
     }
     for (const ShardLayout::Gap& gap : layout.Gaps(s)) {
       ASSERT_GT(gap.numel, 0);
-      // Between parameters only what alignment costs.
+      // Between parameters there is only alignment.
       if (gap.offset < end_of_last) {
         EXPECT_LT(gap.numel, Alignment(segment.dtype));
       }
@@ -135,8 +135,8 @@ void ExpectSegmentsAreWellFormed(const ShardLayout& layout,
       EXPECT_EQ(layout.placement(p).offset % alignment, 0);
       if (extent.numel > 0) used = layout.placement(p).offset + extent.numel;
     }
-    // Less than one alignment unit a rank beyond what dividing costs, and nothing at all where
-    // shards are small.
+    // Less than one alignment unit per rank beyond the padding of division, and none for small
+    // shards.
     const int64_t shards = segment.replicated ? 1 : layout.shard_count();
     const int64_t exact = (used + shards - 1) / shards;
     EXPECT_GE(segment.shard_numel, exact);
@@ -262,7 +262,7 @@ TEST(ShardLayoutTest, BlocksAreOfOneParameterAndOneRank) {
     int64_t used = 0;
     for (const int64_t size : sizes) used += size;
     EXPECT_EQ(layout.segments()[0].numel, used + padding);
-    // Less than a block for each parameter and each shard; alignment comes with it.
+    // Less than a block for each parameter and each shard, alignment included.
     const int64_t unit = std::lcm(block, Alignment(DType::kFloat32));
     EXPECT_LT(padding, unit * (static_cast<int64_t>(sizes.size()) + layout.shard_count()));
   }
@@ -277,7 +277,7 @@ ShardLayout RowsLayout(const std::vector<ParameterExtent>& extents, int shard_co
   return ShardLayout(extents, options);
 }
 
-// How many rows of one parameter each rank has; where an empty piece lies is checked on the way.
+// The rows of one parameter on each rank. Also checks where empty pieces lie.
 std::vector<int64_t> RowsOfRanks(int64_t rows, int64_t row_numel, int shard_count) {
   const ShardLayout layout =
       RowsLayout({{rows * row_numel, DType::kFloat32, true, row_numel}}, shard_count);
@@ -325,7 +325,7 @@ TEST(ShardLayoutTest, RowsHoldTheirPropertiesForRandomParameters) {
       for (int s = 0; s < static_cast<int>(layout.segments().size()); ++s) {
         const ShardLayout::Segment& segment = layout.segments()[static_cast<size_t>(s)];
         if (segment.replicated) continue;
-        // A parameter is a segment, and what pads it to equal shares lies behind it.
+        // A parameter is a segment, padded at its end to equal shards.
         ASSERT_EQ(segment.parameters.size(), 1u);
         const ParameterExtent& extent = extents[static_cast<size_t>(segment.parameters[0])];
         EXPECT_EQ(layout.placement(segment.parameters[0]).offset, 0);

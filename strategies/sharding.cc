@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   ZEROTH_ASSIGN_OR_RETURN(sharding->scheduler_,
                           Scheduler::Create(options.scheduler, *sharding->strategy_,
                                             *sharding->mesh_, device, sharding->unit_pointers_));
-  // Only now has the strategy made its own groups.
+  // The strategy makes its groups when it is attached.
   for (Communicator* group : sharding->communicators()) {
     group->stats().set_timeline(options.scheduler.timeline);
   }

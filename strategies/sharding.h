@@ -31,7 +31,7 @@ namespace zeroth {
 
 struct ShardingOptions {
   // A registered name: "no_shard", "shard_optimizer", "shard_grad_op", "full_shard",
-  // "hybrid_shard", or one of your own.
+  // "hybrid_shard", or a custom strategy.
   std::string strategy = "full_shard";
   StrategyOptions strategy_options = {};
   // Axes of the mesh inside "replicate" and "shard", which the strategy does not use: {"tensor", 4}
@@ -48,16 +48,16 @@ struct ShardingOptions {
   // (LayoutOptions::block_numel), for optimizers that keep state for blocks of a parameter (AdamW
   // with 8-bit moments: kMomentBlock). At least 1.
   int64_t block_numel = 1;
-  // Where parameters are divided; UnitSpec::layout comes first. kRows needs block_numel = 1.
+  // Where parameters are divided; UnitSpec::layout takes precedence. kRows needs block_numel = 1.
   LayoutKind layout = LayoutKind::kFlat;
-  // Collectives of units; UnitSpec::collectives come first. nullptr: the communicator's.
+  // Collectives of units; UnitSpec::collectives take precedence. nullptr: the communicator's.
   std::shared_ptr<UnitCollectives> collectives = {};
-  // The state that lies outside of the device's memory. Changes no bit of a result.
+  // The state that lies outside of the device's memory. Results are bitwise unchanged.
   OffloadOptions offload = {};
 };
 
-// What a rank stores, and what its collectives send in the bandwidth-optimal algorithms
-// (CollectiveBytes), which a network's own counters may exceed.
+// A rank's memory, and the bytes that its collectives send with bandwidth-optimal algorithms
+// (CollectiveBytes); counters of the network may show more.
 struct ShardingStats {
   // The sum over Sharding::communicators().
   std::array<CommStats::Counter, kCollectiveOpCount> collectives{};
@@ -65,7 +65,7 @@ struct ShardingStats {
   OffloadStats offload;
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
   int64_t total_numel = 0;
-  int64_t padding_numel = 0;  // what layouts add to total_numel, on all ranks together
+  int64_t padding_numel = 0;  // added to total_numel by layouts, over all ranks
   // local / total: 1 when replicated, about 1 / number of owners (MeshView) when sharded.
   double local_ratio = 1;
 };
@@ -80,7 +80,7 @@ using ParameterReader =
 // with the same units and options, and makes the calls below in the same order. Used by one rank's
 // thread only.
 //
-// A parameter that is frozen when the sharding is made (requires_grad() is false) never takes
+// A parameter that is frozen when the sharding is made (requires_grad() is false) never uses
 // gradient memory or gradient traffic. One that is trainable then may be frozen and unfrozen later:
 // while it is frozen, zeros are reduced as its gradient, and the optimizer skips it.
 class Sharding {
@@ -88,9 +88,9 @@ class Sharding {
   // `world`, `device` and all parameters outlive the result. Errors: an unknown strategy, or
   // options that do not fit it; types that mixed precision does not support; offloaded parameters
   // or gradients under a strategy that does not support these; an offload store without room; no
-  // units; two units of one name, or two roots; a parameter in two units, or twice in one (names it
-  // and the units); two parameters of one name; a parameter that is not fp32.
-  // FailedPrecondition for a parameter that another sharding has, which must be destroyed before.
+  // units; two units with the same name, or two roots; a parameter in two units, or twice in one
+  // (names it and the units); two parameters with the same name; a parameter that is not fp32.
+  // FailedPrecondition for a parameter of another sharding, which must be destroyed first.
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options,
                                                           std::vector<UnitSpec> units);
@@ -135,8 +135,8 @@ class Sharding {
   // Every parameter once, by unit and then as given: the same order on every rank.
   std::vector<Parameter*> parameters() const;
 
-  // What the strategy does to gather and to reduce each unit, one line an operation; units that are
-  // alike come once (ShardingStrategy::ProgramsText).
+  // The operations that gather and reduce each unit, one per line; identical units are listed once
+  // (ShardingStrategy::ProgramsText).
   std::string ProgramsText() const;
 
   // Bytes of memory of this rank's shards of parameters (0 if they are offloaded), and of all
@@ -151,7 +151,7 @@ class Sharding {
   // Returns the errors of Create that do not depend on the rank.
   static absl::Status Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
                                const ShardingStrategy& strategy, int data_size);
-  // The number of ranks with data of their own.
+  // The number of data-parallel ranks.
   static absl::StatusOr<int> DataSize(const ShardingOptions& options, int world_size);
   absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
   // For each unit the axes over which Parameter::part divides its parameters: none or one.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The front door: what it refuses, and the numbers that strategies promise.
+// Sharding's interface: the arguments that it refuses, and the memory and traffic of strategies.
 
 #include "zeroth/strategies/sharding.h"
 
@@ -38,7 +38,7 @@ std::vector<float> Values(const Tensor& tensor) {
   return {tensor.data<float>(), tensor.data<float>() + tensor.numel()};
 }
 
-// One parameter in one unit, whose gradient on each rank is given; the reduced shard.
+// Returns the reduced shard of one parameter in one unit, whose gradient on each rank is given.
 absl::StatusOr<std::vector<float>> ReducedShard(Communicator& world, Device& device,
                                                 const ShardingOptions& options,
                                                 const std::vector<float>& gradient) {
@@ -118,7 +118,7 @@ TEST(ShardingTest, GradientsOfTwoRanksMeetAsShards) {
   }
 }
 
-// Ranks 0 and 2 share the first half of what their groups reduce, ranks 1 and 3 the second.
+// Ranks 0 and 2 share the first half of their groups' sums, ranks 1 and 3 the second.
 TEST(ShardingTest, OwnersOfAllGroupsReduceInsideAndScatterAcross) {
   EXPECT_EQ(RunToyRanks(4,
                         [](Communicator& world, Device& device) -> absl::Status {
@@ -319,7 +319,7 @@ TEST(ShardingTest, ComesAndGoes) {
                             ToyStep step;
                             step.gradient = [](const Parameter&, int64_t, float) { return 1.0f; };
                             ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                            // In the middle of a step, with traffic under way.
+                            // In the middle of a step, with traffic in flight.
                             ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
                             ZEROTH_RETURN_IF_ERROR(
                                 sharding->scheduler().BeforeBackward(*sharding->units()[3]));
@@ -332,8 +332,8 @@ TEST(ShardingTest, ComesAndGoes) {
             absl::OkStatus());
 }
 
-// 5 rows on 4 ranks leave room for 3 more, which nothing ever writes: neither values, nor
-// gradients out of a buffer that others have used.
+// 5 rows on 4 ranks leave 3 rows of padding, which nothing ever writes: neither values, nor stale
+// gradients of a shared buffer.
 TEST(ShardingTest, PaddingOfRowsIsZerosAtTheTail) {
   EXPECT_EQ(RunToyRanks(
                 4,
@@ -377,7 +377,7 @@ TEST(ShardingTest, PaddingOfRowsIsZerosAtTheTail) {
             absl::OkStatus());
 }
 
-// 1, 2, 3 and 4 over four micro-batches of equal weight are 2.5, which nobody can read earlier.
+// 1, 2, 3 and 4 over four micro-batches of equal weight are 2.5, which cannot be read earlier.
 TEST(ShardingTest, FourMicroBatchesAreReadyAtTheFourth) {
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
@@ -417,8 +417,7 @@ TEST(ShardingTest, FourMicroBatchesAreReadyAtTheFourth) {
   }
 }
 
-// A parameter below the minimum stays whole, is reduced over all ranks, and counts with all of its
-// elements.
+// A parameter below the minimum is replicated, all-reduced over all ranks, and counted in full.
 TEST(ShardingTest, SmallParametersStayWholeAndAreAllReduced) {
   EXPECT_EQ(
       RunToyRanks(

@@ -64,7 +64,7 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
   return absl::OkStatus();
 }
 
-// Refuses a number of ranks for which a tree over micro-batches does not give the same bits.
+// Refuses a number of ranks for which a tree over micro-batches is not bitwise reproducible.
 absl::Status ExpectTreeOverRanks(int data_size) {
   if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
   return InvalidArgument(
@@ -100,18 +100,18 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
       absl::StrCat("unit '", unit.name, "'"));
   if (!serves.unit_axes && unit.axes != UnitAxes()) {
     return InvalidArgument("strategy '", options.strategy,
-                           "' does not serve axes of a unit's own, which unit '", unit.name,
-                           "' has; leave them out, or take another strategy");
+                           "' does not support UnitSpec::axes (set on unit '", unit.name,
+                           "'); leave them out, or use another strategy");
   }
   if (unit.collectives == nullptr) return absl::OkStatus();
   if (!serves.unit_collectives) {
     return InvalidArgument("strategy '", options.strategy,
-                           "' does not serve collectives of your own, which unit '", unit.name,
-                           "' has; leave them out, or take another strategy");
+                           "' does not support UnitSpec::collectives (set on unit '", unit.name,
+                           "'); leave them out, or use another strategy");
   }
   if (options.strategy_options.tree_micro_batches == 0) return absl::OkStatus();
   return InvalidArgument("unit '", unit.name,
-                         "' has collectives of its own, whose rounding may depend on the ranks, "
+                         "' has custom collectives, whose rounding may depend on the ranks, "
                          "and tree_micro_batches asks for sums that do not; leave one of them out");
 }
 
@@ -176,8 +176,8 @@ absl::Status Sharding::Validate(const ShardingOptions& options, const std::vecto
   const StrategyCapabilities serves = strategy.capabilities();
   if ((options.offload.parameters || options.offload.gradients) && !serves.offload) {
     return InvalidArgument("strategy '", options.strategy,
-                           "' does not serve offloaded parameters or gradients; offload nothing "
-                           "but optimizer state, or take another strategy");
+                           "' does not support offloaded parameters or gradients; offload "
+                           "only optimizer state, or use another strategy");
   }
   for (const UnitSpec& unit : units) {
     ZEROTH_RETURN_IF_ERROR(ValidateUnit(options, unit, serves));

@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-// Returns how many elements of an operand belong to `numel` elements of its pass.
+// Returns the number of elements of an operand for `numel` elements of its pass.
 int64_t Blocks(const StatePass::Operand& operand, int64_t numel) {
   return (numel + operand.block - 1) / operand.block;
 }
@@ -129,7 +129,7 @@ absl::Status StatePasses::Run(absl::Span<const StatePass> passes) {
 
 absl::Status StatePasses::RunStaged(absl::Span<const Chunk> chunks, std::vector<Slot>& slots) {
   const auto slot_of = [&](size_t i) -> Slot& { return slots[i % slots.size()]; };
-  // Reads one chunk ahead: with the one that is written, all slots are in use.
+  // Reads one chunk ahead: with the chunk being written, all slots are in use.
   std::vector<std::shared_ptr<Event>> arrived(chunks.size());
   if (!chunks.empty()) ZEROTH_RETURN_IF_ERROR(Read(chunks[0], slot_of(0), arrived[0]));
   for (size_t i = 0; i < chunks.size(); ++i) {

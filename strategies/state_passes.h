@@ -54,8 +54,8 @@ class StatePasses {
 
   // Runs one pass after the other, in the order of the compute stream, which then waits for every
   // transfer. The body of a pass whose operands are all in memory is called once, for all elements;
-  // other passes are divided into chunks. Meanwhile takes kSlots chunks of each offloaded operand
-  // of the largest pass. After an error all streams are idle, and the written operands are
+  // other passes are divided into chunks. Staging memory holds kSlots chunks of each offloaded
+  // operand of the largest pass. After an error all streams are idle, and the written operands are
   // undefined.
   absl::Status Run(absl::Span<const StatePass> passes);
 
@@ -85,7 +85,7 @@ class StatePasses {
 
   Device& device_;
   const int64_t chunk_numel_;
-  // Two, since links carry both ways at once.
+  // Two streams, since links are full duplex.
   std::unique_ptr<Stream> reader_;
   std::unique_ptr<Stream> writer_;
 };

@@ -110,7 +110,7 @@ TEST_F(StatePassesTest, ChunksComeInOrderAndCoverEverythingOnce) {
   EXPECT_EQ(store_->stats().bytes_written, 40) << "what is only read is not written back";
 }
 
-// Blocks that share an element of another operand come whole, wherever the operands lie.
+// Chunks never split a block, wherever the operands lie.
 TEST_F(StatePassesTest, BlocksAreNotCut) {
   constexpr int64_t kBlock = 6;
   for (const int64_t chunk_numel : {1, 7, 12, 1000}) {
@@ -160,9 +160,9 @@ TEST_F(StatePassesTest, MemoryIsThreeChunksWhateverTheState) {
   EXPECT_EQ(Staging().peak_bytes, 0);
 }
 
-// A stream that has failed stays so, hence a device for each place.
+// A failed stream stays failed, hence a device for each place.
 TEST(StatePassesFailureTest, EveryTransferThatBreaksIsAnErrorThatLeavesNothingUnderWay) {
-  constexpr int64_t kTransfers = 30;  // ten chunks, each of two reads and a write
+  constexpr int64_t kTransfers = 30;  // ten chunks, each with two reads and a write
   for (int64_t good = 0; good <= kTransfers; ++good) {
     const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions());
     FaultyStore store(*device->CreateOffloadStore({}), good);

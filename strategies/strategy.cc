@@ -25,7 +25,7 @@ struct ShardingStrategy::Programs {
   UnitProgram gather_again;                       // from kGroupSlice
   UnitProgram keep_slice;                         // of kForwardSlice
   UnitProgram gather_in_backward;                 // from kForwardSlice
-  std::map<ReducePhase, UnitProgram> reductions;  // compiled when they are first needed
+  std::map<ReducePhase, UnitProgram> reductions;  // compiled on first use
 };
 
 ShardingStrategy::ShardingStrategy(const StrategyOptions& options) : options_(options) {}

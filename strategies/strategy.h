@@ -40,18 +40,17 @@ struct StrategyCapabilities {
   // Parameters, gradients and the optimizer's state are sharded. False: every rank keeps all of
   // them at any world size, so that there is nothing to gather.
   bool shards = true;
-  // Units other than the root share the scheduler's gather buffers. False: each unit has a buffer
-  // of its own until it is resharded.
+  // Units other than the root share the scheduler's gather buffers. False: each unit keeps its own
+  // buffer until it is resharded.
   bool shares_buffers = false;
   // Gather and SyncGradients read and write shards in an offload store (Unit::offloads_parameters,
   // offloads_gradients).
   bool offload = false;
-  // Gather and SyncGradients use units' own collectives (UnitSpec::collectives).
+  // Gather and SyncGradients call UnitSpec::collectives.
   bool unit_collectives = false;
-  // Units may have axes of their own (UnitSpec::axes): the strategy uses only the groups of
-  // Unit::mesh.
+  // Supports UnitSpec::axes: the strategy uses only the groups of Unit::mesh.
   bool unit_axes = false;
-  // It supports the StrategyOptions of the same names.
+  // Supports the StrategyOptions of the same names.
   bool post_forward_shard_size = false;
   bool gradient_divide_factor = false;
   bool shard_optimizer_over_world = false;
@@ -73,10 +72,10 @@ struct StrategyOptions {
   // gathers nothing, and need memory for all of them (FSDP2's reshard_after_forward). Other
   // strategies always keep them.
   bool reshard_after_forward = true;
-  // k > 0: between forward and backward a unit is sharded over groups of k neighbouring ranks,
-  // inside which its backward gathers it (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ). Traffic
-  // between machines halves, and 1 / k of the unit stays in memory. Divides the shard size. For
-  // strategies that free units after their forward.
+  // k > 0: after its forward a unit is resharded to groups of k neighbouring ranks, and its
+  // backward gathers it inside the group (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ). Traffic
+  // between machines halves, and 1 / k of the unit stays in memory. k must divide the shard size.
+  // Only for strategies that free units after their forward.
   int post_forward_shard_size = 0;
   // Above 0: reduced gradients are the sum over ranks divided by this factor, whatever gradient_op
   // is (FSDP2's set_gradient_divide_factor), for batches that are not divided equally over ranks.
@@ -86,23 +85,23 @@ struct StrategyOptions {
   // ranks, while parameters and gradients within a step are sharded inside groups (Megatron-FSDP's
   // hybrid FSDP). Once a step, each unit's parameters are gathered, and its gradients
   // reduce-scattered, across groups. A rank keeps 1 / shard size of a unit from its first gather to
-  // the step's end. Changes no bit.
+  // the step's end. Results are bitwise unchanged.
   bool shard_optimizer_over_world = false;
   // Above 0: every step has this many micro-batches on each rank, and the gradients of all ranks'
   // micro-batches are summed along one binary tree, so that the sum has the same bits at every
-  // world size (see tree_sum.h). For world sizes that are powers of two, and for gradient_op kSum
-  // without a divide factor, since a divisor must not depend on the number of ranks. Each
-  // micro-batch is reduced over all ranks, and log2 of their number fp32 shards of gradients wait.
+  // world size (see tree_sum.h). Needs a power of two of data-parallel ranks, and gradient_op kSum
+  // without a divide factor, since a divisor must not depend on the number of ranks. Each of the n
+  // micro-batches is reduced over all ranks, and up to log2(n + 1) fp32 gradient shards are kept.
   int64_t tree_micro_batches = 0;
   // The values of the strategy's own options (StrategyOption), checked, with defaults for those not
   // given. The registry sets them from the text that names the strategy.
   std::map<std::string, std::string> own = {};
-  // The value of such an option that is a number.
+  // Returns the value of a numeric option.
   int64_t OwnNumber(const std::string& option) const;
 };
 
-// An option that one strategy has, as in "my_strategy:depth=2,mode=fast": one of `choices` if there
-// are any, otherwise a number from `least` to `most`.
+// A strategy-specific option, as in "my_strategy:depth=2,mode=fast". Its value is one of `choices`
+// or, if there are none, a number from `least` to `most`.
 struct StrategyOption {
   std::string name;
   std::string default_value;
@@ -112,8 +111,8 @@ struct StrategyOption {
 };
 
 // A strategy on flat units. Its gathers and reductions are unit programs (unit_program.h), compiled
-// when it is attached; a strategy that comes with the project only says what is sharded and which
-// units stay gathered. Each function can be overridden: SyncGradients for another reduction, say.
+// when it is attached; the built-in strategies only say what is sharded and which units stay
+// gathered. Each function can be overridden: SyncGradients for another reduction, say.
 //
 // One object per rank, used by that rank's thread only. Calls enqueue collectives on streams and
 // never wait for them. Every rank makes the same calls in the same order.
@@ -123,16 +122,16 @@ class ShardingStrategy {
   virtual ~ShardingStrategy();
 
   virtual absl::string_view name() const = 0;
-  // Always returns the same. By default everything, except what only strategies that free units
-  // after their forward can support.
+  // Always returns the same value. The default claims offload, unit_collectives, unit_axes,
+  // gradient_divide_factor and tree_micro_batches.
   virtual StrategyCapabilities capabilities() const;
-  // Ranks in a shard group, if `world_size` ranks have data of their own. By default
+  // Ranks in a shard group, for `world_size` data-parallel ranks. By default
   // StrategyOptions::shard_size, which must divide `world_size`, or all ranks. InvalidArgument if
   // the options do not fit.
   virtual absl::StatusOr<int> ShardSize(int world_size) const;
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context);
-  // Groups of the strategy's own, besides the mesh's; their traffic counts as the sharding's.
+  // Groups that the strategy made besides the mesh's; ShardingStats counts their traffic.
   virtual std::vector<Communicator*> OwnGroups() const;
 
   // Enqueues on `comm` the gather of a sharded unit's parameters: kSharded → kGathering.
@@ -151,10 +150,10 @@ class ShardingStrategy {
   // them (StrategyCapabilities::adds_up_in_full).
   virtual absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last_micro_batch);
   // Called between steps: returns the strategy's own unused memory to the allocator, all of it even
-  // if there is an error to return. After a failed step it is called with all streams idle, and
-  // Unit::strategy_state is destroyed already.
+  // on error. After a failed step it is called with all streams idle, and Unit::strategy_state is
+  // destroyed already.
   virtual absl::Status Trim();
-  // After Attach: what Gather and SyncGradients do for the unit, one line an operation.
+  // After Attach: the operations of Gather and SyncGradients for the unit, one per line.
   virtual std::string ProgramsText(const Unit& unit) const;
 
  protected:
@@ -180,7 +179,7 @@ class ShardingStrategy {
   // The group inside which the unit's backward gathers the slices that its forward has kept;
   // nullptr if its forward keeps none.
   Communicator* PostForwardGroup(const Unit& unit) const;
-  // The number of ranks with data of their own; the same for all units.
+  // The number of data-parallel ranks; the same for all units.
   int DataSize() const;
   // The factor that multiplies reduced gradients.
   double GradientScale() const;
@@ -218,7 +217,7 @@ class StrategyRegistry {
   // Called by a strategy's static registration object. A second registration of a name is a bug and
   // aborts.
   static void Register(absl::string_view name, std::vector<StrategyOption> own, Factory factory);
-  // `text` is a strategy's name, which options of its own may follow:
+  // `text` is a strategy's name, optionally followed by its own options:
   // "name:option=value,option=value". InvalidArgument lists the strategies that are linked in, or
   // the strategy's own options and their values, or says which of `options` the strategy does not
   // support.

@@ -129,8 +129,8 @@ absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
                     " ranks (post_forward_shard_size), but parameters stay gathered after their "
                     "forward; use full_shard or hybrid_shard")},
       {options.gradient_divide_factor != 0, serves.gradient_divide_factor,
-       "gradient_divide_factor is not served by this strategy; leave it out, or use one that comes "
-       "with the project"},
+       "gradient_divide_factor is not supported by this strategy; leave it out, or use one that "
+       "comes with the project"},
       {options.tree_micro_batches != 0, serves.tree_micro_batches,
        "this strategy does not sum micro-batches in a tree (tree_micro_batches); leave it out, or "
        "use a strategy that comes with the project"},

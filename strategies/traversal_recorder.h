@@ -11,14 +11,14 @@
 namespace zeroth {
 
 // Learns the order in which steps use units, along which the scheduler prefetches. A traversal ends
-// when a unit comes again, or when the direction changes. Neighbours are units that follow each
-// other within one traversal.
+// when a unit repeats, or when the direction changes. Neighbours are units that follow each other
+// within one traversal.
 class TraversalRecorder {
  public:
   explicit TraversalRecorder(size_t units) : of_unit_(units) {}
 
   // Records that a unit's forward, or backward, begins. Until the first backward, its order is
-  // taken to be the forward's order reversed.
+  // assumed to be the reverse of forward.
   void RecordForward(Unit& unit) {
     Unit* const previous = Record(unit, Direction::kForward);
     if (previous == nullptr) return;
@@ -29,13 +29,13 @@ class TraversalRecorder {
     Unit* const previous = Record(unit, Direction::kBackward);
     if (previous != nullptr) links(*previous).next_in_backward = &unit;
   }
-  // The unit that came after this one the last time; nullptr if there was none, or none is known.
+  // The unit that followed this one last time; nullptr if there was none, or none is known.
   Unit* NextInForward(const Unit& unit) const { return links(unit).next_in_forward; }
   Unit* NextInBackward(const Unit& unit) const { return links(unit).next_in_backward; }
-  // True if the current traversal has come to the unit.
+  // True if the current traversal has reached the unit.
   bool HasSeen(const Unit& unit) const { return links(unit).seen; }
 
-  // From now on the unit comes after no other one, until it does so again.
+  // Forgets that the unit follows others, until it does so again.
   void ForgetLinksTo(const Unit& unit) {
     for (Links& in : of_unit_) {
       if (in.next_in_forward == &unit) in.next_in_forward = nullptr;

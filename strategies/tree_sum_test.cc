@@ -11,8 +11,8 @@
 namespace zeroth {
 namespace {
 
-// Places that are taken while `n` sums come, each added to the last one as long as both have as
-// many leaves.
+// Places in use while `n` sums arrive, each merged with the last one while both have equally many
+// leaves.
 int LevelsByTrial(int64_t n) {
   std::vector<int64_t> waiting;
   size_t most = 0;
@@ -31,7 +31,7 @@ int LevelsByTrial(int64_t n) {
 TEST(TreeSumTest, LevelsAreThoseThatATrialTakes) {
   for (int64_t n = 1; n <= 1000; ++n) {
     EXPECT_EQ(TreeSumLevels(n), LevelsByTrial(n)) << n;
-    // The promise of the flag's help.
+    // As the flag's help promises.
     EXPECT_LE(int64_t{1} << (TreeSumLevels(n) - 1), n) << n;
   }
 }

@@ -120,7 +120,7 @@ bool Unit::has_trainable() const {
 DType Unit::full_gradient_dtype(int i, Accumulation how) const {
   const bool adds_up =
       how == Accumulation::kFull || (how == Accumulation::kReduced && is_replicated(i));
-  // In a tree, micro-batches are apart from each other.
+  // A tree keeps micro-batches apart.
   return adds_up && !sums_in_tree() ? precision_.grad_accum_dtype : precision_.reduce_dtype;
 }
 

@@ -58,10 +58,10 @@ inline constexpr size_t kAccumulationCount = 3;
 
 // The mesh axes over which a unit is replicated, and those over which it is sharded, by name and in
 // the mesh's order. Each of "replicate" and "shard" is in one of the lists. Whatever the strategy
-// does with other units, {{}, {"replicate", "shard"}} shards this one over all ranks with data of
-// their own. And {{"replicate", "shard"}, {}} replicates it on all of them. Sums over ranks have
-// the same bits as with other axes if the replicated axes come first in the mesh, and the size of
-// shard groups is a power of two.
+// does with other units, {{}, {"replicate", "shard"}} shards this one over all data-parallel ranks,
+// and {{"replicate", "shard"}, {}} replicates it on all of them. Sums over ranks have the same bits
+// as with other axes if the replicated axes come first in the mesh, and the size of shard groups is
+// a power of two.
 struct UnitAxes {
   std::vector<std::string> replicated = {kReplicateAxis};
   std::vector<std::string> sharded = {kShardAxis};
@@ -75,10 +75,9 @@ struct UnitSpec {
   // The root has the parameters that no other unit has. It is used at both ends of a pass, so it
   // stays gathered in between.
   bool is_root = false;
-  // The unit's own collectives, which several units may share. nullptr:
-  // ShardingOptions::collectives.
+  // Custom collectives, which several units may share. nullptr: ShardingOptions::collectives.
   std::shared_ptr<UnitCollectives> collectives = nullptr;
-  // For this unit only, in the place of the ShardingOptions of the same meaning.
+  // Override the ShardingOptions of the same meaning for this unit.
   std::optional<LayoutKind> layout = std::nullopt;
   std::optional<MixedPrecision> precision = std::nullopt;  // such as fp32 for norms
   // By default the strategy's, which decides how many ranks each axis has.
@@ -103,8 +102,8 @@ class Unit {
     // fp32 sums of earlier micro-batches that wait for later ones: those of the tree (tree_sum.h),
     // or, if owners span groups, this rank's part of its group's sum.
     std::vector<Tensor> waiting_sums;
-    // In the place of `shard` and `grad_shard` if these are offloaded. The gradient's region has
-    // room for fp32, whatever type it holds.
+    // Instead of `shard` and `grad_shard` if these are offloaded. The gradient's region has room
+    // for fp32, whatever type it holds.
     StateTensor offloaded_shard;
     StateTensor offloaded_grad_shard;
   };
@@ -179,10 +178,10 @@ class Unit {
   // StrategyOptions::tree_micro_batches; set before the unit's first step.
   void set_tree_micro_batches(int64_t count) { tree_micro_batches_ = count; }
   int64_t tree_micro_batches() const { return tree_micro_batches_; }
-  // True if each micro-batch has full gradients of its own, which are summed in a tree.
+  // True if each micro-batch has separate full gradients, which are summed in a tree.
   bool sums_in_tree() const { return tree_micro_batches_ > 1; }
   // True if shard groups have one rank, and owners span them: then only the last micro-batch has
-  // anything to reduce, and gradients add up in full.
+  // anything to reduce, and gradients accumulate in full.
   bool sums_only_across() const {
     return mesh().owners_span_groups() && mesh().shard_size() == 1 && tree_micro_batches_ == 0;
   }

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The collectives on a unit's flat buffers, which a program may replace by its own.
+// The collectives on a unit's flat buffers, which users may replace.
 
 #pragma once
 
@@ -19,12 +19,12 @@
 
 namespace zeroth {
 
-// What a collective works with. It enqueues all of its work on `stream`, on which `kernels` run.
+// The context of one collective, which enqueues all of its work on `stream`, on which `kernels`
+// run.
 struct CollectiveContext {
   Communicator& group;
   Stream& stream;
-  // Both are never null for units that have collectives of their own. The scratch is kCommunication
-  // memory.
+  // Neither is null for units with custom collectives. The scratch is kCommunication memory.
   Kernels* kernels = nullptr;
   StreamScratch* scratch = nullptr;
   absl::string_view label;  // the unit's name
@@ -36,8 +36,8 @@ struct CollectiveContext {
 // in the same order. An override must leave the same values on all ranks that receive the same
 // elements: nothing compares them later. Gathers of masters, for exports and checkpoints, do not
 // use these collectives. Nor does the gather in backward under
-// StrategyOptions::post_forward_shard_size, which gathers the values that the forward's gather has
-// left. Used by one rank's thread only.
+// StrategyOptions::post_forward_shard_size, which gathers the values left by the forward's gather.
+// Used by one rank's thread only.
 class UnitCollectives {
  public:
   virtual ~UnitCollectives() = default;
@@ -68,7 +68,7 @@ class GatherExtension {
                               Kernels& kernels) = 0;
 };
 
-// The communicator's collectives, but with gathers that an extension encodes.
+// The communicator's collectives, with all-gathers encoded by an extension.
 class ExtendedGather : public UnitCollectives {
  public:
   explicit ExtendedGather(std::shared_ptr<GatherExtension> extension)

@@ -88,7 +88,7 @@ class GatherCompiler {
  private:
   DType dtype() const { return unit_.precision().param_dtype; }
   void Add(const UnitOp& op) { program_.ops.push_back(op); }
-  // The collectives come after all rounding, so that they are issued as one call.
+  // All rounding precedes the collectives, so that these are issued as one call.
   void Gather(int segment, const Operand& from, const Operand& to, OpGroup group, int ranks) {
     gathers_.push_back({.kind = OpKind::kAllGather,
                         .segment = segment,

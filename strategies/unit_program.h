@@ -99,12 +99,12 @@ struct UnitProgram {
   int64_t NumelOf(OpPlace place, int segment) const;
 };
 
-// What a strategy's programs depend on besides the unit.
+// The inputs of a strategy's programs besides the unit.
 struct ProgramOptions {
   ReduceOp reduce_op = ReduceOp::kMean;
   // Multiplies the complete sum; for a gradient divide factor other than the number of ranks.
   double scale = 1;
-  // True if reductions across groups have a stream of their own.
+  // True if reductions across groups run on a separate stream.
   bool has_across_lane = false;
   // Gradients of several micro-batches always accumulate in full.
   bool accumulates_in_full = false;
@@ -140,17 +140,17 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 // unless it is the last one, so that a sum in 16 bits is rounded once.
 //
 // Without a tree over micro-batches, the first step adds to the fp32 shards that the step's earlier
-// micro-batches have left, and only the last micro-batch takes the other steps. If owners span
-// groups, micro-batches add up in memory, even if gradients are offloaded. Replicated segments, to
-// whose full gradients layers add, are reduced by the last micro-batch only.
+// micro-batches have left, and only the last micro-batch runs the other steps. If owners span
+// groups, micro-batches add up in memory, even if gradients are offloaded. Layers add to the full
+// gradients of replicated segments, which only the last micro-batch reduces.
 //
-// Units with tree_micro_batches() above 1 take each micro-batch through all steps, and add its sum
-// to a waiting sum of equally many micro-batches (tree_sum.h). Waiting sums are fp32, and are
-// rounded at the end.
+// Units with tree_micro_batches() above 1 run all steps for each micro-batch, and add its sum to a
+// waiting sum of equally many micro-batches (tree_sum.h). Waiting sums are fp32, and are rounded at
+// the end.
 UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
                           const ReducePhase& phase);
 
-// All programs of a unit as text, one line an operation.
+// All programs of a unit as text, one operation per line.
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options);
 
 }  // namespace zeroth

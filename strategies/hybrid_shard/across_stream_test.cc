@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums across groups have a stream of their own: what one unit sends across does not stand in the
-// way of what the next one reduces inside its group.
+// Sums across groups run on a separate stream: a unit's all-reduce across groups does not block the
+// next unit's reduction inside its group.
 
 #include <algorithm>
 #include <atomic>

@@ -18,7 +18,7 @@ StrategyCase OptimizerOverWorld(int world_size, int shard_size) {
   return over_world;
 }
 
-// One rank, groups of one, one group, several of several; sizes that are no power of two.
+// One rank, groups of one, one group, several larger groups; sizes that are not powers of two.
 const StrategyCase kOverWorldCases[] = {
     OptimizerOverWorld(1, 1), OptimizerOverWorld(2, 1), OptimizerOverWorld(3, 1),
     OptimizerOverWorld(4, 4), OptimizerOverWorld(4, 2), OptimizerOverWorld(6, 3),

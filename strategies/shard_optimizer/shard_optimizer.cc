@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // ZeRO stage 1 (Rajbhandari et al., 2020): the optimizer's state is sharded, while parameters and
-// gradients are full throughout a step. One all-gather and one reduce-scatter of each unit a step,
-// however many micro-batches it has: the least traffic that shards anything. Between steps, when
-// full parameters are stale and full gradients have been reduced, everything is sharded. With a
-// shard size, state is sharded inside groups of ranks and replicated across groups.
+// gradients are full throughout a step. Each unit costs one all-gather and one reduce-scatter per
+// step, however many micro-batches it has: the least traffic of all sharded strategies. Between
+// steps, when full parameters are stale and full gradients have been reduced, everything is
+// sharded. With a shard size, state is sharded inside groups of ranks and replicated across groups.
 
 #include <memory>
 

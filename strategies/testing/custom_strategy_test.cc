@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The example of docs/writing_a_strategy.md, held to the suite: a strategy that a project of its
-// own could register.
+// The example of docs/writing_a_strategy.md, run through the suite: a strategy that another project
+// could register.
 
 #include <algorithm>
 #include <cstdint>
@@ -33,14 +33,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
-// It costs twice the gradient traffic of shard_grad_op; its use is to look at full gradients. They
-// are sent in as many pieces as its own option says.
+// It costs twice the gradient traffic of shard_grad_op, but gives access to full gradients. They
+// are sent in as many pieces as its option says.
 class AllReduceShard : public ShardingStrategy {
  public:
   using ShardingStrategy::ShardingStrategy;
   static constexpr char kName[] = "all_reduce_shard";
 
-  // What it keeps for each unit.
+  // Its state for each unit.
   struct UnitState {
     int64_t reductions = 0;
   };
@@ -52,13 +52,13 @@ class AllReduceShard : public ShardingStrategy {
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
   absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last) override {
-    // The next micro-batch adds to what is there.
+    // The next micro-batch adds to the full gradients.
     if (!is_last) return absl::OkStatus();
     for (int i = 0; i < unit.segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit.segment_layout(i);
       Unit::Segment& segment = unit.segment(i);
       if (!layout.trainable || segment.grad.numel() == 0) continue;
-      // All that lies between parameters is summed too; zeros stay zeros.
+      // Gaps between parameters are summed too; zeros stay zeros.
       ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
       if (unit.mesh().data_size() > 1) {
         ZEROTH_RETURN_IF_ERROR(AllReduce(unit, segment.grad, comm));
@@ -66,7 +66,7 @@ class AllReduceShard : public ShardingStrategy {
       if (unit.is_replicated(i)) continue;  // what the optimizer reads is the full buffer itself
       const Tensor mine =
           segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
-      // What the optimizer reads may be fp32 where less was reduced.
+      // The optimizer may read fp32 although a 16-bit type was reduced.
       ZEROTH_RETURN_IF_ERROR(
           segment.grad_shard.dtype() == mine.dtype()
               ? unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(),
@@ -134,7 +134,7 @@ TEST(CustomStrategyTest, ItsOptionsComeWithItsName) {
   EXPECT_THAT(Refusal("all_reduce_shard:pieces=1,pieces=2"), HasSubstr("twice"));
 }
 
-// What it does not claim is refused for it.
+// Options that it does not claim to support are refused.
 TEST(CustomStrategyTest, WhatItDoesNotServeIsRefused) {
   StrategyOptions post_forward;
   post_forward.post_forward_shard_size = 2;
@@ -157,7 +157,7 @@ TEST(CustomStrategyTest, KeepsWhatItLikesForEachUnitUntilAbandon) {
           2, "cpu",
           [](Communicator& world, Device& device) -> absl::Status {
             {
-              // Beside what the class that a strategy is built on keeps.
+              // Beside the state of its base class.
               ToyModel built_on(UniformUnits(2));
               ZEROTH_ASSIGN_OR_RETURN(auto flat,
                                       Sharding::Create(world, device, {}, built_on.Specs()));

@@ -95,7 +95,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
       (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
        (options.shard_optimizer_over_world && shards == 1));
   const bool adds_up_in_shards = several && sharded && !adds_up_in_full && !in_tree;
-  // If nothing is sharded, micro-batches add up in the full gradients.
+  // If nothing is sharded, micro-batches accumulate in the full gradients.
   const bool full_is_sum = adds_up_in_full || (several && !sharded && !in_tree);
   const DType full_gradient =
       full_is_sum ? options.precision.grad_accum_dtype : options.precision.reduce_dtype;

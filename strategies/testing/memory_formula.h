@@ -22,9 +22,9 @@ struct ModelNumel {
   double root = 0;      // of the root unit
   double block = 0;     // of the largest other unit
   double matrices = 0;  // of the matrices that Muon updates, if it is the optimizer
-  // The part of `total` in units with axes of their own (UnitSpec::axes), which are replicated over
-  // all ranks, or sharded over all ranks. `root` and `block` count replicated units only if these
-  // are gathered: to another type, or from a store.
+  // The part of `total` in units that UnitSpec::axes replicates over all ranks, or shards over all
+  // ranks. `root` and `block` count replicated units only if these are gathered: to another type,
+  // or from a store.
   double replicated = 0;
   double sharded_over_all = 0;
 };
@@ -35,7 +35,7 @@ struct MemoryFormulaOptions {
   int shard_size = 0;  // StrategyOptions::shard_size
   MixedPrecision precision;
   DType moment_dtype = DType::kFloat32;  // AdamWOptions::state_dtype
-  bool muon = false;  // ModelNumel::matrices have an fp32 momentum in the place of two moments
+  bool muon = false;  // ModelNumel::matrices have an fp32 momentum instead of two moments
   bool reshard_after_forward = true;
   int post_forward_shard_size = 0;  // StrategyOptions::post_forward_shard_size
   int64_t micro_batches = 1;
@@ -52,7 +52,7 @@ struct StateBytes {
   double gradients = 0;
   double optimizer = 0;
   double offload_staging = 0;  // chunks on their way
-  double offloaded = 0;        // in the store; no part of total()
+  double offloaded = 0;        // in the store; not in total()
 
   double total() const {
     return parameters + gathered_parameters + gradients + optimizer + offload_staging;
@@ -60,8 +60,8 @@ struct StateBytes {
 };
 
 // Assumes AdamW's two moments, or Muon's fp32 momentum for its matrices, and two shared gather
-// buffers. InvalidArgument for a shard size that does not fit; Unimplemented for a strategy that
-// does not come with the project.
+// buffers. InvalidArgument for a shard size that does not fit; Unimplemented for a strategy that is
+// not built in.
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options);
 

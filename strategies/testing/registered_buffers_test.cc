@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Buffers that a transport knows: what of them stays, and that gathers use them.
+// Buffers registered with a transport: which of them are kept, and that gathers use them.
 
 #include <cstdint>
 #include <memory>
@@ -52,7 +52,7 @@ TEST(RegisteredBuffersTest, StayTheSetsForAsLongAsItLives) {
                    EXPECT_EQ(first.bytes(), 4096u);
                    void* const place = first.raw_data();
                    ZEROTH_ASSIGN_OR_RETURN(Tensor second, set.Acquire(4096, stream));
-                   // Beyond the limit, and above the size, are ordinary memory.
+                   // Buffers beyond the limit or above the size are ordinary memory.
                    ZEROTH_ASSIGN_OR_RETURN(Tensor third, set.Acquire(4096, stream));
                    ZEROTH_ASSIGN_OR_RETURN(Tensor large, set.Acquire(5000, stream));
                    EXPECT_EQ(Current(rank.device), 3 * 4096 + 5000);
@@ -105,8 +105,8 @@ TEST(RegisteredBuffersTest, GroupsThatSayNoAreAskedOnce) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Every gather of a step, of the root and of units that stay gathered, too: whatever is sent, of
-// fp32 shards and of rounded ones.
+// All gathers of a step, including those of the root and of units that stay gathered, from fp32
+// shards and from rounded ones.
 TEST(RegisteredBuffersTest, AllGathersOfAStepUseThem) {
   for (const char* const strategy : {"full_shard", "shard_grad_op"}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {

@@ -33,7 +33,7 @@ struct StrategyCase {
   std::string device = "cpu";
   std::string back_end = "local";
   bool shard_optimizer_over_world = false;
-  bool in_processes = false;  // each rank is one, which runs the tests by itself
+  bool in_processes = false;  // each rank is a process that runs the tests
 
   friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
     return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size
@@ -51,10 +51,10 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   // Skips where the machine has no such device.
   void SetUp() override;
   int world_size() const { return GetParam().world_size; }
-  // Those among which a test may share memory.
+  // The ranks that share this process's memory.
   int ranks_of_process() const { return GetParam().in_processes ? 1 : world_size(); }
   ShardingOptions Options() const;
-  // What the strategy claims, and whether it serves these options.
+  // The strategy's claims, and whether it supports these options.
   StrategyCapabilities Capabilities() const;
   bool SupportsOffload() const { return Capabilities().offload; }
   bool SupportsUnitCollectives() const { return Capabilities().unit_collectives; }

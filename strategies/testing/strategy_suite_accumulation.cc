@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite, fifth part: steps of several micro-batches.
+// The strategy suite: steps of several micro-batches.
 
 #include <cmath>
 #include <cstdint>
@@ -51,7 +51,7 @@ TEST_P(StrategySuite, MicroBatchesAddUp) {
             ShardingOptions options = Options();
             options.mixed_precision.reduce_dtype = reduce_dtype;
             ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-            // Three, one and three again: nothing of a step is left for the next.
+            // Three, one and three again: no step leaves anything for the next.
             for (const int count : {3, 1, 3}) {
               ToyStep step;
               step.expected = ToyValue;
@@ -162,7 +162,7 @@ TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
               ZEROTH_ASSIGN_OR_RETURN(const auto last, Traffic(*sharding, rank, 3, false));
               const auto scatters = CollectiveOp::kReduceScatter;
               const auto reductions = CollectiveOp::kAllReduce;
-              // A strategy may let all of it wait.
+              // A strategy may defer all of it.
               ZEROTH_TOY_EXPECT(each.inside_calls(scatters) == 3 * one.inside_calls(scatters) ||
                                 each.calls(scatters) == one.calls(scatters));
               ZEROTH_TOY_EXPECT(each.across_calls(scatters) == one.across_calls(scatters));
@@ -174,7 +174,7 @@ TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
             absl::OkStatus());
 }
 
-// An export between micro-batches takes no sum and no result away.
+// An export between micro-batches does not change sums or results.
 TEST_P(StrategySuite, UnitsMayBeGatheredBetweenMicroBatches) {
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
               ToyModel model(AwkwardUnits());
@@ -210,7 +210,7 @@ TEST_P(StrategySuite, AStepCannotEndBetweenMicroBatches) {
           ZEROTH_TOY_EXPECT(absl::StrContains(early.message(), "micro-batches"));
           ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
           ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-          // What was abandoned has left nothing.
+          // The abandoned step has left nothing.
           ZEROTH_RETURN_IF_ERROR(MicroBatches(*sharding, ToyStep(), world.rank(), 1, sync_each));
           ZEROTH_RETURN_IF_ERROR(
               CheckGradients(*sharding, PatternMean(world.size()), kMeanTolerance));
@@ -232,7 +232,7 @@ TEST_P(StrategySuite, UnitsMayStayGatheredAfterBackward) {
               sharding->scheduler().SetReshardAfterBackward(false);
               ZEROTH_ASSIGN_OR_RETURN(const auto three, Traffic(*sharding, rank, 3, true));
               sharding->scheduler().SetReshardAfterBackward(true);
-              // Later forwards find everything there, and gather nothing.
+              // Later forwards find all units gathered, and gather nothing.
               const auto units = static_cast<int64_t>(sharding->units().size());
               if (one.inside_calls(gathers) > 0) {
                 ZEROTH_TOY_EXPECT(three.inside_calls(gathers) ==

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite: units with axes of their own (UnitSpec::axes), which change where things are
-// and no bit.
+// The strategy suite: units that set UnitSpec::axes, which change where state is stored, but not
+// results.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ namespace {
 
 const UnitAxes kShardedOverAll = {{}, {kReplicateAxis, kShardAxis}};
 const UnitAxes kReplicatedOverAll = {{kReplicateAxis, kShardAxis}, {}};
-// In groups of ranks that are no neighbours.
+// In groups of ranks that are not neighbours.
 const UnitAxes kTheOtherWayRound = {{kShardAxis}, {kReplicateAxis}};
 
 // `axes` by unit.
@@ -30,14 +30,14 @@ std::vector<ToyUnit> WithAxes(std::vector<ToyUnit> units, const std::vector<Unit
   return units;
 }
 
-// Of a root and three blocks.
+// For a root and three blocks.
 const std::vector<UnitAxes> kMixtures[] = {
     {kShardedOverAll, {}, kReplicatedOverAll, {}},
     {kReplicatedOverAll, kShardedOverAll, {}, kShardedOverAll},
     {{}, kReplicatedOverAll, kReplicatedOverAll, kReplicatedOverAll},
 };
 
-// In which sums, and gathered values, come about in different ways.
+// Options that compute sums, and gathered values, in different ways.
 std::vector<ShardingOptions> Variants(const ShardingOptions& plain) {
   std::vector<ShardingOptions> variants = {plain, plain, plain};
   variants[0].min_shard_numel = 20;
@@ -54,7 +54,7 @@ bool IsPowerOfTwo(int n) { return (n & (n - 1)) == 0; }
 
 TEST_P(StrategySuite, UnitsWithOtherAxesHaveTheSameBits) {
   if (!Capabilities().unit_axes) return;
-  // Sums over groups of another number are not those over all ranks.
+  // Sums over groups of other sizes are not those over all ranks.
   if (GetParam().shard_size > 0 && !IsPowerOfTwo(GetParam().shard_size)) return;
   const auto train = [&](const ShardingOptions& options, const std::vector<UnitAxes>& axes,
                          int micro_batches) {
@@ -70,8 +70,8 @@ TEST_P(StrategySuite, UnitsWithOtherAxesHaveTheSameBits) {
     return result.values();
   };
   for (const ShardingOptions& options : Variants(Options())) {
-    // Several add up in full: where each is reduced, sums of whole units come about in another
-    // order than those of shards.
+    // Several accumulate in full: if each is reduced, full gradients are summed in another order
+    // than shards.
     for (const int micro_batches : {1, 3}) {
       const std::vector<float> expected = train(options, {}, micro_batches);
       for (const std::vector<UnitAxes>& axes : kMixtures) {
@@ -84,8 +84,7 @@ TEST_P(StrategySuite, UnitsWithOtherAxesHaveTheSameBits) {
   }
 }
 
-// Whatever the groups are, and in whatever order sums come about, those of small integers are
-// exact.
+// Sums of small integers are exact, whatever the groups and the order of summation.
 TEST_P(StrategySuite, UnitsWithOtherAxesAddUpMicroBatches) {
   if (!Capabilities().unit_axes) return;
   const std::vector<UnitAxes> axes = {kTheOtherWayRound, kTheOtherWayRound, kShardedOverAll,
@@ -113,7 +112,7 @@ TEST_P(StrategySuite, UnitsWithOtherAxesAddUpMicroBatches) {
             absl::OkStatus());
 }
 
-// Of every element one rank of each statistics group answers, and no other.
+// Exactly one rank of each statistics group counts an element.
 TEST_P(StrategySuite, StatisticsCountEveryElementOnce) {
   if (!Capabilities().unit_axes) return;
   for (const std::vector<UnitAxes>& axes : kMixtures) {
@@ -150,7 +149,7 @@ TEST_P(StrategySuite, MemoryOfUnitsWithOtherAxesIsTheFormula) {
   ModelNumel numel{kRoot + 3 * kBlock, kRoot, kBlock};
   numel.replicated = kBlock;
   numel.sharded_over_all = kRoot;
-  // What no other rank has a part of is not gathered.
+  // A unit that is not sharded is not gathered.
   if (world_size() == 1) numel.root = 0;
   const bool groups_share = GetParam().strategy != "no_shard" && GetParam().shard_size != 1;
   if (world_size() == 1 || (!groups_share && !OwnersSpanGroups())) numel.block = 0;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite, third part: steps that are given up, ranks that fail.
+// The strategy suite: steps that are abandoned, ranks that fail.
 
 #include <latch>
 #include <memory>
@@ -19,8 +19,8 @@
 namespace zeroth {
 namespace {
 
-// All ranks give up at the same point of the second step, at every point there is; the step after
-// is as if nothing had happened.
+// All ranks abandon the second step at the same point, for every possible point; the next step is
+// as if nothing had happened.
 absl::Status AbandonEverywhere(Sharding& sharding, int rank, int world_size) {
   int stages = 0;
   ToyStep step;
@@ -69,15 +69,15 @@ TEST_P(StrategySuite, AnAbandonedStepLeavesNoTrace) {
   }
 }
 
-// One rank fails and simply returns, at every point of a step: the others must come back, and its
-// error must arrive.
+// One rank fails and simply returns, at every point of a step: the others must return, with its
+// error.
 TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
   if (world_size() == 1) return;
   for (int fail_at = 0; fail_at<4 * 4 + 3; fail_at += world_size()> 4 ? 5 : 1) {
     std::mutex mutex;
     int to_release = 0;
     int released = 0;
-    // A rank may learn of the failure wherever it is; here it is to be in the steps after this.
+    // A rank may learn of the failure anywhere; here it must be in later steps.
     std::latch ready(ranks_of_process());
     const absl::Status status = Run([&](Communicator& world, Device& device) -> absl::Status {
       ToyModel model(AwkwardUnits());
@@ -104,7 +104,7 @@ TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
         std::lock_guard<std::mutex> lock(mutex);
         ++to_release;
       }
-      // A rank that was released can still clean up, and is told that this cannot be healed.
+      // A released rank can still clean up, and is told that it cannot recover.
       ZEROTH_TOY_EXPECT(!sharding->scheduler().Abandon().ok());
       ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
       std::lock_guard<std::mutex> lock(mutex);
@@ -128,8 +128,7 @@ TEST_P(StrategySuite, AbortWithTrafficInFlightEndsCleanly) {
     ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 1));
     ToyStep step;
     step.gradient = PatternGradient(world.rank());
-    // Rank 0 stops with prefetches and reductions of its own enqueued, which the sharding outlives
-    // by nothing.
+    // Rank 0 stops with prefetches and reductions still enqueued when its sharding is destroyed.
     if (world.rank() == 0) {
       step.hook = [&](absl::string_view stage, const Unit* unit) {
         if (stage != "backward" || unit->name() != "h.1") return absl::OkStatus();

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite: when units are gathered and what they are divided into, which changes no bit;
-// and collectives of one's own, which may.
+// The strategy suite: when units are gathered and how they are divided, which does not change
+// results; and custom collectives, which may.
 
 #include <cmath>
 #include <cstdint>
@@ -37,7 +37,7 @@ int64_t GathersInside(Sharding& sharding) {
   return ViewOf(sharding).shard_gather().stats()[CollectiveOp::kAllGather].calls;
 }
 
-// Forwards to the communicator, and counts.
+// Counts the calls that it forwards to the communicator.
 class CountingCollectives : public UnitCollectives {
  public:
   absl::Status AllGather(const Tensor& mine, const Tensor& full,
@@ -61,7 +61,7 @@ class CountingCollectives : public UnitCollectives {
   int64_t reductions = 0;
 };
 
-// Sends the bytes as they are, in reverse.
+// Sends the unrounded bytes, reversed.
 class Complement : public GatherExtension {
  public:
   int64_t EncodedBytes(int64_t numel, DType dtype) const override {
@@ -147,7 +147,7 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
           step.lr = 0;
           const int64_t before = GathersInside(*sharding);
           ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-          // The root, which stays, and three blocks, in the shard group.
+          // The root, which stays gathered, and three blocks, in the shard group.
           ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
           // The blocks again, in pairs of ranks, and nothing in the shard group.
@@ -167,7 +167,7 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
       absl::OkStatus());
 }
 
-// What a forward keeps for its backward is of that step, also if the backward never comes.
+// Slices that a forward keeps for its backward end with the step, even if no backward runs.
 TEST_P(StrategySuite, AForwardWithoutItsBackwardLeavesNothingForTheNextStep) {
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
               ShardingOptions options = Options();
@@ -320,7 +320,7 @@ TEST_P(StrategySuite, UnshardsAheadOfUse) {
               step.gradient = PatternGradient(world.rank());
               step.lr = 0;
               ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-              // A handle that nobody waited for in time gathers nothing anew.
+              // A handle that is waited for too late does not gather again.
               ZEROTH_ASSIGN_OR_RETURN(auto late, scheduler.Unshard(unit, /*async=*/true));
               ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
               ZEROTH_RETURN_IF_ERROR(late.Wait());
@@ -338,7 +338,7 @@ TEST_P(StrategySuite, PrefetchListsDecideTheOrder) {
               if (!Frees(*sharding) || ViewOf(*sharding).shard_size() == 1) return absl::OkStatus();
               Scheduler& scheduler = sharding->scheduler();
               const absl::Span<Unit* const> units = sharding->units();
-              // The last block first, and the second not ahead at all.
+              // The last block is prefetched first, and the second not at all.
               ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[0], {units[3], units[1]}));
               ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[1], {}));
               ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[3], {units[1]}));
@@ -433,7 +433,7 @@ TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
             absl::OkStatus());
 }
 
-// Of shapes that fill no block, parameters that are empty, and sums over micro-batches.
+// With shapes that do not fill a block, empty parameters, and sums over micro-batches.
 TEST_P(StrategySuite, QuantizedGradientsAreNearlyRightInEveryLayout) {
   if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";
   for (const LayoutKind layout : {LayoutKind::kFlat, LayoutKind::kRows}) {
@@ -452,7 +452,7 @@ TEST_P(StrategySuite, QuantizedGradientsAreNearlyRightInEveryLayout) {
                     ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
                     ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
                   }
-                  // Each micro-batch errs as one alone.
+                  // Each micro-batch adds the error of a single one.
                   const float times = static_cast<float>(micro_batches);
                   ZEROTH_RETURN_IF_ERROR(CheckGradients(*sharding, PatternMean(world.size(), times),
                                                         6.0 / 254 + 1e-5));

@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite with ranks that talk by NCCL, as many as it can have here: no strategy knows
-// of it, and the bits are those of the local back end, which the suite computes its expectations
-// by.
+// The strategy suite with as many ranks as NCCL can have here. Results have the same bits as with
+// the local back end, with which the suite computes the expected values.
 
 #include <algorithm>
 #include <string>
@@ -26,7 +25,7 @@ std::vector<StrategyCase> NcclCases() {
                                      {"full_shard", 1, 0, "cuda", "nccl_threads"},
                                      {"full_shard", 4, 0, "cuda", "nccl_threads"},
                                      {"hybrid_shard", 4, 2, "cuda", "nccl_threads"}};
-  // What two GPUs show; the emulation, which takes its time, shows the same at four ranks.
+  // Two GPUs suffice; the emulation, which is slow, shows the same with four ranks.
   if (!testing::NcclIsEmulated()) cases.push_back({"full_shard", 2, 0, "cuda", "nccl_threads"});
   const auto is_too_large = [](const StrategyCase& one) {
     return one.world_size > 1 && one.world_size > testing::MostNcclRanks();

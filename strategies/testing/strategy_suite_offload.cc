@@ -96,7 +96,7 @@ TEST_P(StrategySuite, OffloadingChangesNoBit) {
   }
 }
 
-// A step's gradients are of the types that its own micro-batches ask for, wherever they lie.
+// A step's micro-batches decide the types of its gradients, wherever they are stored.
 TEST_P(StrategySuite, StepsOfSeveralMicroBatchesChangeNothingForThoseOfOne) {
   if (!SupportsOffload() || world_size() > 4) return;
   SharedResult results[2];
@@ -119,7 +119,7 @@ TEST_P(StrategySuite, StepsOfSeveralMicroBatchesChangeNothingForThoseOfOne) {
   EXPECT_TRUE(SharedResult::SameBits(results[1].values(), results[0].values()));
 }
 
-// What else may be asked of a sharding, each by itself.
+// Other options of a sharding, one at a time.
 std::vector<std::pair<std::string, ShardingOptions>> Levers(const ShardingOptions& plain) {
   std::vector<std::pair<std::string, ShardingOptions>> levers;
   const auto add = [&](const char* name) -> ShardingOptions& {
@@ -166,7 +166,7 @@ TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
     for (const int micro_batches : {1, 3}) {
       SharedResult in_memory;
       const absl::Status status = train(OffloadOptions(), micro_batches, in_memory);
-      if (absl::IsInvalidArgument(status)) continue;  // a lever that is not this strategy's
+      if (absl::IsInvalidArgument(status)) continue;  // not supported by this strategy
       ASSERT_EQ(status, absl::OkStatus());
       ++served;
       SharedResult offloaded;
@@ -178,7 +178,7 @@ TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
   EXPECT_GE(served, 2 * 7) << "only groups after forward, and what needs groups, may be refused";
 }
 
-// What this rank keeps of parameters (all of which are trained here), in fp32.
+// The bytes of this rank's parameters (all of which are trained here), in fp32.
 int64_t ShardBytes(const Sharding& sharding) {
   int64_t bytes = 0;
   for (const Unit* unit : sharding.units()) {
@@ -236,8 +236,8 @@ TEST_P(StrategySuite, RefusesToOffloadWhatItCannotServe) {
   }
 }
 
-// The last rank's store breaks, after any number of transfers: no rank trains on, and the launcher
-// is told why.
+// The last rank's store fails, after any number of transfers: no rank trains on, and the launcher
+// gets the cause.
 TEST_P(StrategySuite, AStoreThatBreaksIsAnErrorOnAllRanks) {
   if (!SupportsOffload() || GetParam().device != "cpu" || world_size() > 4) return;
   for (const Subset& subset : kSubsets) {

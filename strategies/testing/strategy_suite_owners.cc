@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The strategy suite: owners of masters that span shard groups
-// (StrategyOptions::shard_optimizer_over_world), which changes where things are and no bit.
+// (StrategyOptions::shard_optimizer_over_world), which changes where state is stored, but not
+// results.
 
 #include <cstdint>
 #include <vector>
@@ -15,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-// Every way in which the sum of a gradient, or a gathered parameter, comes about.
+// All ways to compute the sum of a gradient, or a gathered parameter.
 std::vector<ShardingOptions> Variants(const ShardingOptions& plain) {
   std::vector<ShardingOptions> variants;
   for (const DType param_dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -100,7 +101,7 @@ TEST_P(StrategySuite, OwnersInOtherGroupsAreReachedOnceAStep) {
           ZEROTH_RETURN_IF_ERROR(ToyTrainInMicroBatches(
               *sharding, world.rank(), micro_batches.count, micro_batches.sync_each));
           steps += kToyMicroBatchSteps;
-          // What a rank sends: to each group but its own, its piece.
+          // A rank sends its piece to each other group.
           const int64_t bytes = shard_bytes * (mesh.replicate_size() - 1) * steps;
           ZEROTH_TOY_EXPECT(gathers[CollectiveOp::kAllGather].calls == units * steps);
           ZEROTH_TOY_EXPECT(gathers[CollectiveOp::kAllGather].bytes == bytes);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite, second part: passes that are out of the ordinary, and frozen parameters.
+// The strategy suite: unusual passes, and frozen parameters.
 
 #include <set>
 #include <string>
@@ -77,7 +77,7 @@ TEST_P(StrategySuite, ForwardsMayComeSeveralToABackward) {
                 ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
                 ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
               }
-              // A forward whose backward never comes.
+              // A forward whose backward never runs.
               ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
               ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
               ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
@@ -130,7 +130,7 @@ TEST_P(StrategySuite, UnitsNest) {
                   step.expected = ToyValue;
                   ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
                 }
-                // Activation checkpointing: the forward once more, inside backward.
+                // Activation checkpointing: the forward again, inside backward.
                 ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(outer, /*expects_backward=*/false));
                 ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(outer, /*expects_backward=*/false));
                 ZEROTH_TOY_EXPECT(outer.state() == UnitState::kGathered);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite: mixed precision. Results are compared with a host's own arithmetic to the
-// last bit, which also proves that strategies agree with each other.
+// The strategy suite: mixed precision. Results are compared with arithmetic on the host to the last
+// bit, so strategies also agree with each other.
 
 #include <atomic>
 #include <cstdint>
@@ -29,8 +29,8 @@ const MixedPrecision kPolicies[] = {
     {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16},
 };
 
-// A parameter after `steps` steps of mixed-precision training on random gradients, one rank's
-// arithmetic after the other.
+// A parameter after `steps` steps of mixed-precision training on random gradients, computed rank by
+// rank.
 ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int steps) {
   return [=](const Parameter& parameter, int64_t element) {
     float master = RoundTo(precision.master_dtype, ToyValue(parameter, element));
@@ -50,7 +50,8 @@ ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int st
   };
 }
 
-// Where ranks are no power of two, groups divide by a factor each, and 1/3 is no float.
+// If the number of ranks is not a power of two, each group divides by a factor, and 1/3 is not a
+// float.
 double MeanTolerance(int world_size) { return (world_size & (world_size - 1)) == 0 ? 0 : 5e-3; }
 
 TEST_P(StrategySuite, ComputesInTheRoundedMastersAndKeepsThem) {
@@ -96,7 +97,7 @@ TEST_P(StrategySuite, MixedPrecisionRoundsWhereItSaysAndNowhereElse) {
   }
 }
 
-// What the optimizer reads is the sum as it was made, in fp32, if it is to be.
+// On request the optimizer reads the unrounded fp32 sum.
 TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
   ShardingOptions options = Options();
   options.mixed_precision = {DType::kFloat32, DType::kBFloat16};

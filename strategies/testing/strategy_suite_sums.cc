@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite: what sums of gradients lose. They are scaled, and added to over
+// The strategy suite: rounding of gradient sums. They are scaled, and accumulated over
 // micro-batches, in fp32, and rounded once, at the end.
 
 #include <cstdint>
@@ -20,11 +20,10 @@ namespace zeroth {
 namespace {
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-// No powers of two, so that a mean and what it is multiplied by are rounded differently in any
-// other order.
+// Not powers of two, so that scaling a mean in any other order rounds differently.
 constexpr double kFactors[] = {3, 0.7};
 
-// Half of the distance between neighbours, relative to them.
+// Half of the relative distance between neighbouring values.
 double RoundoffOf(DType dtype) {
   return dtype == DType::kFloat32 ? 0x1p-24 : dtype == DType::kBFloat16 ? 0x1p-8 : 0x1p-11;
 }
@@ -37,7 +36,7 @@ ToyGradient DrawnGradient(DType dtype, int rank, int micro_batch) {
   };
 }
 
-// One step up to its gradients, which the caller has to end.
+// Runs a step up to its gradients; the caller ends it.
 absl::Status Accumulate(Sharding& sharding, int micro_batches, bool sync_each,
                         const std::function<ToyGradient(int micro_batch)>& gradient) {
   Scheduler& scheduler = sharding.scheduler();
@@ -54,7 +53,7 @@ absl::Status Accumulate(Sharding& sharding, int micro_batches, bool sync_each,
   return absl::OkStatus();
 }
 
-// What this rank owns of all gradients.
+// This rank's shards of all gradients.
 absl::StatusOr<std::vector<float>> OwnGradients(const Sharding& sharding) {
   std::vector<float> all;
   for (const Unit* unit : sharding.units()) {
@@ -67,7 +66,8 @@ absl::StatusOr<std::vector<float>> OwnGradients(const Sharding& sharding) {
   return all;
 }
 
-// A host's arithmetic for one micro-batch: the tree's sum, its mean, scaled, rounded.
+// The expected value for one micro-batch, computed on the host: the tree's sum, its mean, scaled,
+// rounded.
 ToyFormula ScaledOnHost(DType dtype, int world_size, double factor) {
   return [=](const Parameter& parameter, int64_t element) {
     std::vector<float> contributions;
@@ -94,7 +94,7 @@ ToyFormula ScaledInFloat64(DType dtype, int world_size, double factor, int micro
 }
 
 TEST_P(StrategySuite, ADivideFactorIsAppliedBeforeTheOneRounding) {
-  // Groups of three, say, divide by a factor each, and 1/3 is no float.
+  // Each group of three, say, divides by a factor, and 1/3 is not a float.
   const bool exact = (world_size() & (world_size() - 1)) == 0 || GetParam().shard_size == 0;
   for (const DType dtype : kTypes) {
     for (const double factor : kFactors) {
@@ -153,7 +153,7 @@ TEST_P(StrategySuite, ADivideFactorOfSeveralMicroBatchesIsAppliedInFloat) {
   }
 }
 
-// int8 is on the way only: what it has made of the gradients is scaled in fp32, and rounded once.
+// Only traffic is int8: dequantised gradients are scaled in fp32, and rounded once.
 TEST_P(StrategySuite, ADivideFactorOfQuantizedGradientsIsAppliedBeforeTheOneRounding) {
   if (world_size() == 1 || !SupportsUnitCollectives()) return;
   EXPECT_EQ(
@@ -167,7 +167,7 @@ TEST_P(StrategySuite, ADivideFactorOfQuantizedGradientsIsAppliedBeforeTheOneRoun
           options.strategy_options.gradient_divide_factor = scales ? 3 : 0;
           ZEROTH_ASSIGN_OR_RETURN(options.collectives, QuantizedCollectives());
           const auto sharding = Make(world, device, model, options);
-          // Where gradients are replicated they are not kept in fp32, nor quantized.
+          // Replicated gradients are neither kept in fp32 nor quantised.
           if (!scales && !sharding.ok()) return absl::OkStatus();
           ZEROTH_RETURN_IF_ERROR(sharding.status());
           ZEROTH_RETURN_IF_ERROR(Accumulate(**sharding, 1, true, [&](int index) {
@@ -187,7 +187,7 @@ TEST_P(StrategySuite, ADivideFactorOfQuantizedGradientsIsAppliedBeforeTheOneRoun
 
 constexpr int kManyMicroBatches = 64;
 
-// 1, then contributions that a 16-bit sum of about 1 does not take in one by one.
+// 1, then contributions too small to change a 16-bit sum of about 1 one by one.
 ToyGradient OneAndManySmallOnes(int micro_batch) {
   return [=](const Parameter&, int64_t element, float) {
     return micro_batch == 0 ? 1.0f : static_cast<float>(1 + element % 2) * 0x1p-12f;
@@ -224,7 +224,7 @@ TEST_P(StrategySuite, SmallContributionsOfManyMicroBatchesAreNotLost) {
                 ZEROTH_RETURN_IF_ERROR(CheckGradients(*sharding, SumOfOneAndManySmallOnes(), 1e-6));
                 ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
                 ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-                // One micro-batch is as ever: of the type that it is reduced in.
+                // A single micro-batch still has the type that it is reduced in.
                 ZEROTH_RETURN_IF_ERROR(Accumulate(*sharding, 1, true, OneAndManySmallOnes));
                 for (const Unit* unit : sharding->units()) {
                   ZEROTH_TOY_EXPECT(unit->GradientShardState(0).dtype() == dtype);
@@ -239,7 +239,7 @@ TEST_P(StrategySuite, SmallContributionsOfManyMicroBatchesAreNotLost) {
   }
 }
 
-// On request, half of the memory is enough for what is added up in full.
+// On request, full gradients accumulate in half the memory.
 TEST_P(StrategySuite, SumsOfMicroBatchesAreLowPrecisionOnRequest) {
   ShardingOptions options = Options();
   options.mixed_precision = {DType::kBFloat16, DType::kBFloat16};

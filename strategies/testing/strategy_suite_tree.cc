@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite, a further part: micro-batches and ranks summed in one tree.
+// The strategy suite: micro-batches and ranks summed in one tree.
 
 #include <cstdint>
 #include <memory>
@@ -19,8 +19,8 @@ namespace {
 
 bool IsPowerOfTwo(int size) { return (size & (size - 1)) == 0; }
 
-// The definition, one element at a time: the left half has the largest power of two of leaves that
-// leaves some for the right one.
+// The definition, one element at a time: the left half has the largest power of two of leaves below
+// their number.
 template <typename Leaf>
 float Tree(const Leaf& leaf, int64_t begin, int64_t count) {
   if (count == 1) return leaf(begin);
@@ -29,7 +29,7 @@ float Tree(const Leaf& leaf, int64_t begin, int64_t count) {
   return Tree(leaf, begin, half) + Tree(leaf, begin + half, count - half);
 }
 
-// What all ranks' micro-batches give: each is rounded to `dtype`, and their sum once.
+// The expected sum of all ranks' micro-batches: each is rounded to `dtype`, and their sum once.
 ToyFormula TreeOf(int64_t leaves, int step, DType dtype) {
   return [=](const Parameter& parameter, int64_t element) {
     const float value = ToyValue(parameter, element);
@@ -67,7 +67,7 @@ TEST_P(StrategySuite, MicroBatchesAndRanksAreSummedInOneTree) {
                   ShardingOptions options = TreeOptions(Options(), count);
                   options.mixed_precision.reduce_dtype = dtype;
                   ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                  // Twice: nothing of a step is left for the next.
+                  // Twice: no step leaves anything for the next.
                   for (const int step : {0, 1}) {
                     for (int64_t i = 0; i < count; ++i) {
                       ZEROTH_RETURN_IF_ERROR(MicroBatch(*sharding, i * world.size() + world.rank(),

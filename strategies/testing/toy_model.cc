@@ -45,7 +45,7 @@ absl::Status CheckGathered(const Unit& unit, const ToyStep& step) {
   return absl::OkStatus();
 }
 
-// What was added to is rounded to the tensor's type, as kernels do.
+// Sums are rounded to the tensor's type, as kernels do.
 absl::Status WriteFloats(const std::vector<float>& values, const Tensor& out) {
   Stream& stream = out.device().compute_stream();
   if (out.dtype() == DType::kFloat32) {
@@ -333,7 +333,7 @@ absl::Status CheckAtRest(Sharding& sharding) {
     }
   }
   const MemoryStats memory = sharding.device().allocator().stats();
-  // What a transport knows stays.
+  // Registered buffers are kept.
   const bool keeps_buffers = sharding.device().allocator().has_transport_memory();
   ZEROTH_TOY_EXPECT(keeps_buffers ||
                     memory[MemoryCategory::kGatheredParameters].current_bytes == 0);

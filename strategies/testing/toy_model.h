@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The smallest thing that shards: units of parameters whose "backward" is a formula. Real ranks
-// drive it through the scheduler's hooks as hand-written kernels would, and every value is known in
+// The smallest model to shard: units of parameters whose "backward" is a formula. Real ranks drive
+// it through the scheduler's hooks as hand-written kernels would, and every value is known in
 // advance.
 
 #pragma once
@@ -28,7 +28,7 @@
 
 namespace zeroth {
 
-// Runs `rank_main` on real ranks, each with a device of its own.
+// Runs `rank_main` on real ranks, each with its own device.
 using ToyRank = std::function<absl::Status(Communicator& world, Device& device)>;
 absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main,
                          absl::string_view back_end = "local");
@@ -64,8 +64,8 @@ class ToyModel {
   std::vector<OwnedUnit> units_;
 };
 
-// A root and three blocks with what is awkward: scalars, primes, single elements, an empty
-// parameter.
+// A root and three blocks of awkward parameters: scalars, primes, single elements, and an empty
+// one.
 std::vector<ToyUnit> AwkwardUnits();
 // A root and `blocks` blocks of equal size, large against alignment.
 std::vector<ToyUnit> UniformUnits(int blocks);
@@ -80,13 +80,13 @@ absl::StatusOr<std::unique_ptr<Sharding>> ShardToy(Communicator& world, Device& 
                                                    const ToyModel& model,
                                                    const ShardingOptions& options);
 
-// What the ranks are to the units of a sharding that have the default axes.
+// The mesh as units with the default axes see it.
 inline const MeshView& ViewOf(const Sharding& sharding) { return sharding.units()[0]->mesh(); }
 
 // The gradient that one rank contributes, given the parameter's gathered value.
 using ToyGradient = std::function<float(const Parameter& parameter, int64_t element, float value)>;
 
-// A training step by hand. Every function returns the first error, also of `hook`.
+// A training step by hand. Every function returns the first error, including that of `hook`.
 struct ToyStep {
   ToyGradient gradient;
   // Units in forward order; the first surrounds the others if it is the root. Empty: all of them.

@@ -18,7 +18,7 @@
 namespace zeroth {
 
 // Means of the pattern over any number of ranks need more than float's precision only at world
-// sizes that are no power of two.
+// sizes that are not powers of two.
 inline constexpr double kMeanTolerance = 1e-6;
 
 // [begin, end) summed in fp32 along the tree of core/comm/communicator.h.
@@ -28,17 +28,17 @@ float TreeSum(const std::vector<float>& values, size_t begin, size_t end);
 float ElementPattern(int64_t element);
 // Rank r contributes (r + 1) times the pattern.
 ToyGradient PatternGradient(int rank);
-// What ranks 0 to world_size - 1 contribute together, `times` times.
+// The contributions of all ranks together, `times` times.
 ToyFormula PatternSum(int world_size, float times = 1);
 ToyFormula PatternMean(int world_size, float times = 1);
 
 // A gradient of random bits that depends on the parameter's value, so that a stale or overwritten
 // buffer anywhere shows in every later step.
 ToyGradient RandomGradient(int rank, int step);
-// Steps on random gradients; an error, too, if anything is left over after one.
+// Steps on random gradients; also fails if anything is left over after one.
 absl::Status ToyTrain(Sharding& sharding, int rank, int steps, ToyStep step = {});
 
-// Steps of as many micro-batches on random gradients, with the same check; `sync_each` as
+// kToyMicroBatchSteps steps on random gradients, with the same check; `sync_each` as
 // Scheduler::SetRequiresGradientSync.
 inline constexpr int kToyMicroBatchSteps = 2;
 absl::Status ToyTrainInMicroBatches(Sharding& sharding, int rank, int micro_batches,

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The programs of every strategy and option, as rank 1 of its world runs them, against the text in
-// unit_programs.txt. A change of that file is a change of what is gathered, sent, rounded or
-// stored. That programs give the right values is the strategies' suite's to show.
+// unit_programs.txt. A changed file means that other data is gathered, sent, rounded or stored. The
+// strategy suite tests the values.
 
 #include <memory>
 #include <string>

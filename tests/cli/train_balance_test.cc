@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A mixture of experts that is trained with the loss that balances its experts, by the trainer's
-// own binary on real ranks.
+// The trainer's binary on real ranks: a mixture of experts, trained with the load-balancing loss.
 
 #include <filesystem>
 #include <string>
@@ -67,8 +66,8 @@ TEST_F(BalanceRunTest, NoBitDependsOnTheLayout) {
   }
 }
 
-// The loss that is reported has the balance in it, and what is evaluated has not: at the first
-// step all weights are the same. Of 8 experts that are nearly balanced it is just above top_k = 2.
+// The reported loss includes the balance, and evaluations do not: at the first step all weights are
+// the same. Of 8 experts that are nearly balanced it is just above top_k = 2.
 TEST_F(BalanceRunTest, ItIsAddedInTrainingAlone) {
   const Flags run = {"--world_size=2", "--batch_size=2", "--eval_every=4"};
   const auto without = Train("without", 0, run);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The trainer as its users meet it: a process with flags, files and exit codes.
+// The trainer as its users see it: a process with flags, files and exit codes.
 
 #include <signal.h>
 #include <unistd.h>
@@ -104,13 +104,13 @@ TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
   const std::vector<nlohmann::json> metrics = Metrics(out);
   EXPECT_TRUE(metrics[9].contains("ema_eval_loss"));
   EXPECT_FALSE(metrics[10].contains("ema_eval_loss"));
-  // Neither the average nor a look at it changes the weights.
+  // Neither the average nor its evaluation changes the weights.
   EXPECT_TRUE(Read(out / "final/model.safetensors") ==
               Read(Scratch() / "plain/final/model.safetensors"));
   EXPECT_FALSE(Read(out / "final/model.safetensors") == Read(out / "final_ema/model.safetensors"));
   EXPECT_EQ(metrics[19]["eval_loss"], Metrics(Scratch() / "plain")[19]["eval_loss"]);
   EXPECT_NE(metrics[19]["eval_loss"], metrics[19]["ema_eval_loss"]);
-  // What was written is what was evaluated.
+  // The written model is the evaluated one.
   const fs::path again = Scratch() / "again";
   const Outcome copy = RunTrainer(
       With(evaluation, {"--init_from=" + (out / "final_ema").string(), "--steps=1", "--lr=0",
@@ -151,7 +151,7 @@ TEST(TrainCliTest, AdaptersAreTrainedAndMergedIntoAPlainModel) {
                         "--sample_tokens=0", "--out=" + again.string()}));
   ASSERT_EQ(merged.exit_code, 0) << merged.output;
   EXPECT_NEAR(Metrics(again)[0]["eval_loss"].get<double>(), adapted, 1e-5 * adapted);
-  // The second halves' learning rate is one that counts.
+  // The learning rate of the second halves matters.
   const fs::path faster = Scratch() / "faster";
   const Outcome plus =
       RunTrainer(With(With(Reference(faster), evaluation),
@@ -286,7 +286,7 @@ constexpr int kInterrupted = 75;
 
 // Waits until the run has reported `steps` steps.
 void AwaitSteps(const fs::path& out, size_t steps, pid_t child, const fs::path& log) {
-  // The test's own time limit is what ends a trainer that never gets there.
+  // The test's time limit ends a trainer that never gets there.
   while (Metrics(out).size() < steps) {
     // A pid that has been waited for may be another process's by the time it is signalled.
     ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "ended by itself: " << Logs(log);
@@ -294,7 +294,8 @@ void AwaitSteps(const fs::path& out, size_t steps, pid_t child, const fs::path& 
   }
 }
 
-// A scheduler must not take half a run for a finished one, and nothing that was computed is lost.
+// A scheduler must not mistake half a run for a finished one, and nothing that was computed is
+// lost.
 TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     SCOPED_TRACE(signal);
@@ -314,7 +315,7 @@ TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
     // Without --checkpoint_every, too, and no model that looks finished.
     EXPECT_FALSE(fs::exists(out / "final"));
     EXPECT_NE(Logs(log).find("; --resume=auto goes on from there"), std::string::npos) << Logs(log);
-    // It has said at once what that means.
+    // It has explained this at once.
     const std::string errors = Read(ErrorLog(log));
     for (const std::string& words :
          {"interrupt: the run ends after this step and saves a checkpoint in " + out.string(),
@@ -332,7 +333,7 @@ TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
   }
 }
 
-// Of the evaluations of a large model a signal's time of grace would not see the end.
+// Evaluations of a large model would outlast the grace period after a signal.
 TEST(TrainCliTest, ASignalEndsAnEvaluationWhichTheResumedRunMakesUpFor) {
   const fs::path out = Scratch() / "out";
   const fs::path log = Scratch() / "log";

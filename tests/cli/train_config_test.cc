@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Configuration files: what a run writes of its options makes the same run again.
+// Configuration files: a run's config file reproduces the run.
 
 #include <filesystem>
 #include <string>
@@ -55,7 +55,7 @@ TEST(TrainConfigTest, WhatARunWritesMakesItAgain) {
         RunTrainer({"--config=" + (out / "config.toml").string(), "--out=" + again.string()});
     ASSERT_EQ(rerun.exit_code, 0) << rerun.output;
     ExpectSameRun(out, again);
-    // All that was decided is in the file, so that the second run had nothing left to decide.
+    // The file has all chosen values, so the second run had nothing left to choose.
     std::string config = Read(out / "config.toml");
     const size_t place = config.find(out.string());
     ASSERT_NE(place, std::string::npos);
@@ -70,7 +70,7 @@ TEST(TrainConfigTest, AFileStandsForFlagsWhichOverrideIt) {
   const fs::path out = Scratch() / "out";
   const Flags flags = {"--steps=4", "--lr=0.01", "--prompt=a \"b\""};
   ASSERT_EQ(RunTrainer(With(Reference(out), flags)).exit_code, 0);
-  // In the directory that the command is given in.
+  // In the working directory of the command.
   std::string config = "steps = 2\nlr = 1e-2\nprompt = 'a \"b\"'\n";
   for (const std::string& flag : Reference(Scratch() / "other")) {
     const size_t equals = flag.find('=');

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a run leaves behind, without the run: checkpoints that become models, adapters that become
-// models or go on.
+// The output of a run, used without the run: checkpoints and adapters that become models, and
+// adapters that are trained further.
 
 #include <sys/wait.h>
 
@@ -106,7 +106,7 @@ TEST(TrainConvertTest, ACheckpointBecomesTheModelThatTheRunExports) {
     EXPECT_NE(Convert({checkpoint, "--lora_export=adapter", "--out=" + (out / "c").string()})
                   .errors.find("has no adapters"),
               std::string::npos);
-    // What is carried is checked, too.
+    // Carried files are checked, too.
     std::string config = Read(out / "step-00000003/config.json");
     config[config.find("0.")] = '1';
     Write(out / "step-00000003/config.json", config);
@@ -117,7 +117,7 @@ TEST(TrainConvertTest, ACheckpointBecomesTheModelThatTheRunExports) {
   }
 }
 
-// What tools/convert would say after the training, before it.
+// Errors of tools/convert are reported before the training.
 TEST(TrainConvertTest, AVocabularyThatGgufCannotSayIsNotedAtTheStart) {
   const fs::path model = Scratch() / "model";
   fs::copy("tests/testdata/llama_tiny", model, fs::copy_options::recursive);

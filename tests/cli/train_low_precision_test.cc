@@ -38,8 +38,8 @@ double MeanLoss(const std::vector<nlohmann::json>& steps, size_t begin, size_t e
   return sum / static_cast<double>(end - begin);
 }
 
-// The scale doubles after every two good steps, until gradients overflow: that costs steps, which
-// are announced and counted, and nothing else.
+// The scale doubles after every two good steps, until gradients overflow: this only costs steps,
+// which are announced and counted.
 TEST(TrainLowPrecisionTest, Fp16LearnsTextAndAnnouncesOverflows) {
   constexpr int kSteps = 100;
   const fs::path plain_out = Scratch() / "fp32";
@@ -72,7 +72,7 @@ TEST(TrainLowPrecisionTest, Fp16LearnsTextAndAnnouncesOverflows) {
   EXPECT_EQ(Summary(out)["skipped_steps"], skipped);
   EXPECT_NE(run.output.find("skipped: gradients overflow at loss scale "), std::string::npos)
       << run.output;
-  // It learns what fp32 learns, a few steps later.
+  // It learns as fp32 does, a few steps later.
   const std::vector<nlohmann::json> reference = Steps(plain_out);
   const double first = MeanLoss(reference, 0, 5);
   const double last = MeanLoss(reference, kSteps - 10, kSteps);
@@ -81,7 +81,7 @@ TEST(TrainLowPrecisionTest, Fp16LearnsTextAndAnnouncesOverflows) {
   EXPECT_NEAR(MeanLoss(steps, kSteps - 10, kSteps), last, 0.1 * (first - last));
 }
 
-// Scales are made just in time, so that a checkpoint needs to hold nothing of them.
+// Scales are computed just in time, so checkpoints do not hold them.
 TEST(TrainLowPrecisionTest, Fp8LearnsTextAndGoesOnWithTheSameBits) {
   constexpr int kSteps = 40;
   const fs::path plain_out = Scratch() / "bf16";

@@ -70,7 +70,7 @@ TEST_F(TrainMpiTest, ProcessesTrainTheBitsOfThreads) {
   EXPECT_TRUE(bits == Read(Scratch() / "local" / kWeights));
 }
 
-// The file that the planner writes is of the collectives over MPI.
+// The planner's file describes the collectives over MPI.
 TEST_F(TrainMpiTest, ThePlannerMeasuresProcesses) {
   const fs::path file = Scratch() / "node.toml";
   Mpirun run;
@@ -121,7 +121,7 @@ TEST_F(TrainMpiTest, WhatProcessesSaveThreadsGoOnWith) {
   EXPECT_TRUE(Read(out / kWeights) == Read(Scratch() / "local" / kWeights));
 }
 
-// Each would train on something else, and none would notice.
+// Each would silently train on other data.
 TEST_F(TrainMpiTest, RanksWithOtherFlagsOrOtherDataAreRefused) {
   fs::create_directories(Scratch());
   for (const char* const rank : {"0", "1"}) {
@@ -155,7 +155,7 @@ TEST_F(TrainMpiTest, AWorldSizeThatWasNotStartedIsRefused) {
   EXPECT_TRUE(absl::StrContains(ranks.output, "2 ranks have been started")) << ranks.output;
 }
 
-// As on a laptop that has none.
+// As on a laptop without MPI.
 TEST(TrainWithoutMpiTest, AMissingLibraryIsSaid) {
   setenv("ZEROTH_MPI_LIBRARY", "/nowhere/libmpi.so", 1);
   const Outcome alone = RunTrainer(ByMpi(Scratch() / "out", {"--steps=1"}));
@@ -165,7 +165,7 @@ TEST(TrainWithoutMpiTest, AMissingLibraryIsSaid) {
   EXPECT_TRUE(absl::StrContains(alone.errors, "install Open MPI or MPICH")) << alone.output;
 }
 
-// What fails on all ranks is said before mpirun can end them for it.
+// An error on all ranks is reported before mpirun can end them for it.
 TEST_F(TrainMpiTest, AnErrorOfTheRunIsSaid) {
   const MpirunOutcome ranks =
       RunMpirun(Ranks(2, ByMpi(Scratch() / "out", {"--steps=1", "--memory_limit=1MiB"})));
@@ -173,8 +173,8 @@ TEST_F(TrainMpiTest, AnErrorOfTheRunIsSaid) {
   EXPECT_TRUE(absl::StrContains(ranks.output, "above the memory limit of 1048576")) << ranks.output;
 }
 
-// What a scheduler and a person do to mpirun, not to its ranks. It forwards SIGUSR1 at once, and
-// SIGTERM after the time that it was told to give them.
+// Signals sent to mpirun, not to its ranks. It forwards SIGUSR1 at once, and SIGTERM after the
+// configured delay.
 TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
     SCOPED_TRACE(signal);
@@ -195,7 +195,7 @@ TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
     }
     EXPECT_FALSE(fs::exists(out / "final"));
     EXPECT_TRUE(absl::StrContains(ranks.output, "interrupted after ")) << ranks.output;
-    // The danger is named where mpirun was not told to wait.
+    // The warning appears if mpirun was not told to wait.
     EXPECT_EQ(absl::StrContains(ranks.output, "signals   mpirun kills its ranks a second after"),
               signal == SIGUSR1)
         << ranks.output;
@@ -233,7 +233,7 @@ TEST_F(TrainMpiTest, ADirectoryThatRanksDoNotShareIsAnErrorAtTheStart) {
   }
 }
 
-// Asked not to, mpirun does not end the others; they end by themselves.
+// With that option mpirun does not end the others; they end by themselves.
 TEST_F(TrainMpiTest, ARankThatIsKilledEndsTheRunWithItsName) {
   const fs::path out = Scratch() / "out";
   const std::string log = (Scratch() / "log").string();

@@ -25,7 +25,7 @@ struct RankLogs {
   std::vector<fs::path> logs;
 };
 
-// `ranks` of a world of `world_size`, each with a log of its own.
+// `ranks` of a world of `world_size`, each with its own log.
 RankLogs StartRanks(const std::vector<int>& ranks, int world_size, const Flags& flags) {
   RankLogs started;
   for (int rank : ranks) {
@@ -67,12 +67,12 @@ TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
     EXPECT_TRUE(absl::StrContains(Logs(ranks.logs[0]), "gathers   by copy engines (NCCL "))
         << Logs(ranks.logs[0]);
   }
-  // One rank speaks for all.
+  // Only one rank prints.
   EXPECT_EQ(Logs(ranks.logs[1]), "");
 }
 
-// Two tensor ranks of each of two data ranks. Muon, so that matrices are put together from their
-// parts over both axes; what it does not update is AdamW's.
+// Two tensor ranks of each of two data ranks. With Muon, so that matrices are assembled from their
+// parts over both axes; AdamW updates the other parameters.
 TEST(TrainNcclTest, TensorRanksTrainTheBitsOfThreadsAndTheNumbersOfAWholeModelOnACpu) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(4);
   const Flags shared = {"--steps=2", "--strategy=full_shard", "--batch_size=1", "--optimizer=muon",

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the trainer writes, and where: one directory for each run, the model before anything that is
-// not needed, and nothing where it only evaluates.
+// The trainer's output: one directory for each run, the model before any optional file, and nothing
+// if it only evaluates.
 
 #include <algorithm>
 #include <cstdint>
@@ -75,7 +75,7 @@ TEST(TrainOutputTest, TheModelIsWrittenWhateverBecomesOfTheSample) {
   const Flags flags = {"--data=" + (Scratch() / "tokens.npy").string(),
                        "--init_from=" + (Scratch() / "small").string(), "--seq_len=16",
                        "--batch_size=1", "--steps=3"};
-  // Nothing says what text these tokens are.
+  // The text of these tokens is unknown.
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(With(flags, {"--sample_every=2", "--out=" + out.string()}));
   EXPECT_EQ(run.exit_code, 0) << run.output;
@@ -83,7 +83,7 @@ TEST(TrainOutputTest, TheModelIsWrittenWhateverBecomesOfTheSample) {
   ExpectSaid(run, "samples   none");
   EXPECT_EQ(run.output.find("sample: "), std::string::npos) << run.output;
   EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
-  // A tokenizer whose ids the model does not have.
+  // A tokenizer with ids beyond the model's vocabulary.
   const fs::path bytes = Scratch() / "bytes";
   const Outcome wrong =
       RunTrainer(With(flags, {"--tokenizer=byte", "--sample_every=2", "--out=" + bytes.string()}));
@@ -119,12 +119,12 @@ TEST(TrainOutputTest, EveryRunHasADirectoryOfItsOwn) {
     EXPECT_EQ(fs::read_symlink(home / "zeroth_out/latest"), name);
   }
   EXPECT_TRUE(fs::exists(home / "zeroth_out/run-1/final/config.json"));
-  // The learning rate falls from what --lr says.
+  // The learning rate decays from --lr.
   const std::vector<nlohmann::json> steps = Metrics(home / "zeroth_out/latest");
   EXPECT_NEAR(steps[0]["lr"].get<double>(), 3e-5, 1e-12);
   EXPECT_LT(steps[3]["lr"].get<double>(), 2e-5);
   EXPECT_GE(steps[3]["lr"].get<double>(), 3e-6);
-  // A start that fails is no run, and the latest one goes on where it is.
+  // A failed start is not a run, and the latest run continues where it is.
   ExpectRefused(RunTrainer(With(flags, {"--steps=6", "--memory_limit=1KiB"}), home),
                 {"memory limit"});
   EXPECT_EQ(fs::read_symlink(home / "zeroth_out/latest"), "run-2");
@@ -144,14 +144,14 @@ TEST(TrainOutputTest, NoRunWritesIntoAnothersDirectory) {
   const Flags ways = {"--out=" + out.string(), "holds what an earlier run made", "--overwrite",
                       "another directory"};
   ExpectRefused(RunTrainer(flags), With(ways, {"--resume=auto"}));
-  // There is nothing to go on from, and a model to lose.
+  // There is nothing to resume, and a model to lose.
   ExpectRefused(RunTrainer(With(flags, {"--resume=auto"})),
                 {"--resume=auto", "no checkpoint to go on from", "--overwrite"});
   ExpectRefused(RunTrainer(With(flags, {"--init_from=" + (out / "final").string(), "--overwrite"})),
                 {"--init_from=", "lies in --out", "what it starts from"});
   EXPECT_EQ(Read(out / "metrics.jsonl"), metrics);
   EXPECT_TRUE(Read(out / "final/model.safetensors") == model);
-  // What is not a run's stays.
+  // Files that are not a run's are kept.
   Write(out / "notes.txt", "mine");
   fs::create_directories(out / "step-00000007");
   const Outcome again =
@@ -161,7 +161,7 @@ TEST(TrainOutputTest, NoRunWritesIntoAnothersDirectory) {
   EXPECT_EQ(Read(out / "notes.txt"), "mine");
   EXPECT_FALSE(fs::exists(out / "step-00000007"));
   EXPECT_TRUE(fs::exists(out / "step-00000003"));
-  // Its own checkpoints are not another run's; another directory's are.
+  // Its own checkpoints do not belong to another run; those of another directory do.
   const Outcome own =
       RunTrainer(With(flags, {"--steps=4", "--resume=" + (out / "step-00000003").string()}));
   EXPECT_EQ(own.exit_code, 0) << own.output;
@@ -189,7 +189,7 @@ TEST(TrainOutputTest, WithoutStepsAModelIsOnlyEvaluated) {
   EXPECT_EQ(exported.exit_code, 0) << exported.output;
   ExpectSaid(exported, loss);
   EXPECT_FALSE(fs::exists(Scratch() / "nothing"));
-  // A checkpoint, in the directory of its run, of which nothing changes.
+  // A checkpoint in its run's directory, which does not change.
   const Outcome saved =
       RunTrainer(With(With(Reference(out), evaluation), {"--steps=0", "--resume=auto"}));
   EXPECT_EQ(saved.exit_code, 0) << saved.output;
@@ -231,7 +231,7 @@ TEST(TrainOutputTest, ProgramsArePrintedOnRequest) {
                        "--out=" + (Scratch() / "out").string()};
   const Outcome run = RunTrainer(With(flags, {"--print_programs"}));
   ASSERT_EQ(run.exit_code, 0) << run.output;
-  // Units of the same shape come once.
+  // Units of the same shape are listed once.
   ExpectSaid(run, "units transformer.h.0, transformer.h.1");
   ExpectSaid(run, "reduce  reduce_scatter gradient.0[0:");
   EXPECT_EQ(run.output.find("unit transformer."), std::string::npos) << run.output;

@@ -66,7 +66,7 @@ TEST(TrainPlanTest, ThePlannerNeedsNoDataAndNoGpu) {
   ASSERT_TRUE(json.is_object()) << Logs(log);
   EXPECT_TRUE(json["fits"].get<bool>());
   EXPECT_GT(json["tokens_per_second_per_rank"].get<double>(), 0);
-  // The other ranks that a launcher starts have nothing to say.
+  // The other ranks that a launcher starts print nothing.
   const Environment second = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
   ASSERT_EQ(Wait(Start(flags, log, "", second, "tools/plan/plan")), 0) << Logs(log);
@@ -124,7 +124,7 @@ TEST(TrainPlanTest, ThePlannerMeasuresTheCpu) {
   ASSERT_EQ(Wait(Start({"--measure=" + file.string()}, log, "", {}, "tools/plan/plan")), 0)
       << Logs(log);
   EXPECT_NE(Read(file).find("link_bandwidth = "), std::string::npos) << Read(file);
-  // A file that is there stays.
+  // An existing file is kept.
   EXPECT_NE(Wait(Start({"--measure=" + file.string()}, log, "", {}, "tools/plan/plan")), 0);
   EXPECT_NE(Logs(log).find("exists; name another path, or say --overwrite"), std::string::npos)
       << Logs(log);

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Runs that are killed, damaged, moved to other ranks and resumed, against the run that nothing
-// happened to.
+// Runs that are killed, damaged, moved to other ranks and resumed, against an undisturbed run.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -42,7 +41,7 @@ Flags Training(const fs::path& out, int steps = 12) {
           "--out=" + out.string()};
 }
 
-// What a step's line says of the training, without times.
+// A step's line without times.
 nlohmann::json Facts(const nlohmann::json& line) {
   nlohmann::json facts;
   for (const char* key : {"step", "loss", "grad_norm", "lr", "skipped_steps", "loss_scale",
@@ -80,7 +79,7 @@ void ExpectSameRun(const fs::path& out, const fs::path& undisturbed) {
   }
 }
 
-// Without reaping it, so that its number stays its own.
+// Without reaping it, so that its pid is not reused.
 bool HasEnded(pid_t child) {
   siginfo_t info = {};
   return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
@@ -88,7 +87,7 @@ bool HasEnded(pid_t child) {
 }
 
 // Waits until the run has finished a step of at least that number and has a checkpoint, which may
-// be written behind its back, and kills it.
+// be written in the background, and kills it.
 void KillAfterStep(pid_t child, const fs::path& out, size_t step) {
   const auto is_there = [&] {
     return Steps(out).size() >= step && fs::exists(out) && !Checkpoints(out).empty();
@@ -148,7 +147,7 @@ TEST(TrainResumeTest, AFinishedRunThatIsStartedAgainKeepsItsMetrics) {
 }
 
 TEST(TrainResumeTest, OutlierWindowsGoOn) {
-  // Longer than a window of 128 steps, so that scores depend on what was before the checkpoint.
+  // Longer than a window of 128 steps, so that scores depend on steps before the checkpoint.
   const Flags flags = {"--skip_loss_zscore=2.5", "--batch_size=1", "--world_size=1"};
   const fs::path whole = Scratch() / "whole";
   const fs::path out = Scratch() / "resumed";
@@ -161,7 +160,7 @@ TEST(TrainResumeTest, OutlierWindowsGoOn) {
   ExpectSameRun(out, whole);
 }
 
-// Every byte of everything that calls itself a checkpoint.
+// Reads every byte of everything that is named a checkpoint.
 void ExpectIntactCheckpoints(const fs::path& out) {
   if (!fs::exists(out)) return;
   for (const std::string& name : Checkpoints(out)) {
@@ -200,12 +199,12 @@ TEST(TrainResumeTest, RandomKillsCostNothing) {
     const Outcome last = RunTrainer(flags);
     ASSERT_EQ(last.exit_code, 0) << last.output;
     ExpectSameRun(out, whole);
-    // What the killed left half written is gone.
+    // Half-written files of the killed runs are gone.
     for (const auto& entry : fs::directory_iterator(out)) {
       EXPECT_NE(entry.path().filename().string()[0], '.') << entry.path();
     }
   }
-  // A machine so fast that nothing is ever killed would prove nothing.
+  // If the machine is so fast that nothing is killed, the test proves nothing.
   EXPECT_GE(kills, 10);
   std::cout << kills << " kills\n";
 }
@@ -247,7 +246,8 @@ TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
     const std::vector<nlohmann::json> steps = Steps(out);
     ASSERT_EQ(steps.size(), 6u);
     for (size_t i = 0; i < 6; ++i) {
-      // The same global batch in another order of adding; the same order for the strategy alone.
+      // The same global batch, summed in another order; with another strategy alone, in the same
+      // order.
       const double loss = expected[i + 6]["loss"];
       EXPECT_EQ(steps[i]["step"], i + 7);
       if (flags.size() == 1) {
@@ -259,7 +259,7 @@ TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
     }
     EXPECT_EQ(run.output.find("the global batch is"), std::string::npos) << run.output;
   }
-  // The flags as they were, at twice the ranks, are another training.
+  // The same flags at twice the ranks are another training.
   const Outcome doubled = RunTrainer(
       With(Training(Scratch() / "doubled"), {checkpoint, "--world_size=4", "--steps=7"}));
   ASSERT_EQ(doubled.exit_code, 0) << doubled.output;
@@ -281,7 +281,7 @@ TEST(TrainResumeTest, AllThatDecidesResultsIsCompared) {
             0);
   const Flags resume = {"--resume=" + (from / "step-00000004").string(), "--lora_rank=2",
                         "--steps=5"};
-  // The same tokens from elsewhere are the same data; one other token makes others.
+  // The same tokens from elsewhere are the same data; a single other token makes other data.
   const fs::path data = Scratch() / "data.npy";
   std::string bytes = Read("tests/testdata/gpt2_tiny/tokens.npy");
   Write(data, bytes);
@@ -398,7 +398,7 @@ TEST(TrainResumeTest, DamagedCheckpointsArePassedOver) {
   EXPECT_TRUE(fs::exists(out / "set-aside-step-00000012"));
   EXPECT_TRUE(fs::exists(out / "set-aside-step-00000008"));
 
-  // One that is asked for by name is not replaced by another.
+  // A checkpoint requested by name is not replaced by another.
   FlipByte(out / "step-00000012/rank-00000-of-00002.safetensors", 1);
   const Outcome named =
       RunTrainer(With(Training(out), {"--resume=" + (out / "step-00000012").string()}));
@@ -450,7 +450,7 @@ TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
     EXPECT_EQ(run.exit_code, 1) << run.output;
     EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
   };
-  // A second run would mix what it writes with that.
+  // A second run would mix its files with these.
   expect_error(Training(out), "holds what an earlier run made");
   expect_error(With(Training(Scratch() / "new"), {"--resume=" + (Scratch() / "none").string()}),
                "no checkpoint there");
@@ -509,7 +509,7 @@ TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
   ASSERT_EQ(RunTrainer(Training(whole)).exit_code, 0);
   ASSERT_EQ(RunTrainer(With(Training(out), {"--checkpoint_every=2", "--resume=auto"})).exit_code,
             0);
-  // The first four steps were of a run that was to end with them, and had another schedule.
+  // The first four steps belonged to a run of four steps, with another schedule.
   EXPECT_EQ(Steps(out).size(), Steps(whole).size());
 }
 

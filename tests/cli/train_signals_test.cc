@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What others do to a trainer's files and pipes, for which the system has signals that kill: errors
-// that say what happened, or nothing at all.
+// Closed pipes and file limits, whose signals would kill the trainer: it reports an error that says
+// what happened, or ignores them.
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The file of --trace, of a real run: every unit's slices, how they nest, and in which order they
-// come.
+// The file of --trace from a real run: every unit's slices, their nesting and their order.
 
 #include <algorithm>
 #include <map>
@@ -59,7 +58,7 @@ TraceFile ReadTrace(const fs::path& path) {
   return trace;
 }
 
-// In order of their beginning.
+// In order of their start.
 std::vector<Slice> Named(const TraceFile& trace, int rank, const std::string& name) {
   std::vector<Slice> found;
   for (const Slice& slice : trace.slices) {
@@ -70,7 +69,7 @@ std::vector<Slice> Named(const TraceFile& trace, int rank, const std::string& na
   return found;
 }
 
-// Slices of one stream of one rank are inside each other or apart.
+// Slices of one stream of one rank are nested or disjoint.
 void ExpectNested(const TraceFile& trace) {
   std::map<std::pair<int, std::string>, std::vector<Slice>> by_stream;
   for (const Slice& slice : trace.slices) by_stream[{slice.rank, slice.stream}].push_back(slice);
@@ -131,7 +130,7 @@ TEST(TrainTraceTest, HoldsEveryUnitOfEveryRank) {
         EXPECT_GE(collectives[i].begin, gathers[i].begin);
         EXPECT_GT(collectives[i].bytes, 0);
       }
-      // What is gathered is there before it is used, and gradients are before they are reduced.
+      // Gathers end before their unit is used, and gradients before they are reduced.
       EXPECT_LE(gathers[0].end, Named(trace, rank, "forward " + unit)[0].end);
       for (int i = 0; i < kTraced; ++i) {
         const auto at = static_cast<size_t>(i);
@@ -158,7 +157,7 @@ TEST(TrainTraceTest, HoldsEveryUnitOfEveryRank) {
     EXPECT_LE(zero.begin, one.end + 1e6);
     EXPECT_LE(one.begin, zero.end + 1e6);
   }
-  // Traffic of the traced steps, of a run whose steps are all alike, by the run's own account.
+  // Traffic of the traced steps as the run reports it; all of its steps are alike.
   const nlohmann::json account = Metrics(out).back()["summary"]["collectives"];
   int64_t bytes = 0;
   for (const Slice& slice : trace.slices) {
@@ -169,8 +168,8 @@ TEST(TrainTraceTest, HoldsEveryUnitOfEveryRank) {
   EXPECT_GT(trace.counters[0]["args"]["parameters"].get<int64_t>(), 0);
 }
 
-// The ranks of a layer talk on a stream of their own; what they sum in backward they sum while the
-// compute stream makes gradients of weights.
+// The tensor ranks of a layer communicate on a separate stream; their sums in backward overlap the
+// weight gradients on the compute stream.
 TEST(TrainTraceTest, TensorRanksTalkBesideGradientsOfWeights) {
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(

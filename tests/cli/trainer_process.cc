@@ -79,7 +79,7 @@ std::vector<nlohmann::json> Metrics(const fs::path& out) {
     // A line may be half written while the trainer runs.
     nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_discarded()) continue;
-    // An evaluation follows its step in a line of its own.
+    // An evaluation follows its step on a separate line.
     const bool evaluates = json.contains("eval_loss") && !json.contains("loss");
     if (evaluates && !lines.empty() && lines.back().value("step", -1) == json["step"]) {
       lines.back().update(json);
@@ -118,7 +118,7 @@ Flags Reference(const fs::path& out) {
 
 Flags With(Flags flags, const Flags& more) {
   for (const std::string& flag : more) {
-    // The trainer takes data by one flag alone, and of others the last.
+    // The trainer allows one data flag only, and uses the last of any other flag.
     if (flag.starts_with("--data=")) {
       std::erase_if(flags, [](const std::string& each) { return each.starts_with("--data="); });
     }

@@ -26,16 +26,16 @@ void Write(const fs::path& path, const std::string& text);
 // A fresh directory for the test that runs.
 fs::path Scratch();
 
-// What the trainer printed lies in `log`, and what it said on stderr in ErrorLog(log).
+// `log` has the trainer's stdout, and ErrorLog(log) its stderr.
 fs::path ErrorLog(const fs::path& log);
 std::string Logs(const fs::path& log);
 
-// Starts it, in a working directory that `bazel run` would name, with more in its environment, or
-// another trainer in its place.
+// Starts it, in a working directory that `bazel run` would name, with additions to its environment,
+// or another trainer instead.
 pid_t Start(const Flags& flags, const fs::path& log, const std::string& directory = "",
             const Environment& environment = {}, const std::string& program = "train/train");
-// Waits, also where a signal of the test's own interrupts the wait, and returns the exit code, or
-// -1 for a process that a signal ended.
+// Waits, even if one of the test's signals interrupts the wait, and returns the exit code, or -1
+// for a process that a signal ended.
 int Wait(pid_t child);
 
 struct Outcome {
@@ -47,7 +47,7 @@ Outcome RunTrainer(const Flags& flags, const std::string& directory = "");
 
 // The complete lines of out/metrics.jsonl, a step and its evaluation as one.
 std::vector<nlohmann::json> Metrics(const fs::path& out);
-// Of each step there: number, loss, gradient norm, and what was measured of the held-out data.
+// For each step there: number, loss, gradient norm, and the metrics of held-out data.
 std::vector<nlohmann::json> StepFacts(const fs::path& out);
 
 // The run that tests/testdata/gpt2_tiny records.

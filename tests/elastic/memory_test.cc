@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a deterministic batch costs in memory, as the allocator counts it.
+// The memory of a deterministic batch, as the allocator counts it.
 
 #include "zeroth/core/device/memory.h"
 
@@ -63,11 +63,11 @@ int64_t PeakOfGradients(const MemoryCase& test_case, int micro_batches, bool det
 
 class DeterministicMemoryTest : public ::testing::TestWithParam<MemoryCase> {};
 
-// Beside the shard that there is in any case, and the buffers that units share one after the other.
+// Besides the shard, which always exists, and the buffers that units share in turn.
 TEST_P(DeterministicMemoryTest, SumsThatWaitAreLogarithmicallyMany) {
   const MemoryCase& test_case = GetParam();
   const int64_t shard = kNumel / test_case.owners(kWorld) * 4;
-  // A second micro-batch takes what no strategy but those that shard has for the first.
+  // A second micro-batch needs memory that only strategies with shards have for the first.
   const int64_t two = PeakOfGradients(test_case, 2, true);
   for (const int micro_batches : {4, 8, 16}) {
     const int extra = static_cast<int>(std::log2(micro_batches)) - 1;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The trainer with a deterministic batch: ranks and strategies change from checkpoint to
-// checkpoint, and the run is the one of a rank alone.
+// checkpoint, and the run is that of a single rank.
 
 #include <string>
 #include <utility>
@@ -28,7 +28,7 @@ Flags Training(const fs::path& out, const Flags& more) {
               more);
 }
 
-// What the lines of the last `count` steps say of the training.
+// The lines of the last `count` steps, without times.
 std::vector<nlohmann::json> LastSteps(const fs::path& out, size_t count) {
   std::vector<nlohmann::json> steps;
   for (const nlohmann::json& line : Metrics(out)) {
@@ -54,7 +54,8 @@ std::string Resume(const fs::path& out, int step) {
   return "--resume=" + (out / ("step-0000000" + std::to_string(step))).string();
 }
 
-// Four steps at 4 ranks, four at 2, four at 8, under three strategies; what the last resume said.
+// Four steps at 4 ranks, four at 2, four at 8, under three strategies; returns the last resume's
+// output.
 std::string ChangeRanks(const fs::path& out, const Flags& flags) {
   MustRun(Training(out / "4", With(flags, {"--world_size=4"})));
   MustRun(Training(out / "2", With(flags, {"--world_size=2", "--strategy=shard_grad_op",

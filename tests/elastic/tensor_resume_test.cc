@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The trainer with layers that are divided among ranks: how many share a layer, the number of ranks
-// and the strategy change from checkpoint to checkpoint, and what is written is the plain model.
+// The trainer with layers that are divided among ranks: the number of tensor ranks, the number of
+// ranks and the strategy change from checkpoint to checkpoint, and the plain model is written.
 
 #include <string>
 
@@ -43,7 +43,7 @@ double LastLoss(const fs::path& out, const char* key) {
   return loss;
 }
 
-// With fixed pieces and a fixed batch, no hop leaves a trace in the bits.
+// With fixed pieces and a fixed batch, no change of ranks changes a bit.
 TEST(TensorResumeTest, HopsOverWorldsStrategiesAndTensorRanksKeepTheBits) {
   const fs::path out = Scratch();
   const Flags fixed = {"--deterministic_batch=8", "--deterministic_tensor=4", "--batch_size=1",
@@ -142,7 +142,7 @@ TEST(TensorResumeTest, HopsOfExpertsKeepTheBits) {
     EXPECT_EQ(LastLoss(out / run, "loss"), LastLoss(out / "alone", "loss")) << run;
     EXPECT_EQ(LastLoss(out / run, "eval_loss"), LastLoss(out / "alone", "eval_loss")) << run;
   }
-  // What was exported is the plain model, of which each rank reads its parts.
+  // The export is the plain model, of which each rank reads its parts.
   const Flags again = {"--init_from=" + (out / "4/final").string(), "--deterministic_batch=4",
                        "--deterministic_tensor=4", "--batch_size=1", "--steps=3"};
   MustRun(Training(out / "whole", With(again, {"--world_size=1"})));
@@ -150,8 +150,8 @@ TEST(TensorResumeTest, HopsOfExpertsKeepTheBits) {
   EXPECT_TRUE(Model(out / "parts") == Model(out / "whole"));
 }
 
-// Without them it is the same training within rounding, and a part of what is sampled, clipped and
-// saved as ever.
+// Without them the training is the same within rounding, and sampling, clipping and saving work as
+// usual.
 TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
   const fs::path out = Scratch();
   const Flags batch = {"--global_batch_size=8", "--lr=1e-3"};
@@ -168,15 +168,15 @@ TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
   for (const char* run : {"2", "1", "4"}) {
     EXPECT_NEAR(LastLoss(out / run, "loss"), LastLoss(out / "alone", "loss"), 1e-3) << run;
   }
-  // The plain model: what was exported trains on without tensor ranks, and evaluates the same.
+  // The exported plain model can be trained further without tensor ranks, and evaluates the same.
   const Outcome again = RunTrainer(With(
       Training(out / "again", batch), {"--init_from=" + (out / "4/final").string(), "--steps=0"}));
   EXPECT_EQ(again.exit_code, 0) << again.output << again.errors;
   EXPECT_NE(again.output.find("eval"), std::string::npos) << again.output;
 }
 
-// The shards of parts are sent in int8; sums of activations stay as they are. What all tensor ranks
-// have is rounded alike on them, or the comparison before each checkpoint would end the run.
+// The shards of parts are sent in int8; sums of activations stay as they are. All tensor ranks
+// round their replicated state alike, or the comparison before each checkpoint would end the run.
 TEST(TensorResumeTest, Int8TrafficOfPartsTrainsAsThatOfWholeParameters) {
   const fs::path out = Scratch();
   const Flags batch = {"--global_batch_size=8", "--lr=1e-3"};

@@ -61,7 +61,7 @@ TEST_P(WorldSizeTest, NoBitDependsOnRanksOrStrategies) {
   }
 }
 
-// 24 is no power of two: three sums over 8 ranks, or a tree of 24 leaves on one.
+// 24 is not a power of two: three sums over 8 ranks, or a tree of 24 leaves on one.
 TEST_P(WorldSizeTest, NorWhereTheBatchIsNoPowerOfTwo) {
   const TrainingRecord& alone = Record(Deterministic(Alone("gpt2_tiny", GetParam()), 24));
   for (const int world_size : WorldSizes()) {
@@ -99,7 +99,7 @@ TEST(ElasticTest, MeetsTheReference) {
 }
 
 // A machine's cores are shared among its ranks, so that threads change with the world size. Large
-// enough that kernels divide their work, and oneDNN the terms of products.
+// enough that kernels divide their work, and oneDNN the reduction dimension of GEMMs.
 TEST(ElasticTest, ThreadsChangeNothingEither) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer cannot see the synchronisation inside GCC's OpenMP runtime";

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Preloaded into a program, makes one of its system calls that change something below a directory
-// fail, once. Told by the environment:
+// Preloaded into a program, makes one of its system calls that modify files below a directory fail,
+// once. Set by the environment:
 //
 //   ZEROTH_FAULT_UNDER   the directory, as an absolute path
 //   ZEROTH_FAULT_AT      which of those calls, from 1; 0: none
@@ -75,7 +75,7 @@ bool EndsWith(const std::string& text, const std::string& end) {
 
 enum class Verdict { kGoOn, kFail, kShort };
 
-// Counts a call; errno is set where it is to fail.
+// Counts a call, and sets errno if it must fail.
 Verdict Judge(const char* call, const std::string& path) {
   if (!IsBelow(path)) return Verdict::kGoOn;
   const int error = errno;

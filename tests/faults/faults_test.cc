@@ -1,9 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A short run with checkpoints, again and again: each time another one of its system calls that
-// change something below --out fails, once. Whatever fails, no completed checkpoint is lost, no run
-// ends well without its model, none ends badly without a message, and the next one reaches the
-// undisturbed run's bits.
+// Repeats a short run with checkpoints: each time another of its system calls that modify files
+// below --out fails, once. Whatever fails, no completed checkpoint is lost, no run succeeds without
+// its model or fails without a message, and the next one reaches the undisturbed run's bits.
 
 #include <filesystem>
 #include <iostream>
@@ -25,7 +24,7 @@ constexpr int kSteps = 4;
 constexpr char kWeights[] = "final/model.safetensors";
 constexpr char kLastCheckpoint[] = "step-00000004";  // of kSteps
 
-// A sanitizer's run-time library wants to be loaded first.
+// A sanitizer's run-time library must be loaded first.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kCanPreload = false;
 #else
@@ -48,11 +47,11 @@ Flags Training(const fs::path& out, bool async) {
   return flags;
 }
 
-// A system call below --out, as faults.cc writes it down.
+// A system call below --out, as logged by faults.cc.
 struct Call {
   int number = 0;
   std::string name;
-  int metrics_lines = 0;  // that had been written before
+  int metrics_lines = 0;  // written before it
   std::string path;
 };
 
@@ -94,7 +93,7 @@ std::vector<nlohmann::json> Losses(const fs::path& out) {
   return losses;
 }
 
-// The checkpoints that the run said were complete, in this order.
+// The checkpoints that the run reported as complete, in this order.
 std::vector<std::string> Completed(const std::string& output) {
   std::vector<std::string> names;
   const std::string words = "  checkpoint in ";
@@ -158,7 +157,7 @@ bool Try(bool async, const Fault& fault, const fs::path& whole) {
   EXPECT_NE(run.errors.find("error: "), std::string::npos);
   EXPECT_FALSE(hit.empty());
   EXPECT_NE(fault.kind, "SHORT");
-  // Another call than was meant may have been hit.
+  // Another call than intended may have failed.
   EXPECT_FALSE(fault.kind == "EINTR" && MayBeInterrupted(call));
   EXPECT_TRUE(MayEndTheRun(call)) << "training could have gone on";
   const Outcome rest = RunWith(With(Training(out, async), {"--resume=auto"}), {});

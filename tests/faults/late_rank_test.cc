@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A run in which one rank comes late from its update, from the fourth step on: the others' waits
-// tell which. Ranks that are threads, and ranks that are processes.
+// A run with a straggler, whose updates are slow from the fourth step on: the others' waits
+// identify it. Ranks are threads or processes.
 
 #include <string>
 
@@ -22,7 +22,7 @@ Flags Training(const fs::path& out) {
                                "--optimizer=faulty_adamw", "--checkpoint_every=0"});
 }
 
-// Which step the period begins with, others may have a part in: a busy machine makes ranks late.
+// The reported first step may differ: a busy machine delays other ranks too.
 void ExpectRank1IsNamed(const fs::path& out, const std::string& output) {
   EXPECT_THAT(output, HasSubstr("late      rank 1 from step "));
   const std::vector<nlohmann::json> lines = Metrics(out);
@@ -31,12 +31,12 @@ void ExpectRank1IsNamed(const fs::path& out, const std::string& output) {
   ASSERT_TRUE(most.is_object()) << lines[12];
   EXPECT_EQ(most["rank"], 1);
   EXPECT_LE(most["since_step"], 4);
-  // What a step's ranks have waited they exchange in the next.
+  // Ranks exchange their waits of a step in the next one.
   EXPECT_EQ(most["until_step"], 11);
   ASSERT_TRUE(lines[11].contains("late")) << lines[11];
   EXPECT_EQ(lines[11]["late"]["rank"], 1);
   EXPECT_EQ(lines[11]["late"]["until_step"], 11);
-  // Rank 0 is one of those that waited.
+  // Rank 0 is one of the waiting ranks.
   EXPECT_GT(lines[11]["communication_seconds"],
             lines[11]["late"]["mean_seconds"].get<double>() / 2);
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A whole run in which a parameter becomes NaN after the second update: what it says, and when it
-// ends. Ranks that are threads, and ranks that are processes.
+// A whole run in which a parameter becomes NaN after the second update: its messages, and when it
+// ends. Ranks are threads or processes.
 
 #include <string>
 
@@ -43,7 +43,7 @@ TEST(NonFiniteRunTest, SkipsAsOftenAsItMay) {
   EXPECT_THAT(run.output, HasSubstr("step 4  skipped: the gradient norm is nan\n"));
   EXPECT_THAT(run.errors, HasSubstr("step 5: the gradient norm is nan 3 times in a row"));
   EXPECT_THAT(run.errors, HasSubstr("a higher --max_nonfinite_steps goes on"));
-  // The norms that are no numbers are valid JSON.
+  // Non-finite norms are valid JSON.
   EXPECT_EQ(Metrics(out)[3]["grad_norm"], "nan");
   EXPECT_EQ(Metrics(out)[3]["skipped_steps"], 2);
 }

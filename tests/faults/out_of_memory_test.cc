@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A run whose ranks find no memory in a step: what they say of it, and that it fits with what they
-// advise. Ranks that are threads, and ranks that are processes.
+// A run whose ranks run out of memory in a step: their messages, and that the run fits with their
+// advice. Ranks are threads or processes.
 
 #include <string>
 
@@ -29,7 +29,7 @@ Flags Training(const fs::path& out) {
                                "--threads_per_rank=1", "--checkpoint_every=0"});
 }
 
-// Fits the state and what is computed first, not the rest.
+// Fits the state and the first activations, not the rest.
 std::string Limit(const fs::path& out) {
   const Outcome whole =
       RunTrainer(With(Training(out), {absl::StrCat("--world_size=", kRanks), "--overwrite"}));

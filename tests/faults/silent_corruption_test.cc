@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A whole run in which one bit of one rank's optimizer state flips: ranks that are threads, and
-// ranks that are processes.
+// A whole run in which one bit of one rank's optimizer state flips. Ranks are threads or processes.
 
 #include <string>
 
@@ -44,7 +43,7 @@ TEST(SilentCorruptionTest, TheFlagLooksBetweenCheckpointsToo) {
   EXPECT_THAT(run.errors, HasSubstr(kOddOne));
 }
 
-// What nobody looks at does end in the checkpoint: the flip is a real one.
+// Without the comparison, the flip reaches the checkpoint: it is real.
 TEST(SilentCorruptionTest, NeverMeansNever) {
   const fs::path out = Scratch() / "out";
   const Outcome run = ByThreads(3, With(Training(out), {"--check_replicas_every=-1"}), "flip:1:3");
@@ -52,8 +51,8 @@ TEST(SilentCorruptionTest, NeverMeansNever) {
   EXPECT_TRUE(fs::exists(out / "step-00000006"));
 }
 
-// Ranks that share layers have no data of their own to tell them apart: norms, the biases of
-// row-parallel layers and the undivided halves of adapters are the same on all of them.
+// Tensor ranks compute on the same data: norms, the biases of row-parallel layers and the undivided
+// halves of adapters are the same on all of them.
 TEST(SilentCorruptionTest, RanksThatShareLayersAreCompared) {
   const Flags divided = {"--strategy=full_shard", "--tensor_parallel=4", "--check_replicas_every=1",
                          "--overwrite"};

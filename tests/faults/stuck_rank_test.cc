@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A run in which one rank never comes back from its update: what the others leave when they have
-// waited long enough. Ranks that are threads, and ranks that are processes.
+// A run in which one rank hangs in its update: the report that the others write when they have
+// waited long enough. Ranks are threads or processes.
 
 #include <signal.h>
 
@@ -34,13 +34,13 @@ void ExpectRank1IsMissed(const fs::path& out) {
   EXPECT_FALSE(record["communicators"][0]["latest"].empty());
 }
 
-// Its thread keeps the process.
+// Its thread keeps the process alive.
 TEST(StuckRankTest, ThreadsThatWaitLeaveARecord) {
   const fs::path out = Scratch() / "out";
   const fs::path log = Scratch() / "log";
   const pid_t run = Start(With(Training(out), {"--world_size=3"}), log, "",
                           {{"ZEROTH_FAULT", "hang:1:2"}}, kFaultyTrainer);
-  // Rank 0 says so once it has waited for the others' records, and rank 2 may still be at it.
+  // Rank 0 says so once it has waited for the others' records, and rank 2 may still be writing.
   while (Logs(log).find("flight    " + out.string()) == std::string::npos ||
          Read(out / "flight_recorder/who_waited.txt").find("rank 2: ") == std::string::npos) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

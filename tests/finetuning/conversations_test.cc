@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The trainer on conversations: the same bits at every layout, a mean over the targets that count,
-// a resumed run, and what is said of data that will not do.
+// a resumed run, and errors for unusable data.
 
 #include "zeroth/data/chat/conversations.h"
 
@@ -99,7 +99,7 @@ class ConversationRunTest : public ::testing::Test {
     return Read(dir_ / out / "final/model.safetensors");
   }
 
-  // Whether //tools/generate ends well; what it says is in answer.txt, and errors in error.txt.
+  // Whether //tools/generate succeeds; answer.txt has its output, and error.txt its errors.
   bool Generate(const std::string& flags) const {
     return std::system(("tools/generate/generate " + flags + " >" + (dir_ / "answer.txt").string() +
                         " 2>" + (dir_ / "error.txt").string())
@@ -123,8 +123,8 @@ TEST_F(ConversationRunTest, NoBitDependsOnTheLayout) {
   }
 }
 
-// Of one batch of eight rows the loss is the mean over all its targets that count, wherever the
-// rows are. A mean of the ranks' means would be another: they count differently many.
+// The loss of a batch of eight rows is the mean over all its targets that count, wherever the rows
+// are. A mean of the ranks' means would differ, since ranks count different numbers of targets.
 TEST_F(ConversationRunTest, TheMeanIsOverTheTargetsThatCount) {
   const Flags run = {"--steps=3", "--lr_schedule=constant", "--warmup_steps=0", "--lr=1e-3"};
   const std::vector<nlohmann::json> whole =
@@ -145,7 +145,7 @@ TEST_F(ConversationRunTest, TheMeanIsOverTheTargetsThatCount) {
   }
 }
 
-// As //tools/generate does with the model that the run leaves.
+// As //tools/generate does with the run's model.
 TEST_F(ConversationRunTest, SamplesStopWhereTheGenerationConfigSays) {
   Train("base", {"--steps=1"});
   const fs::path base = dir_ / "base/final";
@@ -171,7 +171,7 @@ TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
       Train("out", With(run, {"--steps=200", "--eval_every=100", "--lr=3e-3"}));
   ASSERT_EQ(steps.size(), 200u);
   EXPECT_LT(steps[199]["eval_loss"].get<double>(), 0.5);
-  // It answers, to a question and in a conversation. What it has learned does not say how often.
+  // It answers, to a question and in a conversation. How often is not tested.
   const std::string chat =
       "--chat --system=Add. --temperature=0 --model=" + (dir_ / "out/final").string();
   ASSERT_TRUE(Generate(chat + " --prompt='one and two'")) << Read(dir_ / "error.txt");
@@ -192,8 +192,8 @@ TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
   EXPECT_TRUE(Weights("again") == Weights("straight"));
 }
 
-// Ranks that read what an earlier run has encoded, or encode in memory, see the same tokens, and
-// none of those that are held out of them.
+// Ranks that read tokens encoded by an earlier run, or encode in memory, see the same tokens, and
+// none that are held out.
 TEST_F(ConversationRunTest, EncodedOnceWithAPartHeldOut) {
   const Flags run = {"--eval_data=",          "--eval_fraction=0.2",     "--eval_every=3",
                      "--batch_size=2",        "--deterministic_batch=4", "--steps=6",
@@ -246,15 +246,15 @@ TEST_F(ConversationRunTest, SourcesAreMixed) {
   EXPECT_TRUE(Weights("part") == Weights("alone"));
 }
 
-// What all tokens teach is another loss than what the assistant's do, and adapters learn, too.
+// The loss over all tokens differs from that over the assistant's, and adapters learn, too.
 TEST_F(ConversationRunTest, OtherWaysToTrain) {
   const Flags run = {"--world_size=2", "--batch_size=4", "--steps=4"};
   const std::string jinja = kChatMl;
   Write(dir_ / "model/chat_template.jinja", jinja);
   const auto assistant = Train("assistant", run);
-  // What is exported chats as what it was trained from.
+  // The export chats as the base model does.
   EXPECT_EQ(Read(dir_ / "assistant/final/chat_template.jinja"), jinja);
-  // So does what is trained in a named format, without the name.
+  // So does an export trained in a named format, without the name.
   EXPECT_EQ(Train("named", With(run, {"--chat_template=chatml"})), assistant);
   EXPECT_NE(Read(dir_ / "named/final/chat_template.jinja"), jinja);
   EXPECT_EQ(nlohmann::json::parse(Read(dir_ / "named/final/tokenizer_config.json")),
@@ -300,7 +300,7 @@ TEST_F(ConversationRunTest, ExportsSayWhatEndsATurnAndAdaptersBringTheirTemplate
             Read(dir_ / "tuned/final/chat_template.jinja"));
 }
 
-// A tokenizer of several files, with its template in a file that it does not need itself.
+// A tokenizer of several files, with its template in a file that it does not need.
 TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
   const fs::path tokenizer = dir_ / "tokenizer";
   fs::create_directories(tokenizer);
@@ -330,7 +330,7 @@ TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
   }
 }
 
-// What generates with a model goes with its weights, but not with an adapter.
+// generation_config.json is copied with a model's weights, but not with an adapter.
 TEST_F(ConversationRunTest, ExportsHaveTheGenerationConfig) {
   const Flags run = {"--world_size=1", "--batch_size=1", "--steps=1"};
   Train("first", run);
@@ -346,8 +346,8 @@ TEST_F(ConversationRunTest, ExportsHaveTheGenerationConfig) {
   EXPECT_TRUE(fs::exists(dir_ / "adapters/final_adapter/tokenizer.json"));
 }
 
-// Packed conversations are computed as if each were alone: what the loss is over all of them does
-// not depend on which of them share a row, unless they see each other.
+// Packed conversations are computed as if each were alone: their loss does not depend on which of
+// them share a row, unless they see each other.
 TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {
   const auto tokenizer = OpenTokenizer((dir_ / "model").string());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Whole models with LoRA adapters: against full fine-tuning, across strategies, in memory and
-// traffic, and as what others read.
+// traffic, and as read by other programs.
 
 #include <cmath>
 #include <cstdint>
@@ -129,12 +129,12 @@ class LoraModelTest : public ::testing::TestWithParam<const char*> {
   // GPT-2's weights are [in, out], Llama's [out, in].
   bool in_out() const { return model() == "gpt2_tiny"; }
   size_t blocks() const { return in_out() || model() == "llama_tiny" ? 3 : 2; }
-  // Adapters of experts there are none.
+  // Experts have no adapters.
   bool has_experts() const { return model() == "qwen3_moe_tiny"; }
 };
 
-// The chain rule through W + s A B: dA = s dW B^T and dB = s A^T dW, dW being what the plain model
-// has as its gradient at the merged weights.
+// The chain rule through W + s A B: dA = s dW B^T and dB = s A^T dW, dW being the plain model's
+// gradient at the merged weights.
 TEST_P(LoraModelTest, GradientsAreThoseOfThePlainModelThroughTheProduct) {
   const absl::StatusOr<Gradients> adapted = FirstGradients(Adapted(model()), nullptr);
   ASSERT_TRUE(adapted.ok()) << adapted.status();
@@ -244,7 +244,7 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsIn16BitsToo) {
   }
 }
 
-// The halves of an adapter are matrices of blocks, thin ones.
+// The halves of an adapter are thin matrices of blocks.
 TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
   const absl::StatusOr<NamedValues> file = TinyWeights(model());
   ASSERT_TRUE(file.ok()) << file.status();
@@ -343,7 +343,7 @@ TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
   }
 }
 
-// What one rank has used for state that belongs to training, and has sent to reduce gradients.
+// One rank's memory for training state, and the bytes that it sent to reduce gradients.
 struct Costs {
   int64_t optimizer = 0;
   int64_t gradients = 0;
@@ -473,8 +473,8 @@ TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
   EXPECT_TRUE(compared.ok()) << compared;
 }
 
-// What PEFT computes with the adapter's directory, W + alpha / r * B A (transposed for GPT-2), is
-// the model that is written merged.
+// PEFT's result with the adapter's directory, W + alpha / r * B A (transposed for GPT-2), is the
+// merged model.
 TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   const TemporaryDirectory dir;
   const std::string second = has_experts() ? "o_proj" : "down_proj";

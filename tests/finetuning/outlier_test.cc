@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What skipping an outlier does to a run.
+// The effect of skipping an outlier on a run.
 
 #include <cstdint>
 #include <string>
@@ -31,7 +31,7 @@ struct WatchedRun {
   int64_t updates = 0;
 };
 
-// Fills the windows with one batch, then takes `odd` batches of another kind, then a last one.
+// Fills the windows with one batch, then uses `odd` batches of another kind, then a last one.
 absl::StatusOr<WatchedRun> Train(const TinySetup& setup, int odd) {
   WatchedRun run;
   Collector weights;

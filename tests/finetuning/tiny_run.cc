@@ -21,7 +21,7 @@ namespace {
 
 std::string Folder(const std::string& model) { return absl::StrCat("tests/testdata/", model); }
 
-// Adapters do not lie in the file.
+// The file has no adapters.
 absl::Status ReadWeights(const WeightsSource& weights, const Parameter& parameter, int64_t begin,
                          absl::Span<float> out) {
   constexpr uint64_t kSeed = 3;

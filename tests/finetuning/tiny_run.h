@@ -25,7 +25,7 @@ namespace zeroth::testing {
 // Values of parameters by name.
 using NamedValues = std::map<std::string, std::vector<float>>;
 
-// Under which strategy, on how many ranks.
+// The strategy and the number of ranks.
 struct TinyRanks {
   std::string strategy = "no_shard";
   int world_size = 1;
@@ -41,30 +41,31 @@ struct TinySetup {
   std::string model = "gpt2_tiny";  // a folder of tests/testdata
   TinyRanks ranks;
   ModelOptions model_options;
-  TrainerOptions trainer;  // what it shards by is set from `ranks`
+  TrainerOptions trainer;  // its sharding is set from `ranks`
 };
 
-// One rank's side of a run: a trainer that has the reference's initial weights, adapters by their
-// initializers but lora_B by that of lora_A too, so that all of them count from the first step on.
+// One rank's side of a run: a trainer that has the reference's initial weights, and initialized
+// adapters, with lora_B initialized as lora_A is, so that all of them matter from the first step
+// on.
 struct TinyRank {
   Trainer& trainer;
-  DataLoader loader;  // of 2 sequences of 32 tokens a rank that has data of its own
+  DataLoader loader;  // of 2 sequences of 32 tokens per data-parallel rank
 
   absl::StatusOr<StepResult> Step(int64_t step, double lr) const;
 };
 absl::Status RunTiny(const TinySetup& setup, const std::function<absl::Status(TinyRank&)>& body);
 
-// The weights as the file has them.
+// The weights of the file.
 absl::StatusOr<NamedValues> TinyWeights(const std::string& model);
 
-// Puts pieces of several ranks together. Thread-safe.
+// Assembles the pieces of several ranks. Thread-safe.
 class Collector {
  public:
   // From element `begin` of the undivided parameter on.
   void Put(const Parameter& parameter, int64_t begin, absl::Span<const float> piece);
   // This rank's weights.
   absl::Status PutWeights(const Sharding& sharding);
-  // This rank's reduced gradients, of parameters that take one.
+  // This rank's reduced gradients, for parameters that have one.
   absl::Status PutGradients(const Sharding& sharding);
   const NamedValues& values() const { return values_; }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with products of 8-bit floats: near to training in fp32, and the same bits whatever is
-// sharded, computed again, or shared among ranks.
+// Training with 8-bit GEMMs: close to training in fp32, and the same bits however state is sharded,
+// recomputed, or shared among ranks.
 
 #include <algorithm>
 #include <cmath>
@@ -35,7 +35,7 @@ namespace zeroth {
 namespace {
 
 constexpr int kGlobalRows = 4;
-// 3 x 5 or so tokens for a rank: no multiple of 16, which products are made in.
+// About 3 x 5 tokens per rank: not a multiple of 16, the granularity of the GEMMs.
 constexpr int64_t kSeq = 5;
 constexpr int64_t kVocabulary = 61;
 
@@ -43,7 +43,7 @@ std::string TestDevice() {
   const char* const device = std::getenv("ZEROTH_TEST_DEVICE");
   return device == nullptr ? "cpu" : device;
 }
-// Emulation is slow: fewer steps still go through everything.
+// Emulation is slow: fewer steps still cover everything.
 int Steps() { return TestDevice() == "cpu" ? 20 : 2; }
 
 nlohmann::json ConfigOf(const std::string& family) {
@@ -76,7 +76,7 @@ struct RunSetup {
   int micro_batches = 1;  // of a rank and step
   int64_t deterministic_batch = 0;
   int64_t lora_rank = 0;
-  double fp16_loss_scale = 0;  // above 0: in fp16 in the place of bf16
+  double fp16_loss_scale = 0;  // above 0: in fp16 instead of bf16
 };
 
 struct Record {
@@ -86,8 +86,8 @@ struct Record {
   std::map<std::string, std::vector<float>> weights;
 };
 
-// Sequences [first, first + rows) of a step: each counts on from its own start in strides of its
-// own, which is something to learn.
+// Sequences [first, first + rows) of a step: each counts on from its own start in its own stride,
+// which can be learned.
 Batch Sequences(int step, int first, int rows) {
   Batch batch;
   batch.batch = rows;
@@ -195,7 +195,7 @@ void ExpectSameBits(const Record& a, const Record& b) {
 }
 
 struct Distance {
-  double loss = 0;  // the largest of all steps, relative
+  double loss = 0;  // the largest relative difference of all steps
   double grad_norm = 0;
 };
 
@@ -224,7 +224,7 @@ class Fp8TrainingTest : public testing::TestWithParam<const char*> {
   RunSetup run_;
 };
 
-// fp32 stands for the float64 references of //tests/parity, to which it holds 2e-5.
+// fp32 replaces the float64 references of //tests/parity, which it matches to 2e-5.
 TEST_P(Fp8TrainingTest, StaysNearFp32) {
   const Record fp8 = Train(run_);
   run_.products = Products::kBf16;
@@ -265,7 +265,7 @@ TEST_P(Fp8TrainingTest, WhatIsComputedAgainHasTheSameBits) {
   }
 }
 
-// Scales of activations are a micro-batch's own, wherever it is computed.
+// Each micro-batch has its own scales of activations, wherever it is computed.
 TEST_P(Fp8TrainingTest, ADeterministicBatchHasTheSameBitsAtEveryWorldSize) {
   run_.deterministic_batch = 4;
   run_.world_size = 1;
@@ -276,8 +276,8 @@ TEST_P(Fp8TrainingTest, ADeterministicBatchHasTheSameBitsAtEveryWorldSize) {
   }
 }
 
-// Smaller tensors have scales of their own: the same gradient but for rounding, and in time another
-// course.
+// Smaller tensors have separate scales: the same gradient but for rounding, and eventually another
+// run.
 TEST_P(Fp8TrainingTest, MicroBatchesStayNearOneBatch) {
   const Record whole = Train(run_);
   run_.micro_batches = 2;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The loss that balances experts, against transformers. Where a batch is one sequence both define
-// the same; of several, ours is the mean of what transformers computes of each alone.
+// The loss that balances experts, against transformers. For a batch of one sequence both
+// definitions agree; for several, ours is the mean of transformers' losses of each alone.
 
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@
 namespace zeroth {
 namespace {
 
-// An exit code of the script's for "no such package".
+// The script's exit code for "no such package".
 constexpr int kNoPackage = 77;
 
 struct Sizes {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What tools/generate and tools/evaluate compute of each family, against transformers.
+// Results of tools/generate and tools/evaluate for each family, against transformers.
 
 #include <algorithm>
 #include <string>
@@ -23,7 +23,7 @@
 namespace zeroth {
 namespace {
 
-// An exit code of the script's for "no such package".
+// The script's exit code for "no such package".
 constexpr int kNoPackage = 77;
 
 constexpr int64_t kTokens = 200;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The trainer on each family: what it exports, as transformers reads it; recomputed activations,
+// The trainer on each family: its exports as transformers reads them; recomputed activations,
 // adapters and resumed runs, to the bit.
 
 #include <filesystem>
@@ -15,14 +15,14 @@
 namespace zeroth::testing {
 namespace {
 
-// An exit code of the script's for "no such package".
+// The script's exit code for "no such package".
 constexpr int kNoPackage = 77;
 
 class FamilyTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::string Recorded() const { return std::string("tests/testdata/") + GetParam(); }
 
-  // Four steps, with a checkpoint after each two; what lies in final/.
+  // Four steps, with a checkpoint after each two; returns the model in final/.
   std::string Train(const fs::path& out, const Flags& more) {
     const Outcome run = RunTrainer(
         With({"--init_from=" + Recorded(), "--data=" + Recorded() + "/tokens.npy", "--seq_len=32",
@@ -37,7 +37,7 @@ class FamilyTest : public ::testing::TestWithParam<const char*> {
 TEST_P(FamilyTest, WhatIsExportedIsWhatTransformersReads) {
   const fs::path out = Scratch() / "out";
   Train(out, {"--steps=0", "--checkpoint_every=0", "--keep_last=2"});
-  // What the file says of rotary positions, of sizes and of the experts stands there again.
+  // The file's settings of rotary positions, sizes and experts are kept.
   const nlohmann::json before = nlohmann::json::parse(Read(Recorded() + "/config.json"));
   const nlohmann::json after = nlohmann::json::parse(Read(out / "final/config.json"));
   for (const char* key :

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// GGUF files read by others: check_gguf.py, which shares nothing with our code, and, where this
-// machine's Python has them, the public package "gguf" and llama.cpp itself.
+// GGUF files read by other programs: check_gguf.py, which shares no code with us, and, if this
+// machine's Python has them, the public package "gguf" and llama.cpp.
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-// Exit code of a script that lacks the package that it is about.
+// Exit code of a script that lacks its package.
 constexpr int kNoPackage = 77;
 
 class GgufInteropTest : public ::testing::TestWithParam<const char*> {
@@ -30,7 +30,7 @@ class GgufInteropTest : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(converted.ok()) << converted.status();
   }
 
-  // One of the scripts beside this file, on the model and on what was made of it.
+  // Runs one of the scripts in this folder on the model and on its GGUF file.
   PythonOutcome Check(const std::string& script, std::vector<std::string> flags = {}) {
     flags.insert(flags.begin(),
                  {absl::StrCat("tests/testdata/", GetParam()), dir_.File("model.gguf")});
@@ -43,7 +43,7 @@ class GgufInteropTest : public ::testing::TestWithParam<const char*> {
 TEST_P(GgufInteropTest, AnIndependentReaderFindsTheSameModel) {
   const PythonOutcome outcome = Check("check_gguf.py");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
-  // The script notices when a single bit is another.
+  // The script detects a single flipped bit.
   std::string bytes = ReadTestFile(dir_.File("model.gguf"));
   bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 1);
   dir_.Write("model.gguf", bytes);

@@ -53,7 +53,7 @@ std::string ListedValue(const GgufValue& value) {
                         std::visit([](const auto& item) { return ItemBytes(item); }, value));
   }
   const auto& items = std::get<GgufArray>(value).items;
-  // The package does not tell of what an empty array has none.
+  // The package does not report the element type of an empty array.
   if (std::visit([](const auto& list) { return list.empty(); }, items)) return kEmptyArray;
   std::string text = absl::StrCat(value.index(), ",", items.index(), ":");
   std::visit(

@@ -19,7 +19,7 @@ std::string Quoted(const std::string& word) {
   return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
 }
 
-// The BUILD file says where the repository's answer lies.
+// The BUILD file says where the repository's answer is.
 const std::string& Interpreter() {
   static const std::string interpreter = [] {
     const char* const file = std::getenv("INTERPRETER_FILE");

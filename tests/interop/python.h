@@ -15,14 +15,14 @@ struct PythonOutcome {
   bool ok() const { return exit_code == 0; }
 };
 
-// Runs this project's script tests/interop/`script` with `arguments`, none of which a shell sees
-// through, in the interpreter of @zeroth_python; where there is none, in the system's python3.
+// Runs this project's script tests/interop/`script` with `arguments`, without a shell, in the
+// interpreter of @zeroth_python or, if there is none, in the system's python3.
 PythonOutcome RunPython(const std::string& script, const std::vector<std::string>& arguments);
 
-// Whether that interpreter has a module, and for skipping if not: what to do to get it.
+// Whether that interpreter has a module; if not, the skip message says how to get it.
 bool PythonHas(const std::string& module);
 std::string HowToGetPythonPackages();
-// The same of torch and transformers, which nothing installs unasked.
+// The same for torch and transformers, which are never installed automatically.
 std::string HowToGetTransformers();
 
 }  // namespace zeroth

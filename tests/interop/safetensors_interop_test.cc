@@ -75,7 +75,7 @@ TensorListing RandomListing(uint32_t seed, absl::Span<const SafetensorsDType> dt
     tensor.dtype = std::string(SafetensorsDTypeName(dtype));
     tensor.dims = RandomDims(random);
     tensor.bytes = RandomBytes(random, static_cast<size_t>(*SafetensorsBytes(dtype, tensor.dims)));
-    // Other bytes than 0 and 1 are no booleans.
+    // Bytes other than 0 and 1 are not booleans.
     if (dtype == SafetensorsDType::kBool) {
       for (char& byte : tensor.bytes) byte = static_cast<char>(byte & 1);
     }
@@ -120,7 +120,7 @@ class SafetensorsInteropTest : public ::testing::Test {
     if (!PythonHas("safetensors.numpy")) GTEST_SKIP() << HowToGetPythonPackages();
   }
 
-  // What the package finds at `path`, as text.
+  // The package's listing of `path`, as text.
   std::string Read(const std::string& command, const std::string& path) {
     const PythonOutcome outcome = RunPython(kScript, {command, path});
     EXPECT_TRUE(outcome.ok()) << outcome.errors;
@@ -153,7 +153,7 @@ TEST_F(SafetensorsInteropTest, ThePackageReadsOurFiles) {
 }
 
 TEST_F(SafetensorsInteropTest, WeReadThePackagesFiles) {
-  // Types of numpy go through save_file, BF16 through the package's serializer.
+  // numpy types are written by save_file, BF16 by the package's serializer.
   for (const auto dtypes : {absl::MakeConstSpan(kOfNumpy), absl::MakeConstSpan(kFloats)}) {
     for (uint32_t seed = 100; seed < 106; ++seed) {
       const TensorListing listing = RandomListing(seed, dtypes);
@@ -182,7 +182,7 @@ TEST_P(ModelDirectoryInteropTest, ThePackageReadsOurDirectories) {
       HfDirectoryWriter::Create(dir_.File("model"), *config, DeclarationsOf(listing), options);
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (auto& [name, tensor] : listing.tensors) {
-    // This writer takes numbers: small ones, which every type holds.
+    // This writer expects numbers: small ones, which every type can represent.
     std::vector<float> values(static_cast<size_t>(Shape(tensor.dims).numel()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 200) - 99.5f;
     tensor.bytes.clear();
@@ -210,7 +210,7 @@ TEST_P(ModelDirectoryInteropTest, ThePackageReadsOurDirectories) {
 
 INSTANTIATE_TEST_SUITE_P(MaxShardBytes, ModelDirectoryInteropTest, ::testing::Values(0, 1, 30));
 
-// Every state of every parameter as the test's own function says, whatever the spread.
+// Every state of every parameter follows the test's function, however it is sharded.
 TensorListing ExpectedState(TestState& state, int version) {
   TensorListing listing;
   state.ForEach([&](const std::string& parameter, const std::string& name, int64_t element,

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How tests and Python scripts tell each other what is in a file: lines of text, sorted, that two
-// languages write without sharing code.
+// The format in which tests and Python scripts exchange a file's contents: sorted lines of text,
+// which both languages write without shared code.
 //
 //   tensor <name in hex> <dtype> <dims, comma-separated> <bytes in hex>
 //   pair <key in hex> <value in hex>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The public Python package "tensorboard" reads the event files of the trainer: the numbers are
-// those of metrics.jsonl, and a resumed run goes on where it was resumed.
+// those of metrics.jsonl, and a resumed run continues where it was resumed.
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +43,7 @@ void WriteText(const path& path) {
   testing::Write(path, words);
 }
 
-// What TensorBoard shows of the steps that metrics.jsonl has.
+// TensorBoard's values of the steps in metrics.jsonl.
 void ExpectEventsAreMetrics(const path& out) {
   const nlohmann::json scalars = Events(out)["scalars"];
   for (const auto& [tag, key] :
@@ -100,14 +100,14 @@ TEST(TensorboardTest, ReadsTheEventsOfRunsAndOfResumedOnes) {
   ASSERT_EQ(events["texts"]["sample"].size(), 1u) << events["texts"];
   EXPECT_EQ(events["texts"]["sample"][0][0], 6);
 
-  // The steps after the fourth are made again, and those of the first run forgotten.
+  // The steps after the fourth are repeated, and those of the first run dropped.
   const auto resumed =
       testing::RunTrainer(testing::With(flags, {"--resume=" + (out / "step-00000004").string()}));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
   ASSERT_EQ(EventFiles(out).size(), 2u);
   ExpectEventsAreMetrics(out);
 
-  // What --overwrite begins anew has no past.
+  // A run started with --overwrite has no history.
   const auto anew = testing::RunTrainer(testing::With(flags, {"--overwrite"}));
   ASSERT_EQ(anew.exit_code, 0) << anew.errors;
   EXPECT_EQ(EventFiles(out).size(), 1u);
@@ -117,7 +117,7 @@ TEST(TensorboardTest, ReadsTheEventsOfRunsAndOfResumedOnes) {
   EXPECT_TRUE(EventFiles(out).empty());
 }
 
-// What has no number is kept as what it is.
+// Non-finite values are kept.
 TEST(TensorboardTest, KeepsWhatIsNotFinite) {
   if (!PythonHas("tensorboard.backend.event_processing.event_accumulator")) {
     GTEST_SKIP() << HowToGetPythonPackages();

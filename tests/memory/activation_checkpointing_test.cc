@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What activation checkpointing saves, by the allocator's account, and what it computes twice.
+// The memory that activation checkpointing saves, as the allocator counts it, and the work that it
+// recomputes.
 
 #include <cstdint>
 #include <memory>
@@ -88,7 +89,7 @@ TEST(ActivationCheckpointingMemoryTest, ABlockMoreCostsItsInput) {
   const int64_t few = PeakActivations(3, ActivationCheckpointing::kBlock);
   const int64_t many = PeakActivations(9, ActivationCheckpointing::kBlock);
   EXPECT_EQ(many - few, 6 * InputBytes());
-  // Inputs of all blocks, and what one block needs.
+  // Inputs of all blocks, and the activations of one block.
   EXPECT_LE(few, PeakActivations(1, ActivationCheckpointing::kNone) + 3 * InputBytes());
 }
 
@@ -104,19 +105,19 @@ TEST(ActivationCheckpointingMemoryTest, HalvesOfBlocksSaveTheirPart) {
   // The MLP's hidden layer is four times as wide as its input, and its GELU keeps two of them or
   // one.
   EXPECT_GE(none - mlp, 4 * InputBytes());
-  // Queries, keys, values and what attention makes of them.
+  // Queries, keys, values and the attention output.
   EXPECT_GE(none - attention, 4 * InputBytes());
 }
 
-// Floats of a token that a block more keeps.
+// Floats per token kept by an additional block.
 int64_t Kept(ActivationCheckpointing what, const std::string& preset) {
   const int64_t few = PeakActivations(3, what, preset);
   const int64_t many = PeakActivations(9, what, preset);
   return (many - few) / (6 * kBatch * kSeq * static_cast<int64_t>(sizeof(float)));
 }
 
-// Of GPT-2's four products the first and the third are kept: queries, keys and values, and the
-// MLP's hidden layer before and after its GELU. Attention has a statistic of each head besides its
+// GPT-2 keeps the first and the third of its four matmuls: queries, keys and values, and the MLP's
+// hidden layer before and after its GELU. Attention keeps a statistic of each head besides its
 // output.
 TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAttention) {
   const nlohmann::json gpt2 = *PresetConfig("gpt2_nano");
@@ -125,8 +126,8 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAtten
             dim + 3 * dim + dim + gpt2.at("n_head").get<int64_t>() + 2 * 4 * dim);
 }
 
-// Of Llama's seven: queries, values and the gate. The seventh is what the block adds to its input,
-// which nothing reads again.
+// Llama keeps three of seven: queries, values and the gate. The seventh is added to the block's
+// input, and nothing reads it again.
 TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSideBySide) {
   const nlohmann::json llama = *PresetConfig("llama_tiny");
   const auto dim = llama.at("hidden_size").get<int64_t>();
@@ -135,14 +136,14 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSide
   const auto hidden = llama.at("intermediate_size").get<int64_t>();
   EXPECT_EQ(Kept(ActivationCheckpointing::kSelective, "llama_tiny"),
             dim + dim + values + dim + heads + hidden);
-  // All but the last, which only the block's result needs: queries, keys and values, what attention
-  // adds to the block's input, the gate and what it is multiplied with.
+  // All but the last, which only the block's result needs: queries, keys and values, the attention
+  // projection, the gate and its factor.
   EXPECT_EQ(Kept(ActivationCheckpointing::kElementwise, "llama_tiny"),
             dim + dim + 2 * values + dim + heads + dim + 2 * hidden);
 }
 
-// A block has a product in forward for each of its weights, and two in backward. Computed again
-// are only those that backward reads, which the last one of what is computed again is not.
+// A block has one matmul in forward for each of its weights, and two in backward. Only matmuls that
+// backward reads are recomputed; it does not read the last one of a recomputed part.
 TEST(ActivationCheckpointingMemoryTest, NoProductIsMadeTwiceThatBackwardDoesNotRead) {
   const auto again = [](ActivationCheckpointing what, const std::string& preset) {
     const auto of_a_block = [&](ActivationCheckpointing checkpointing) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Measured peaks against the formula: of a small GPT-2 in every case, and of gpt2_124m in a few,
-// or, at night, in all of them.
+// Measured peaks against the formula: of a small GPT-2 in every case, and of gpt2_124m in a few
+// cases or, nightly, in all of them.
 
 #include "zeroth/strategies/testing/memory_formula.h"
 
@@ -138,7 +138,7 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
                 kTolerance * expected->offload_staging);
     EXPECT_NEAR(static_cast<double>(stats.offload.reserved_bytes), expected->offloaded,
                 kTolerance * expected->offloaded);
-    // Between steps nothing full is left.
+    // Between steps no full buffer is left.
     EXPECT_EQ(rank[MemoryCategory::kOffloadStaging].current_bytes, 0);
     EXPECT_EQ(rank[MemoryCategory::kGatheredParameters].current_bytes, 0);
     EXPECT_EQ(rank[MemoryCategory::kGradients].current_bytes, 0);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Models whose training state is larger than the memory they are given, and models that are made
-// without ever being gathered.
+// Models whose training state exceeds their memory, and models that are created without ever being
+// gathered.
 
 #include "zeroth/strategies/offload.h"
 
@@ -35,7 +35,7 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Many blocks, each small against the whole.
+// Many blocks, each small compared with the model.
 nlohmann::json DeepConfig() {
   nlohmann::json config = *PresetConfig("gpt2_nano");
   config["n_layer"] = 48;
@@ -206,7 +206,7 @@ absl::Status CheckWeights(const Sharding& sharding) {
   });
 }
 
-// Parameters, gradients and moments of one rank, and nothing else, from the first byte on.
+// Exactly the parameters, gradients and moments of one rank, from the first byte on.
 TEST(OffloadTest, AModelIsMadeWithoutEverBeingWhole) {
   constexpr int kRanks = 4;
   const TemporaryDirectory directory;

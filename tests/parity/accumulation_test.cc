@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Steps of several micro-batches against the same reference, which takes its batch in one.
+// Steps of several micro-batches against the same reference, which computes its batch at once.
 
 #include <string>
 #include <vector>
@@ -48,8 +48,8 @@ TEST(AccumulationTest, EveryStrategyMeetsTheReference) {
   }
 }
 
-// Reduced once, everything is added up in one order whatever is sharded. Reduced every time, those
-// that shard gradients still agree.
+// If gradients are reduced once, the order of summation is the same however state is sharded. If
+// they are reduced every time, strategies that shard gradients still agree.
 TEST(AccumulationTest, StrategiesGiveTheSameBits) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;

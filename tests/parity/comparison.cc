@@ -27,8 +27,8 @@ bool IsNoise(const std::string& name, size_t index, size_t size) {
 }
 
 // Softmax sees a key bias only as far as rotary positions turn it. The slowest pair of qwen2_tiny's
-// heads turns by 5e-4 over a whole sequence, so its gradient is that small a part of what adds up
-// to it. The record names three of layer 0's four such elements, and one of layer 1's. With the
+// heads turns by 5e-4 over a whole sequence, so its gradient is a correspondingly small part of its
+// terms. The record names three of layer 0's four such elements, and one of layer 1's. With the
 // others PyTorch's own float32 run is up to 1.7e-4 off, without them 5e-5.
 void AddSlowKeyBiases(const std::string& model, NamedIndices& left_out) {
   if (model != "qwen2_tiny") return;
@@ -91,7 +91,8 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
   base.device = TestDevice();
   base.precision = precision;
   base.world_size = world_size;
-  // Emulated, a step takes seconds: few, of the two ends and of what has the most collectives.
+  // An emulated step takes seconds: only the two extremes and the strategy with the most
+  // collectives run.
   const bool is_short = RunsAreShort();
   if (is_short) base.steps = precision.computes_in_masters() ? 3 : 1;
   std::vector<RunSetup> setups;
@@ -155,8 +156,8 @@ void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values
                              const NamedValues& reference, double tolerance) {
   absl::StatusOr<NamedIndices> sensitive = LoadSensitive(model);
   ASSERT_TRUE(sensitive.ok()) << sensitive.status();
-  // Training goes on from what rounding decided. On llama_tiny all other weights are then off by a
-  // fifteenth of what such an element is off, in proportion over two magnitudes.
+  // Training goes on from what rounding decided. On llama_tiny the error of all other weights is
+  // then a fifteenth of that element's, over two orders of magnitude.
   double moved = 0;
   for (const auto& [name, indices] : *sensitive) {
     for (const size_t i : indices) {

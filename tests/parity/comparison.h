@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the parity tests share: which runs there are, each made once, and how two are compared.
+// Shared by the parity tests: the runs, each made once, and comparisons of two runs.
 
 #pragma once
 
@@ -15,31 +15,30 @@ namespace zeroth {
 
 // The kind of device that a test target runs on: its ZEROTH_TEST_DEVICE, or "cpu".
 std::string TestDevice();
-// Tests that are skipped, with the reason, where the machine has no such device.
+// Skips tests, with the reason, if the machine has no such device.
 class OnTestDevice : public ::testing::Test {
  protected:
   void SetUp() override;
 };
 // Ranks that share that device: 1, 2, 4 and, on the CPU, 8; in emulation 2.
 std::vector<int> WorldSizes();
-// Whether runs are cut short, because the device is emulated: losses and first gradients still show
-// what a run does, its final weights are not the reference's.
+// Whether runs are shortened, because the device is emulated: losses and first gradients still test
+// a run, but its final weights are not the reference's.
 bool RunsAreShort();
 
 // The families beside GPT-2 and Llama, as folders of tests/testdata.
 std::vector<const char*> Families();
 
 // Every strategy, shard_optimizer and shard_grad_op also in groups of 2, hybrid_shard in groups of
-// 1, 2 and 4 and, in two groups, with optimizer state over all ranks, on the test's device. Where
-// runs are short: no_shard, full_shard and the last.
+// 1, 2 and 4 and, in two groups, with optimizer state over all ranks, on the test's device. If runs
+// are short: no_shard, full_shard and the last.
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
                                 const MixedPrecision& precision = {});
-// The record of a run; every run is made once and looked at by several tests. A failed run fails
-// the test and gives an empty record.
+// The record of a run; every run is made once and used by several tests. A failed run fails the
+// test and gives an empty record.
 TrainingRecord Record(const RunSetup& setup);
 
-// What float32 can promise against float64 over 20 steps of these models, from the reference's
-// makers.
+// Tolerances of float32 against float64 over 20 steps of these models, from the reference's makers.
 inline constexpr double kFirstLossTolerance = 2e-6;
 inline constexpr double kLossTolerance = 2e-5;
 inline constexpr double kGradientTolerance = 1e-5;
@@ -56,8 +55,8 @@ double Relative(double value, double reference);
 // `left_out`.
 void ExpectClose(const NamedValues& values, const NamedValues& reference, double tolerance,
                  const char* what, const NamedIndices& left_out = {});
-// ExpectClose of final weights, without those that rounding decides (LoadSensitive), of which none
-// may be off by more than five steps of AdamW; what it is off widens `tolerance` by a tenth of it.
+// ExpectClose of final weights, without those that rounding decides (LoadSensitive), none of which
+// may be off by more than five steps of AdamW; a tenth of their error is added to `tolerance`.
 void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values,
                              const NamedValues& reference, double tolerance = kWeightTolerance);
 // Losses, norms, gradients and weights, to the last bit.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training in bf16: close to the reference in float64, and the same bits whatever is sharded.
+// Training in bf16: close to the reference in float64, and the same bits however state is sharded.
 
 #include <cmath>
 #include <string>
@@ -23,7 +23,7 @@ constexpr double kGradientTolerance = 0.04;
 const MixedPrecision kReducedInFloat = {DType::kBFloat16, DType::kFloat32};
 const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
 const MixedPrecision kHalf = {DType::kFloat16, DType::kFloat16};
-// So far from the largest fp16, 65504, that no step of these runs overflows.
+// So far below the largest fp16, 65504, that no step of these runs overflows.
 constexpr double kQuietScale = 1024;
 // And so large that the first steps do.
 constexpr double kLoudScale = 16777216;
@@ -151,7 +151,7 @@ TEST_F(MixedPrecisionSettingsTest, FamiliesStayNearTheReference) {
   }
 }
 
-// A run in bf16 that had the bits of one in float32 would have rounded nothing.
+// If a run in bf16 had the bits of one in float32, nothing would have been rounded.
 TEST_F(MixedPrecisionSettingsTest, BFloat16IsNotFloat) {
   RunSetup setup;
   setup.model = "gpt2_tiny";

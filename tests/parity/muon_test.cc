@@ -19,7 +19,7 @@
 namespace zeroth {
 namespace {
 
-// The reference's makers give these for products in fp32.
+// The reference's makers give these for matmuls in fp32.
 constexpr double kMuonNormTolerance = 1e-4;
 constexpr double kMuonWeightTolerance = 1e-3;
 
@@ -88,7 +88,7 @@ RunSetup Plain() {
 
 using MuonSettingsTest = OnTestDevice;
 
-// What is a unit decides neither which matrices are Muon's nor a bit of them.
+// The choice of units changes neither which matrices Muon updates nor their bits.
 TEST_F(MuonSettingsTest, UnitsAndSchedulesChangeNothing) {
   const TrainingRecord& plain = Record(Plain());
   RunSetup one_unit = Plain();
@@ -101,7 +101,7 @@ TEST_F(MuonSettingsTest, UnitsAndSchedulesChangeNothing) {
   }
 }
 
-// Once a step, from the sum over all micro-batches, whichever way they add up.
+// Once per step, from the sum over all micro-batches, however they accumulate.
 TEST_F(MuonSettingsTest, MicroBatchesTrainAsOneBatch) {
   const absl::StatusOr<TrainingRecord> reference = LoadReference("gpt2_tiny", "muon");
   ASSERT_TRUE(reference.ok()) << reference.status();
@@ -121,7 +121,7 @@ TEST_F(MuonSettingsTest, MicroBatchesTrainAsOneBatch) {
   }
 }
 
-// With a deterministic batch the number of ranks changes nothing either.
+// With a deterministic batch the number of ranks does not change results either.
 TEST_F(MuonSettingsTest, WorldSizesGiveTheSameBits) {
   RunSetup one = Plain();
   one.deterministic_batch = 8;
@@ -146,7 +146,7 @@ TEST_F(MuonSettingsTest, WorldSizesGiveTheSameBits) {
   }
 }
 
-// Matrices that tensor ranks have parts of are gathered from these, and computed by one of them.
+// Matrices divided among tensor ranks are gathered from these, and updated by one of them.
 TEST_F(MuonSettingsTest, TensorRanksMeetTheReference) {
   for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
     const absl::StatusOr<TrainingRecord> reference = LoadReference(model, "muon");
@@ -197,7 +197,7 @@ TEST_F(MuonSettingsTest, FixedPiecesGiveTheSameBitsAtAnyNumberOfTensorRanks) {
   }
 }
 
-// bf16 parameters and gradients, with fp32 masters: near, and the same under every strategy.
+// bf16 parameters and gradients, with fp32 masters: close, and the same under every strategy.
 TEST_F(MuonSettingsTest, MixedPrecisionStaysNear) {
   const absl::StatusOr<TrainingRecord> reference = LoadReference("gpt2_tiny", "muon");
   ASSERT_TRUE(reference.ok()) << reference.status();

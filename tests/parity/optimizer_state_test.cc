@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Training with moments in bf16 and in 8 bits, and without fp32 masters: close to the reference in
-// float64, and the same bits whatever is sharded.
+// float64, and the same bits however state is sharded.
 
 #include <algorithm>
 #include <string>
@@ -29,7 +29,7 @@ constexpr MixedPrecision kFloat = {};
 constexpr MixedPrecision kMasters = {DType::kBFloat16, DType::kBFloat16};
 constexpr MixedPrecision kNoMasters = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
 
-// Tolerances are about four times what was measured; the fp32 state's own is 2e-5.
+// Tolerances are about four times the measured errors; that of fp32 state is 2e-5.
 constexpr State kStates[] = {
     {"bf16_moments", kFloat, DType::kBFloat16, 0.00005},
     {"int8_moments", kFloat, DType::kUInt8, 0.0005},
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Models, OptimizerStateTest,
                                           testing::ValuesIn(kStates)),
                          CaseName);
 
-// A state whose run had the bits of fp32's would have rounded nothing.
+// If a run had the bits of fp32 state, nothing would have been rounded.
 using OptimizerStateSettingsTest = OnTestDevice;
 TEST_F(OptimizerStateSettingsTest, EveryStateIsItsOwn) {
   RunSetup setup;

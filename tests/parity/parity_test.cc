@@ -16,7 +16,7 @@
 namespace zeroth {
 namespace {
 
-// Other devices add in other orders; what they may differ by is an order of magnitude more.
+// Other devices add in other orders; their tolerance is ten times as large.
 double Slack() { return TestDevice() == "cpu" ? 1.0 : 10.0; }
 
 std::vector<RunSetup> AllSetups(const std::vector<const char*>& models) {
@@ -29,7 +29,7 @@ std::vector<RunSetup> AllSetups(const std::vector<const char*>& models) {
   return setups;
 }
 
-// What shows that a family computes what its reference does: nothing of a strategy depends on it.
+// Shows that a family computes the same as its reference; strategies do not depend on the family.
 std::vector<RunSetup> FewSetups() {
   std::vector<RunSetup> setups;
   for (const char* model : Families()) {
@@ -58,7 +58,7 @@ TEST_P(ParityTest, MeetsTheReference) {
     const double tolerance = Slack() * (step == 0 ? kFirstLossTolerance : kLossTolerance);
     EXPECT_LE(Relative(record.losses[step], reference->losses[step]), tolerance)
         << "loss of step " << step;
-    // The first norm is as good as the gradients that it is taken of.
+    // The first norm is as accurate as its gradients.
     EXPECT_LE(Relative(record.grad_norms[step], reference->grad_norms[step]),
               Slack() * (step == 0 ? kGradientTolerance : kLaterNormTolerance))
         << "gradient norm of step " << step;
@@ -114,7 +114,7 @@ TEST_F(FamilyTest, StrategiesGiveTheSameBits) {
   }
 }
 
-// Neither prefetching, nor what is a unit, nor which parameters are replicated may touch a bit.
+// Neither prefetching, nor the choice of units, nor that of replicated parameters may change a bit.
 TEST_F(SettingsTest, ScheduleAndWrappingChangeNothing) {
   RunSetup setup;
   setup.model = "llama_tiny";
@@ -139,8 +139,8 @@ TEST_F(SettingsTest, ScheduleAndWrappingChangeNothing) {
   }
 }
 
-// What is computed again has the bits of what would have been kept: under every strategy, in both
-// types, for blocks that are units and for units inside of blocks, with micro-batches.
+// Recomputed activations have the same bits as kept ones: under every strategy, in both types, for
+// blocks that are units and for units inside of blocks, with micro-batches.
 TEST_F(SettingsTest, ActivationCheckpointingChangesNothing) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
@@ -173,7 +173,7 @@ TEST_F(SettingsTest, ActivationCheckpointingChangesNothing) {
   }
 }
 
-// World sizes that are no power of two, where groups and the flat reduction add in different
+// World sizes that are not powers of two, where groups and the flat reduction add in different
 // orders.
 TEST_F(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
   for (const int world_size : RunsAreShort() ? std::vector<int>{3} : std::vector<int>{3, 5, 6}) {

@@ -37,7 +37,7 @@ absl::StatusOr<nlohmann::json> LoadObject(const std::string& path) {
   return json;
 }
 
-// Runs with another optimizer have a folder of their own.
+// Runs with another optimizer have a separate folder.
 std::string FolderOf(const std::string& model, const std::string& optimizer) {
   return optimizer == "adamw" ? model : absl::StrCat(model, "_", optimizer);
 }
@@ -53,7 +53,7 @@ absl::StatusOr<MuonOptions> LoadMuonOptions(const std::string& model) {
   options.lr = settings["lr"].get<double>();
   options.momentum = settings["momentum"].get<double>();
   options.ns_steps = settings["ns_steps"].get<int>();
-  // On every device: bf16 has a tolerance of its own.
+  // On every device: bf16 has its own tolerance.
   options.precision = DType::kFloat32;
   for (const nlohmann::json& name : expected["muon_parameters"]) {
     options.patterns.push_back(name.get<std::string>());
@@ -71,7 +71,7 @@ absl::StatusOr<NamedValues> LoadTensors(const std::string& path) {
   return values;
 }
 
-// What the ranks of one run write their parts into.
+// The shared result that the ranks of one run write.
 struct Collector {
   std::mutex mutex;
   TrainingRecord record;
@@ -84,7 +84,7 @@ struct Collector {
     std::copy(piece.begin(), piece.end(), whole.begin() + begin);
   }
 
-  // What ranks decide each for itself has to be one decision.
+  // Ranks that decide independently must agree.
   absl::Status Agree(int64_t step, const StepResult& result) {
     std::lock_guard<std::mutex> lock(mutex);
     if (static_cast<int64_t>(record.overflowed.size()) == step) {
@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<float>> Widened(const Tensor& tensor) {
   return floats;
 }
 
-// Gradients are of the type that they were reduced in.
+// Gradients have the type of their reduction.
 absl::StatusOr<std::vector<float>> Floats(const Tensor& tensor) {
   if (tensor.dtype() == DType::kFloat32) return tensor.ToHost<float>();
   return tensor.dtype() == DType::kBFloat16 ? Widened<BFloat16>(tensor) : Widened<Float16>(tensor);
@@ -171,7 +171,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   return options;
 }
 
-// Muon's own choice is that of the reference.
+// Muon's default choice is that of the reference.
 absl::Status ExpectMatrices(const LanguageModel& model, const std::vector<std::string>& names) {
   std::set<std::string> chosen;
   for (const Parameter* parameter : model.Parameters()) {
@@ -214,7 +214,7 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
   TrainerOptions options = MakeOptions(setup, expected);
   if (setup.optimizer == "muon") {
     ZEROTH_ASSIGN_OR_RETURN(options.optimizer_options.muon, LoadMuonOptions(setup.model));
-    // The matrices of the blocks are what is Muon's unless it is told otherwise.
+    // By default Muon updates the matrices of the blocks.
     ZEROTH_RETURN_IF_ERROR(ExpectMatrices(*model, options.optimizer_options.muon.patterns));
     options.optimizer_options.muon.patterns.clear();
   }

@@ -26,7 +26,7 @@ using NamedValues = std::map<std::string, std::vector<float>>;
 // Flat indices of elements by parameter.
 using NamedIndices = std::map<std::string, std::vector<size_t>>;
 
-// What a training run is compared by.
+// The results of a training run that are compared.
 struct TrainingRecord {
   std::vector<double> losses;      // of each step
   std::vector<double> grad_norms;  // before clipping
@@ -72,7 +72,7 @@ struct RunSetup {
   int threads = 1;                // of each rank
   bool bits_of_any_team = false;  // see DeviceOptions
 
-  // Ranks with data of their own.
+  // Data-parallel ranks.
   int data_ranks() const { return world_size / tensor.size; }
   std::string ToString() const;
 };

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training whose layers are divided among ranks against reference runs in float64, and against each
+// Training with layers divided among ranks, against reference runs in float64, and against each
 // other bit for bit.
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 namespace zeroth {
 namespace {
 
-// The strategies of SetupsFor whose groups fit into the ranks with data of their own.
+// The strategies of SetupsFor whose groups fit into the data-parallel ranks.
 std::vector<RunSetup> Divided(const std::string& model, int world_size, int size) {
   std::vector<RunSetup> setups = SetupsFor(model, world_size / size);
   for (RunSetup& setup : setups) {
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, TensorParallelTest, testing::ValuesIn(AllSe
 
 using TensorSettingsTest = OnTestDevice;
 
-// As without tensor ranks, what is sharded over the others touches no bit.
+// As without tensor ranks, sharding over the other ranks does not change a bit.
 TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
   for (const char* model : {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
     const std::vector<RunSetup> setups = Divided(model, 4, 2);
@@ -133,7 +133,8 @@ TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
   }
 }
 
-// In bf16, gradients added up over micro-batches included, as far from the reference as without.
+// In bf16, including gradients accumulated over micro-batches, as close to the reference as
+// without.
 TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
   for (const auto& [model, sequence] :
        {std::pair("llama_tiny", false), std::pair("llama_tiny", true),
@@ -159,7 +160,7 @@ TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
   }
 }
 
-// The order of sums that are divided is fixed: the same bits however many ranks share a layer.
+// Divided sums have a fixed order: the same bits however many ranks share a layer.
 TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;

@@ -25,7 +25,7 @@ struct Row {
   int64_t layers = 0;  // 0: as the preset has them
   int64_t batch_size = 1;
   int64_t seq_len = 1024;
-  double measured = 0;  // tokens a second, the middle of what was seen
+  double measured = 0;  // tokens per second, the median
   std::string checkpointing = "none";
   std::string fp8 = "none";
 };

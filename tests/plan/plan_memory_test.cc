@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The memory that a plan says against that of the run itself: the peak of rank 0 in real steps of
-// real ranks on CPUs, by the allocator's account.
+// The planned memory against that of the run: the peak of rank 0 in real steps of real ranks on
+// CPUs, as the allocator counts it.
 
 #include <cstdint>
 #include <cstdlib>
@@ -207,7 +207,7 @@ TEST(PlanMemoryOfLeversTest, TensorRanks) {
   }
 }
 
-// The same for ranks that share layers, alone and with others that have data of their own.
+// The same for tensor ranks, alone and with data parallelism.
 class PlanMemoryOfTensorRanksTest : public testing::TestWithParam<std::tuple<std::string, bool>> {};
 
 TEST_P(PlanMemoryOfTensorRanksTest, IsTheRunsOwn) {

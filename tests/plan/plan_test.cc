@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Plans against real runs (traffic), against themselves (what a faster link, more prefetching or
-// more ranks must change), and what programs read of them.
+// more ranks must change), and the output that programs read.
 
 #include "zeroth/plan/plan.h"
 
@@ -172,7 +172,7 @@ int64_t PeakOf(const PlanTimeline& timeline) {
   return peak;
 }
 
-// What is drawn as waiting is what the plan says is exposed.
+// The waits in the trace add up to the plan's exposed time.
 TEST(PlanTest, TheTimelineShowsWhatIsExposed) {
   const Machine machine = Named("A100-80");
   for (const char* const strategy : kStrategies) {
@@ -239,7 +239,7 @@ TEST(PlanTest, ASecondBufferHidesGathers) {
   EXPECT_EQ(ahead.bytes, late.bytes);
 }
 
-// Inside a node, gathers leave the multiprocessors to compute. Over nodes they take some.
+// Inside a node, gathers leave the SMs to compute. Across nodes they occupy some.
 TEST(PlanTest, CopyEnginesGatherInsideANode) {
   TrainOptions options = LongBatchOnANode();
   const Machine machine = Named("H100");
@@ -253,8 +253,8 @@ TEST(PlanTest, CopyEnginesGatherInsideANode) {
   EXPECT_EQ(compute("auto"), compute("off"));
 }
 
-// NCCL makes one operation of a unit's gathers, and one of its reductions, so that parameters which
-// are sharded one by one do not wait for a link's latency one by one.
+// NCCL makes one operation of a unit's gathers, and one of its reductions, so that parameters
+// sharded one by one do not each pay a link's latency.
 TEST(PlanTest, RowsWaitForALatencyOfEachUnit) {
   TrainOptions options = OptionsOf("llama_tiny", 8, "full_shard");
   options.nccl_copy_engine = "off";
@@ -309,7 +309,7 @@ TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
   ASSERT_EQ(config["num_attention_heads"], 4);
   ASSERT_EQ(config["num_key_value_heads"], 2);
   const auto one_head = [](int64_t seq_len) { return 2 * seq_len * seq_len; };
-  constexpr double kOther = 5e7;  // of products and RoPE
+  constexpr double kOther = 5e7;  // of GEMMs and RoPE
   EXPECT_NEAR(workspace(8192, machine), 4 * one_head(8192), kOther);
   EXPECT_NEAR(workspace(20480, machine), 2 * one_head(20480), kOther);
   EXPECT_LT(workspace(32768, machine), one_head(8192));  // a key head does not fit
@@ -373,8 +373,8 @@ TEST(PlanTest, LikeDeepSpeedABucketStays) {
   EXPECT_EQ(deepspeed.bytes, fsdp2.bytes);
 }
 
-// A sequence more takes what selective checkpointing keeps of it and, of a loss that is not fused,
-// logits in bf16 and three of their size in fp32.
+// An additional sequence needs the memory that selective checkpointing keeps for it and, without a
+// fused loss, logits in bf16 and three times as many fp32 values.
 TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
   options.param_dtype = "bf16";
@@ -393,7 +393,7 @@ TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
               0.001 * expected);
 }
 
-// Under no_sync the shards of gradients come when the full ones go.
+// Under no_sync gradient shards are allocated when the full gradients are freed.
 TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
   TrainOptions options = OptionsOf("llama3_8b", 4, "full_shard");
   options.param_dtype = "bf16";
@@ -420,7 +420,7 @@ TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
   EXPECT_TRUE(absl::StrContains(plan.moment, "loss")) << plan.moment;
 }
 
-// What keeps its units until the step ends has them there when the loss is computed.
+// Strategies that keep units until the step ends hold them while the loss is computed.
 TEST(PlanTest, LikeFsdp2GatheredUnitsThatStayAreThereAtTheLoss) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "shard_grad_op");
   options.param_dtype = "bf16";
@@ -516,7 +516,7 @@ TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {
   EXPECT_TRUE(absl::StrContains(CheapestText(*none, asked), "take more ranks"));
 }
 
-// Equal micro-batches cost a plan nothing, however many there are, and the plan is the same.
+// Equal micro-batches do not slow down planning, however many there are, and the plan is the same.
 TEST(PlanTest, MicroBatchesAreNotPlannedOneByOne) {
   const Machine machine = Named("H100");
   for (const char* const strategy : kStrategies) {
@@ -543,8 +543,8 @@ TEST(PlanTest, MicroBatchesAreNotPlannedOneByOne) {
   }
 }
 
-// What is run over several nodes: the tree's exchange crosses them with every piece, so that groups
-// that stay inside a node win.
+// Runs over several nodes: the tree's exchange sends every piece across nodes, so groups inside a
+// node win.
 TEST(PlanTest, OverNodesATreeIsSlowerThanGroupsInsideThem) {
   TrainOptions options = OptionsOf("llama3_8b", 64, "full_shard");
   options.param_dtype = options.reduce_dtype = "bf16";
@@ -561,7 +561,7 @@ TEST(PlanTest, OverNodesATreeIsSlowerThanGroupsInsideThem) {
   options.strategy = "hybrid_shard";
   options.shard_size = 8;
   EXPECT_LT(seconds(), tree);
-  // Half of the bytes by the same exchange take half of its time, not eight times as long.
+  // Half the bytes by the same exchange take half the time, not eight times as long.
   options.strategy = "full_shard";
   options.shard_size = 0;
   options.quantized_gradients = true;
@@ -646,7 +646,7 @@ TEST_F(MachineFileTest, ThisCpuIsMeasuredAndReadBack) {
                             cpu->network_bandwidth, cpu->network_latency, cpu->host_bandwidth}) {
     EXPECT_TRUE(std::isfinite(rate) && rate > 0) << MachineText(*cpu);
   }
-  // A product has many operations for each byte that it reads.
+  // A GEMM has many operations for each byte that it reads.
   EXPECT_GT(cpu->fp32_flops, cpu->memory_bandwidth / 8) << MachineText(*cpu);
   // A step is no longer than it takes to send 64 MiB.
   EXPECT_LT(cpu->link_latency, (64 << 20) / cpu->link_bandwidth) << MachineText(*cpu);

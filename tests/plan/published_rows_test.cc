@@ -1,10 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans against tables that others have published: times and memory of runs on machines that are
-// not here. Their software is not ours, so of each group one row gives one efficiency, that of all
-// rates of the GPU, and where the network is not stated another gives its bandwidth. All other rows
-// are predicted, and memory is without any such row. docs/published_runs.md has the tables that
-// this prints, and rows of systems of earlier years, which --like no longer plans.
+// Plans against published tables: times and memory of runs on other machines. Since the software is
+// not ours, one row of each group gives one efficiency for all rates of the GPU and, if the network
+// is not stated, another row gives its bandwidth. All other rows are predicted, and so is all
+// memory. docs/published_runs.md has the tables that this prints, and rows of systems of earlier
+// years, which --like no longer plans.
 
 #include <cmath>
 #include <cstdint>
@@ -27,7 +27,7 @@
 namespace zeroth {
 namespace {
 
-// MosaicML's MPT: a GPT-2 with a vocabulary of its own.
+// MosaicML's MPT: a GPT-2 with another vocabulary.
 nlohmann::json Mpt(int64_t width, int64_t layers, int64_t heads) {
   return {{"model_type", "gpt2"}, {"vocab_size", 50368}, {"n_positions", 2048},
           {"n_embd", width},      {"n_layer", layers},   {"n_head", heads}};
@@ -53,7 +53,7 @@ struct Row {
   std::function<void(TrainOptions&)> options = [](TrainOptions&) {};  // beside the group's
 };
 
-// Rows that are alike but for their numbers.
+// Rows that differ only in their numbers.
 struct Group {
   std::string machine;
   std::function<void(TrainOptions&)> options;
@@ -62,7 +62,7 @@ struct Group {
   double bar;     // of the others' error
   int devices_per_node = 8;
   int fits_network = -1;     // the row that gives the bandwidth, or -1: the machine's own
-  double node_gigabits = 0;  // a second, of a node's network cards; 0: the machine's own
+  double node_gigabits = 0;  // per second, of a node's network cards; 0: the machine's
 };
 
 double TokensAt(const Row& row, double per_second) {
@@ -117,7 +117,7 @@ void Check(const Group& group) {
   ASSERT_TRUE(machine.ok()) << machine.status();
   machine->devices_per_node = group.devices_per_node;
   if (group.node_gigabits > 0) {
-    // Of a card's rate as much is reached as in the presets: 24 of 25 GB/s.
+    // A card reaches the same part of its rate as in the presets: 24 of 25 GB/s.
     constexpr double kBytesOfGigabit = 1e9 / 8;
     machine->network_bandwidth =
         0.96 * group.node_gigabits * kBytesOfGigabit / group.devices_per_node;
@@ -125,7 +125,7 @@ void Check(const Group& group) {
   const Row& first = group.rows[group.fitted];
   const double own = machine->network_bandwidth;
   double efficiency = 1;
-  // Either fit moves the other a little, since compute is slower beside collectives.
+  // Each fit changes the other slightly, since compute that overlaps collectives is slower.
   const int rounds = group.fits_network >= 0 ? 4 : 1;
   for (int round = 0; round < rounds; ++round) {
     efficiency = Solve(first.step_seconds, [&](double factor) {
@@ -160,7 +160,7 @@ void Check(const Group& group) {
               fitted.network_bandwidth / 1e9);
 }
 
-// MosaicML's llm-foundry, "benchmarking": tokens a second and GPU, as seconds of a step.
+// MosaicML's llm-foundry, "benchmarking": tokens per second and GPU, as seconds per step.
 Row MptRow(const std::string& name, const nlohmann::json& model, int gpus, int64_t batch,
            int64_t accumulation, double tokens_per_second) {
   Row row = {name, model, gpus, 2048, batch, accumulation, 0};
@@ -208,7 +208,7 @@ TEST(PublishedRowsTest, MptOnH100) {
          /*bar=*/0.1});
 }
 
-// KempnerForge, "mfu_scaling": weights and moments in bf16, gradients added up in full.
+// KempnerForge, "mfu_scaling": weights and moments in bf16, gradients accumulated in full.
 Group KempnerForge() {
   const nlohmann::json model = *PresetConfig("llama3_8b");
   return {"H200",
@@ -230,12 +230,12 @@ Group KempnerForge() {
 TEST(PublishedRowsTest, Llama3OnH200) { Check(KempnerForge()); }
 
 void InFp8(TrainOptions& options) { options.fp8 = "tensorwise"; }
-// A compiler of graphs keeps all products that backward reads (torchtitan's pull request 3060).
+// torch.compile keeps all matmuls that backward reads (torchtitan's pull request 3060).
 void BetweenProducts(TrainOptions& options) { options.activation_checkpointing = "elementwise"; }
 void Fully(TrainOptions& options) { options.activation_checkpointing = "block"; }
 
-// torchtitan: Llama 3 on 8 H100, 8192 tokens, selective checkpointing by operation. Each table is
-// of its own date and software.
+// torchtitan: Llama 3 on 8 H100, 8192 tokens, selective checkpointing by operation. Tables differ
+// in date and software.
 Group Torchtitan(const std::vector<Row>& rows) {
   return {"H100",
           [](TrainOptions& o) {
@@ -283,7 +283,7 @@ struct MemoryRow {
   double gib;
 };
 
-// `is_reserved`: of the allocator, not of what is allocated of it.
+// `is_reserved`: memory reserved by the allocator, not allocated from it.
 void CheckMemory(const Group& group, bool is_reserved, const std::vector<MemoryRow>& rows) {
   absl::StatusOr<Machine> machine = OpenMachine(group.machine);
   ASSERT_TRUE(machine.ok()) << machine.status();

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where sharding has nothing to do, or nearly: groups of one rank, one unit, nothing to train.
+// Sharding with little or nothing to do: groups of one rank, one unit, nothing to train.
 
 #include <cstdint>
 #include <map>
@@ -158,7 +158,7 @@ TEST(DegenerateTest, AStepNeedsMicroBatchesOfOneShape) {
         const absl::Status mixed = trainer.Step(uneven, 1e-2).status();
         EXPECT_EQ(mixed.code(), absl::StatusCode::kInvalidArgument) << mixed;
         EXPECT_NE(mixed.message().find("2 x 4 and 1 x 4"), absl::string_view::npos) << mixed;
-        // Neither has begun anything.
+        // Neither has started anything.
         return trainer.Step(MicroBatches(rank, 0, 2), 1e-2).status();
       });
   EXPECT_TRUE(status.ok()) << status;

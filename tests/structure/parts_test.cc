@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Parameters that are divided over an axis "tensor": values, norms, updates, checkpoints and what
-// an export visits are those of the undivided model, whatever is divided and sharded how. The
-// references are run undivided on one rank, or computed from the initializers.
+// Parameters that are divided over an axis "tensor": values, norms, updates, checkpoints and
+// exports are those of the undivided model, however it is divided and sharded. The references are
+// run undivided on one rank, or computed from the initializers.
 
 #include <algorithm>
 #include <cstdint>
@@ -94,7 +94,7 @@ struct Training {
   }
 };
 
-// What all ranks see in the end: the parameters as an export visits them.
+// The final parameters, as an export visits them on all ranks.
 struct Result {
   Values values;
   double norm = 0;
@@ -166,7 +166,7 @@ TEST(PartsTest, InitialValuesAreThoseOfTheUndividedModel) {
   }
   for (const Layout& layout : DividedLayouts()) {
     const Result found = RunModel(layout, [&](Training& run) {
-      // What a rank has of its own, element by element.
+      // The elements that the rank owns.
       return run.sharded->sharding().VisitShards(
           [&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
             const std::vector<float>& whole = expected.at(parameter.name());
@@ -179,7 +179,7 @@ TEST(PartsTest, InitialValuesAreThoseOfTheUndividedModel) {
   }
 }
 
-// Clipping among it: every element counts once in the norm, divided or not.
+// With clipping: every element counts once in the norm, divided or not.
 TEST(PartsTest, TrainsToTheBitsOfTheUndividedModel) {
   const auto train = [](Training& run) -> absl::Status {
     for (int i = 0; i < 3; ++i) ZEROTH_RETURN_IF_ERROR(run.Step());

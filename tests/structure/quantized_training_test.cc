@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training with int8 traffic against training without, on English text: the same loss, for as much
-// less traffic as the blocks take.
+// Training with int8 traffic against training without, on English text: the same loss, with traffic
+// reduced as the blocks predict.
 
 #include <algorithm>
 #include <cstdint>
@@ -40,8 +40,8 @@ struct TextRun {
   int64_t predicted_bytes = 0;
 };
 
-// What the gathers and reductions of one step take on one of two ranks: half of everything, in
-// forward and, but for the root, again in backward.
+// Bytes of one step's gathers and reductions on one of two ranks: half of all units in forward and,
+// except for the root, again in backward.
 int64_t BytesOfAStep(const Sharding& sharding, bool quantized) {
   int64_t bytes = 0;
   for (const Unit* unit : sharding.units()) {
@@ -135,7 +135,7 @@ TEST(QuantizedTrainingTest, ReachesTheSameLossForAQuarterOfTheTraffic) {
   const TextRun quantized = Train(/*quantized=*/true);
   ASSERT_EQ(plain.losses.size(), static_cast<size_t>(kSteps));
   ASSERT_EQ(quantized.losses.size(), static_cast<size_t>(kSteps));
-  // The text is learnt, or the losses would agree whatever is sent.
+  // The text is learnt; otherwise the losses would agree whatever is sent.
   EXPECT_LT(LastLosses(plain), 0.5 * static_cast<double>(plain.losses[0]));
   // And int8 was sent.
   EXPECT_NE(plain.losses, quantized.losses);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What is left of a step: nothing but a rank's shards, whatever was gathered, reduced or
-// accumulated in it.
+// Memory between steps: nothing but a rank's shards, whatever the step gathered, reduced or
+// accumulated.
 
 #include <cstdint>
 #include <string>
@@ -121,7 +121,7 @@ TEST(PeakTest, AForwardHoldsTheRootAndTwoBlocks) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Two buffers for parameters and two for gradients, beside the root's of either kind.
+// Two buffers for parameters and two for gradients, besides the root's own of each.
 TEST(PeakTest, AStepTakesFourShardsFourBlocksAndTheRootTwice) {
   for (const bool reshard : {true, false}) {
     TrainerOptions options = OptionsOf("full_shard");

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A model that some ranks have trained and written, read by more or fewer of them: the same bits in
-// every shard, and in what is computed next.
+// A model written by some ranks and read by more or fewer: the same bits in every shard, and in
+// later results.
 
 #include <cstdint>
 #include <map>
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<float>> LogitsOf(Trainer& trainer) {
   return values;
 }
 
-// Trains two steps and writes the result, for which only rank 0 is told a place that exists.
+// Trains two steps and writes the result; only rank 0 gets a path that exists.
 Model TrainAndExport(int world_size, const std::string& directory) {
   std::mutex mutex;
   Model model;

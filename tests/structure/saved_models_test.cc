@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Whole models of random shapes, with tied and frozen parameters, that some ranks have trained and
-// saved: other ranks under another strategy load them, and what these save has the same bytes and
-// computes the same.
+// saved: other ranks under another strategy load them, save the same bytes, and compute the same.
 
 #include <array>
 #include <cstdint>
@@ -66,13 +65,13 @@ nlohmann::json RandomConfig(std::mt19937& random) {
           {"tie_word_embeddings", Draw(random, 0, 1) == 0}};
 }
 
-// How ranks share a model out.
+// How a model is sharded.
 struct Spread {
   int world_size = 1;
   TrainerOptions options;
 };
 
-// What a state is kept in, and with which parameters.
+// The types of the state, and the frozen parameters.
 struct Model {
   nlohmann::json config;
   std::set<size_t> frozen;  // by place in Module::Parameters

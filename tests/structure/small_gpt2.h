@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A GPT-2 whose units have no padding, trained on real ranks, so that what a step sends is the
-// arithmetic of the literature to the byte; and the record of what was sent.
+// A GPT-2 whose units have no padding, trained on real ranks, so that a step's traffic matches the
+// formulas of the literature to the byte; and the record of that traffic.
 
 #pragma once
 
@@ -39,8 +39,8 @@ std::vector<Batch> MicroBatches(int rank, int step, int count);
 
 // One rank's trainer, with initial weights.
 using SmallGpt2Rank = std::function<absl::Status(Trainer& trainer, Device& device, int rank)>;
-// `prepare`, if there is one, sees the model before it is sharded. An error, too, if anything is
-// left in a rank's memory once its trainer is gone.
+// `prepare`, if there is one, sees the model before it is sharded. Also fails if anything is left
+// in a rank's memory once its trainer is gone.
 absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
                           const std::function<void(LanguageModel&)>& prepare = nullptr);
 
@@ -54,7 +54,7 @@ absl::Status RunModel(const nlohmann::json& config, int world_size, const Traine
 
 TrainerOptions OptionsOf(const std::string& strategy, int shard_size = 0);
 
-// What goes through a sharding's groups, in the order in which its rank has issued it.
+// The collectives of a sharding's groups, in the order in which its rank issued them.
 class TrafficRecord {
  public:
   // Records from now on.
@@ -65,10 +65,10 @@ class TrafficRecord {
     // or "gather across" and "scatter across" where owners are in all of them; over "all" ranks;
     // or "norm".
     std::string what;
-    std::string unit;  // as in the plan, without the model's own name: "h.1"
+    std::string unit;  // as in the plan, without the model's name: "h.1"
     int64_t bytes = 0;
   };
-  // Since the last time.
+  // Since the last call.
   std::vector<Call> Take();
   // "gather(h.1) reduce(h.2) …"
   static std::string ToString(const std::vector<Call>& calls);

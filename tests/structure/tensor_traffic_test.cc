@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What tensor ranks send each other in a step, how much less memory they need, and that their
-// logits agree: from the communicators' records, against the table of docs/parallelism.md.
+// Tensor ranks: their traffic in a step, from the communicators' records, against the table of
+// docs/parallelism.md; the memory that they save; and that their logits agree.
 
 #include <algorithm>
 #include <cstdint>
@@ -54,7 +54,7 @@ TrainerOptions Divided(bool sequence) {
   return options;
 }
 
-// What rank 0 sends to its tensor ranks in the second step. What it sends for sharding goes through
+// Bytes that rank 0 sends to its tensor ranks in the second step. Traffic of sharding goes through
 // other groups, and is not counted.
 ByOp SentInAStep(const nlohmann::json& config, bool sequence, int64_t* activation_peak = nullptr) {
   ByOp sent;
@@ -82,10 +82,10 @@ ByOp SentInAStep(const nlohmann::json& config, bool sequence, int64_t* activatio
   return sent;
 }
 
-// Of two ranks, an all-reduce sends the buffer once, and a gather or a reduce-scatter half of it.
+// With two ranks, an all-reduce sends the buffer once, and a gather or a reduce-scatter half of it.
 constexpr int64_t kLossBytes = 2 * kRows * 3 * 4 / 2;  // three numbers a token and rank, gathered
 
-// A model of the width, depth and vocabulary of the small GPT-2, whose blocks are Llama's.
+// A model with the small GPT-2's width, depth and vocabulary, and Llama's blocks.
 nlohmann::json LlamaLike(const char* model_type) {
   return {{"model_type", model_type},
           {"vocab_size", kVocabulary},
@@ -101,7 +101,7 @@ nlohmann::json LlamaLike(const char* model_type) {
           {"tie_word_embeddings", false}};
 }
 
-// What any dense model sends whose norms have `norms` vectors that are replicated.
+// Traffic of any dense model whose norms have `norms` replicated vectors.
 ByOp DenseTraffic(bool sequence, int64_t norms) {
   constexpr int64_t kSums = 4 * kBlocks + 2;
   if (!sequence) {
@@ -131,7 +131,7 @@ TEST(TensorTrafficTest, LlamaSendsTheSameWithHalfOfTheNormsVectors) {
 }
 
 // OLMo 2's norms of queries and keys span all heads, which are divided: a sum of squares for each
-// token and norm in forward, and a product for each in backward.
+// token and norm in forward, and a dot product for each in backward.
 TEST(TensorTrafficTest, NormsOverAllHeadsAddOneNumberATokenFourTimesABlock) {
   for (const bool sequence : {false, true}) {
     ByOp expected = DenseTraffic(sequence, 2 * kBlocks + 1);
@@ -160,7 +160,7 @@ TEST(TensorTrafficTest, ExpertsAddTheGradientOfTheirTokensWeights) {
     // Qwen3's norms of heads are replicated, and each rank has the gradient of its heads.
     sums.calls += 2 * kBlocks;
     sums.bytes += 2 * kBlocks * kHeadDim * 4;
-    if (sequence) {  // the router keeps what was gathered for it
+    if (sequence) {  // the router keeps its gathered input
       expected[CollectiveOp::kAllGather].calls -= kBlocks;
       expected[CollectiveOp::kAllGather].bytes -= kBlocks * kActivationBytes / 2;
     }
@@ -313,8 +313,8 @@ TEST(TensorTrafficTest, MuonExchangesWhatTheTableSays) {
     EXPECT_EQ(bytes["in"], bytes["out"]) << "what comes in goes out";
     EXPECT_LT(bytes["in"], kMatrixBytes) << "what a rank has of its own matrices stays";
     if (!is_copied) continue;
-    // Of each matrix one rank computes, which has half of it; either half of the result goes from
-    // the rank of one copy to that of the other, which both count it.
+    // One rank, which has half of a matrix, updates it; each half of the result goes from a rank of
+    // one copy to that of the other, and both count it.
     EXPECT_EQ(bytes["in"], kMatrixBytes / 2);
     EXPECT_EQ(bytes["copy"], 2 * kMatrixBytes);
   }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a step of a GPT-2 sends, from the communicators' own records: how often, how much and in
-// which order, under every strategy, with and without micro-batches.
+// Traffic of a GPT-2 step, from the communicators' records: number, bytes and order of collectives,
+// under every strategy, with and without micro-batches.
 
 #include <cstdint>
 #include <map>
@@ -28,7 +28,7 @@ struct TrafficCase {
   int micro_batches = 1;
   bool sync_every = true;
   bool reshard_after_forward = true;
-  int post_forward_group = 0;  // 0: freed altogether
+  int post_forward_group = 0;  // 0: freed entirely
   DType wire = DType::kFloat32;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
   LayoutKind layout = LayoutKind::kFlat;
@@ -133,7 +133,7 @@ std::string ToString(const Totals& totals) {
 // for a gather or a reduce-scatter, twice that for an all-reduce.
 Totals Predicted(const TrafficCase& c) {
   const int64_t b = static_cast<int64_t>(SizeOf(c.wire));
-  // What micro-batches add up in is fp32, and is sent as such.
+  // Micro-batches accumulate in fp32, which is also sent.
   const bool adds_up_in_full = c.micro_batches > 1 && (!c.sync_every || c.strategy == "no_shard" ||
                                                        c.strategy == "shard_optimizer");
   const int64_t of_gradient = adds_up_in_full ? 4 : b;
@@ -153,7 +153,7 @@ Totals Predicted(const TrafficCase& c) {
   const int64_t forwards = c.frees() ? micro : 1;
   totals["gather"] = {forwards * of_all, forwards * sent(b * kNumel, shards)};
   if (c.frees() && c.reshard_after_forward) {
-    // The root stays.
+    // The root stays gathered.
     const int64_t group = c.post_forward_group > 0 ? c.post_forward_group : shards;
     const Total again = {micro * of_blocks, micro * sent(b * kBlocks * kBlockNumel, group)};
     if (c.post_forward_group == 0) {
@@ -166,7 +166,7 @@ Totals Predicted(const TrafficCase& c) {
   const int64_t reductions = c.sync_every && c.strategy != "shard_optimizer" ? micro : 1;
   totals["reduce"] = {reductions * of_all, reductions * sent(of_gradient * kNumel, shards)};
   if (c.has_groups()) {
-    // In fp32 whatever the wire: rounding in between would depend on how ranks are grouped.
+    // Always in fp32: intermediate rounding would depend on how ranks are grouped.
     const Total sums = {of_all, sent(4 * kNumel / shards, kWorld / shards)};
     if (c.optimizer_over_world) {
       totals["gather across"] = {of_all, sent(b * kNumel / shards, kWorld / shards)};
@@ -190,8 +190,8 @@ Totals Sum(const std::vector<TrafficRecord::Call>& calls) {
 }
 
 // A micro-batch of full_shard or hybrid_shard, as the scheduler documents it: in backward, the next
-// unit's gather goes before this unit's reduction, or after it if it is not to run ahead. Groups
-// meet in the first micro-batch's forward, if owners are in all of them, and in the last one's
+// unit's gather goes before this unit's reduction, or after it if it is not to run ahead. Traffic
+// crosses groups in the first micro-batch's forward, if owners span groups, and in the last one's
 // backward.
 void AddMicroBatch(const TrafficCase& c, bool first, bool last, std::vector<std::string>& calls) {
   const auto block = [](int i) { return absl::StrCat("(h.", i, ")"); };
@@ -249,12 +249,12 @@ TEST_P(TrafficTest, IsTheTableOfTheLiterature) {
             EXPECT_EQ(TrafficRecord::ToString(calls), PredictedOrder(c))
                 << "step " << step << " of rank " << rank;
           }
-          // Beside units: the losses, and the norm's sum where gradients are sharded.
+          // Besides units: the losses, and the norm's sum if gradients are sharded.
           const auto others = trainer.world().stats().TakeRecord();
           EXPECT_EQ(others.size(), 1u);
           EXPECT_EQ(others[0].label, "loss");
         }
-        // What is reported is what was recorded.
+        // The report equals the record.
         Total reported;
         for (const CommStats::Counter& counter : sharding.stats().collectives) {
           reported.calls += counter.calls;
@@ -269,8 +269,8 @@ TEST_P(TrafficTest, IsTheTableOfTheLiterature) {
 INSTANTIATE_TEST_SUITE_P(Strategies, TrafficTest, ::testing::ValuesIn(AllCases()),
                          [](const auto& instance) { return instance.param.name(); });
 
-// Sums across groups wait for the last micro-batch, and go out unit by unit beside its backward,
-// not in one heap at the end.
+// Sums across groups wait for the last micro-batch, and overlap its backward unit by unit instead
+// of running at the end.
 TEST(HybridTrafficTest, GroupsMeetInTheLastMicroBatchOnly) {
   TrainerOptions options = OptionsOf("hybrid_shard", kHybridGroup);
   const absl::Status status =
