@@ -338,7 +338,7 @@ bool RunBenchmark(benchmark::State& state, const Measure& measure, Run& run) {
     if (world.rank() == 0) {
       int64_t mine = 0;
       for (const StatePiece& piece : training.Pieces()) mine += piece.bytes();
-      // The ranks' shares are equal, except for padding.
+      // The ranks' shards are equal, except for padding.
       run.bytes = mine * kRanks;
     }
     return measure(training);

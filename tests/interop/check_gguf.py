@@ -174,7 +174,7 @@ def expected_llama(config, tensors):
         block["post_attention_layernorm"] = "post_attention_norm"
         block["post_feedforward_layernorm"] = "post_ffw_norm"
     top = {"lm_head": "output", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
-    # Other families' rotary halves stay apart in llama.cpp, too.
+    # In other families, llama.cpp keeps the rotary halves apart, too.
     heads = {}
     if architecture_of(config) == "llama":
         heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
@@ -274,7 +274,7 @@ def main():
     expect(sorted(found), sorted(expected), "the list of tensors")
     for name, (shape, data) in expected.items():
         expect(found[name][0], shape, "the shape of " + name)
-        # Factors are computed on both sides, in other orders.
+        # Both sides compute the factors, in different orders.
         same = close_floats if name == "rope_freqs.weight" else lambda a, b: a == b
         if not same(found[name][1], data):
             fail("tensor %s has other values" % name)

@@ -56,7 +56,7 @@ def main():
         print("row %d: logits differ by at most %.2g" % (row, worst))
         if not worst < TOLERANCE:
             fail("llama.cpp computes something else")
-    # llama.cpp replaces what is not UTF-8.
+    # llama.cpp replaces invalid UTF-8.
     text = ("".join(map(chr, range(1, 0x180))) + "\u20ac\U0001f600").encode()
     ids = model.tokenize(text, add_bos=False, special=False)
     if ids != list(text):

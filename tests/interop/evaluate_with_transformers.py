@@ -71,7 +71,7 @@ def main():
             pad_token_id=0,
         )[0].tolist()[len(request["prompt"]) :]
         if generated and generated[-1] == model.config.eos_token_id:
-            generated.pop()  # which ends a text and is no part of it
+            generated.pop()  # which ends a text and is not part of it
         accuracy, normalized = choices(model, torch, request["questions"])
         print(
             json.dumps(

@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensors of checkpoints and model files, of whatever format, for inspection, and reports about
-// them.
+// Tensors of checkpoints and model files of any format, for inspection, and reports about them.
 
 #pragma once
 
@@ -28,7 +27,7 @@ struct InspectedTensor {
   // Reads the stored bytes of elements [begin, begin + count). Verifies checksums if the file has
   // them.
   std::function<absl::Status(int64_t begin, int64_t count, std::vector<uint8_t>& out)> read;
-  bool is_state = false;  // of the optimizer, or the average: what a checkpoint has beside weights
+  bool is_state = false;  // of the optimizer, or the average: not weights
 };
 
 // The tensors at a path. One thread only.

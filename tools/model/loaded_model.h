@@ -27,7 +27,7 @@
 namespace zeroth {
 
 struct LoadModelOptions {
-  std::string model;  // as OpenModel takes it
+  std::string model;  // as for OpenModel
   std::string base;
   std::string tokenizer = "auto";  // as --tokenizer of the trainer
   bool parse_special = false;
@@ -66,7 +66,7 @@ class LoadedModel {
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
                                 KeyValueCache* cache);
   // Returns the sum of -log p of the tokens from index `from` >= 1 on, each given all tokens before
-  // it. A sequence of n tokens takes n - 1 of the model's positions.
+  // it. A sequence of n tokens needs n - 1 of the model's positions.
   absl::StatusOr<double> NegativeLogLikelihood(absl::Span<const int32_t> tokens, int64_t from);
 
  private:

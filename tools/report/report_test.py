@@ -112,7 +112,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("slow", page.text)
         self.assertIn("finished", page.text)
         self.assertNotIn("script", page.count)
-        # The first table of options has what differs, and no other.
+        # The first table of options has only those that differ.
         differing = text[text.index("How they differ"):text.index("<details")]
         self.assertIn("<code>lr</code>", differing)
         self.assertIn("0.003", differing)
