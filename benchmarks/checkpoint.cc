@@ -67,7 +67,7 @@ constexpr int64_t kSeq = 64;
 
 // The floors: the time to move as many bytes by the simplest means.
 
-// Returns the seconds that the program `dd` takes to write `bytes` of zeros, rounded up to blocks
+// Returns the seconds that the program `dd` needs to write `bytes` of zeros, rounded up to blocks
 // of 8 MiB, to a new file in `directory`, flushed to stable storage. It bypasses the page cache if
 // `direct`. The file is then removed, which is not timed.
 absl::StatusOr<double> TimeDd(const std::string& directory, int64_t bytes, bool direct) {

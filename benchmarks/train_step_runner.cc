@@ -116,7 +116,7 @@ absl::Status MeasureRate(const TrainStepSetup& setup, Trainer& trainer, double& 
 
 void SetSpeed(const TrainStepSetup& setup, Trainer& trainer, std::vector<double> seconds,
               TrainStepResult& result) {
-  // Of all ranks.
+  // For all ranks.
   const int64_t tokens =
       setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
   result.seconds = Median(std::move(seconds));

@@ -13,8 +13,8 @@ import os
 import struct
 import sys
 
-# Of logits about 1. llama.cpp looks GELU up in a table of half-precision numbers, which costs GPT-2
-# 3e-4; Llama, without one, agrees to 3e-7.
+# For logits of about 1. llama.cpp looks GELU up in a table of half-precision numbers, which costs
+# GPT-2 3e-4; Llama, without one, agrees to 3e-7.
 TOLERANCE = 1e-3
 
 

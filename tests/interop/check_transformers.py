@@ -11,7 +11,7 @@ have the packages torch and transformers.
 import os
 import sys
 
-# Of logits about 1.
+# For logits of about 1.
 TOLERANCE = 1e-5
 
 

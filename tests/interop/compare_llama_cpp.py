@@ -35,9 +35,9 @@ FAMILIES = [
 ]
 # A tokenizer of testdata, and the family of a model for it.
 TOKENIZERS = {"gpt2_json": "gpt2_tiny", "llama3": "llama31_tiny", "qwen2": "qwen2_tiny"}
-# Of log-probabilities. llama.cpp looks GPT-2's GELU up in a table of half-precision numbers. In
-# matrix products it rounds activations to the type of the weights, which transformers does not;
-# to 8 bits in q8_0, whose weights are rounded too.
+# For log-probabilities. llama.cpp looks GPT-2's GELU up in a table of half-precision numbers. In
+# matmuls it rounds activations to the type of the weights, which transformers does not; to 8 bits
+# in q8_0, whose weights are rounded too.
 TOLERANCES = {"fp32": 1e-4, "fp16": 2e-2, "bf16": 1e-1, "q8_0": 5e-1}
 GPT2_TOLERANCE = 5e-3
 # Text with few tables: a model that has seen them writes spaces only.

@@ -58,7 +58,7 @@ std::string VerifyReport(const Inspected& file, bool& damaged);
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
 // differ and by how much. Sets `differ` to whether there is any difference. The state of a
-// checkpoint beside its weights is compared only with another checkpoint's.
+// checkpoint, besides its weights, is compared only with another checkpoint's.
 absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ);
 
 }  // namespace zeroth

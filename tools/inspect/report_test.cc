@@ -182,7 +182,7 @@ TEST_P(GgufReportTest, EqualsTheModelThatItWasMadeOf) {
     EXPECT_FALSE(differ) << report;
     EXPECT_THAT(report, HasSubstr("tensors are equal, bit for bit"));
   }
-  // With itself, with its own names.
+  // Compared with itself, with its own names.
   bool differ = true;
   DiffOf(gguf_, gguf_, differ);
   EXPECT_FALSE(differ);

@@ -38,7 +38,7 @@ struct LoadModelOptions {
 };
 
 // Parses the command line of a program that uses a model, and changes to the user's directory. The
-// flags for the model appear in --help beside the program's own, and their values are returned.
+// flags for the model appear in --help with the program's own flags, and their values are returned.
 // InvalidArgument for an argument that is not a flag.
 absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int argc, char** argv);
 
