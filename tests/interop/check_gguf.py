@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Holds a GGUF file against the Hugging Face directory that it was made of.
+"""Compares a GGUF file with the Hugging Face directory that it was made from.
 
 Shares nothing with the C++ code: it reads both formats with Python's standard library alone, from
 their specifications, and knows the names and layouts that llama.cpp expects from its own tables.
@@ -157,7 +157,7 @@ def llama3_factors(config, scaling):
 
 
 def architecture_of(config):
-    """What llama.cpp calls the model: a Mistral is a Llama there."""
+    """llama.cpp's name of the model: a Mistral is a Llama there."""
     return {"mistral": "llama", "qwen3_moe": "qwen3moe"}.get(config["model_type"], config["model_type"])
 
 
@@ -226,7 +226,7 @@ def close_floats(a, b):
 
 
 def check_names(config, found):
-    """Holds the names against the table of the package gguf, which llama.cpp's converter uses."""
+    """Compares the names with the table of the package gguf, which llama.cpp's converter uses."""
     import gguf
 
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}

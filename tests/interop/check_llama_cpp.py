@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Lets llama.cpp compute with a GGUF file, and holds its logits against recorded ones.
+"""Runs llama.cpp on a GGUF file, and compares its logits with recorded ones.
 
   check_llama_cpp.py MODEL_DIRECTORY FILE.gguf
 

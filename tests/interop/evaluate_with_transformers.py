@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What transformers generates and scores, for tools/generate and tools/evaluate to be held against.
+"""Generates and scores with transformers, as a reference for tools/generate and tools/evaluate.
 
   evaluate_with_transformers.py MODEL REQUEST.json
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Runs the trainer with every pair of its levers, and holds each run to what they promise.
+"""Runs the trainer with every pair of its levers, and checks each run for what they promise.
 
     bazel build //train && tests/levers/pairs.py --train=bazel-bin/train/train
 
@@ -130,7 +130,7 @@ class Trainer:
         self.checkpoints = {}
 
     def run(self, names):
-        """What a run with these levers gave: kept, since references come again and again."""
+        """Returns the result of a run with these levers, cached since references repeat."""
         names = tuple(sorted(names))
         if names not in self.results:
             self.results[names] = self._run(names, "", self._new_directory())
@@ -203,7 +203,7 @@ def failure(result):
 
 
 def comparable(names):
-    """Whether a run with these levers has the bits of one with what rounds among them alone."""
+    """Whether a run with these levers has the bits of one with only those of them that round."""
     rounding = [name for name in names if name in ROUNDS]
     return len(rounding) <= 1 and not (
         # The scale decides what underflows in fp16, and a growing one overflows and skips a step.

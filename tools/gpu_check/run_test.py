@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""run.py and pack.py against a machine made of fakes: programs that pass, fail, crash, hang and measure,
+"""run.py and pack.py on a fake machine: programs that pass, fail, crash, hang and measure,
 and an nvidia-smi that names what a case wants."""
 
 import contextlib
@@ -334,7 +334,7 @@ class ClockTest(unittest.TestCase):
             return self.seconds
 
     def call(self, folder, seconds, needs):
-        """Runs what is left of items with these needs; what was tried, and what has a result."""
+        """Runs the remaining items with these needs; returns those tried, and those with a result."""
         clock = self.Clock(seconds)
         tried = []
 

@@ -83,7 +83,7 @@ class ReportTest(unittest.TestCase):
         return run
 
     def write_bytes(self, name, file_name):
-        """A file that is not UTF-8, beside a copy of the run `name` if there is one."""
+        """A file that is not UTF-8, next to a copy of the run `name` if there is one."""
         folder = os.path.join(self.folder, name + "_bytes")
         if os.path.isdir(os.path.join(self.folder, name)):
             shutil.copytree(os.path.join(self.folder, name), folder)
