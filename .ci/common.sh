@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
 # shellcheck shell=bash
-# What .ci/run and .ci/nightly share; sourced by both from the root of the project.
+# Functions of .ci/run and .ci/nightly; sourced by both from the root of the project.
 
 cache="${ZEROTH_DISK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zeroth/bazel-disk}"
 mkdir -p "$cache"
@@ -15,7 +15,7 @@ failed=0
 skipped=0
 
 # Reasons, as regular expressions, for which a step or a test case may be left out: the machine or the build lacks
-# something. Any other reason fails, so that a test is not lost without a word.
+# something. Any other reason fails, so that no test is lost silently.
 known_skips=(
   '^no CUDA toolkit$' 'no NVIDIA driver|no CUDA-capable device|there is no device of type|^no device$'
   'ranks of NCCL want' '^cuDNN: |UNIMPLEMENTED: cuDNN: ' '^.*: UNIMPLEMENTED: the instructions of compute capability'
@@ -60,7 +60,7 @@ skip() { # skip WHAT REASON
 }
 
 # Sets the array `lines` to what a command prints. If it fails or prints nothing, the step WHAT fails: what it would have
-# checked would otherwise be left out without a word.
+# checked would otherwise be left out silently.
 read_lines() { # read_lines WHAT COMMAND...
   local what="$1" text
   shift
@@ -82,7 +82,7 @@ run_tests() { # run_tests WHAT BAZEL_ARGUMENTS...
   counts="$(.ci/count_tests.py "$events" "$state" "$(printf '%s\n' "${known_skips[@]}")" \
     "$(printf '%s\n' "${inapplicable_skips[@]}")")" || counts="0 1 0"
   read -r more_passed more_failed more_skipped <<<"$counts"
-  # A broken BUILD file or library fails no test of its own.
+  # A broken BUILD file or library fails, although it has no test.
   if [[ "$code" != 0 && "$more_failed" == 0 ]]; then
     echo "FAILED: $what exited with $code"
     more_failed=1
@@ -116,7 +116,7 @@ run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
 # Bazel 9 has only modules, and cannot make a registry of the system's packages.
 has_modules() { [[ "$(./bazelw --version)" =~ ^bazel\ [78]\. ]]; }
 
-# An example project is a folder with a WORKSPACE or a MODULE.bazel of its own, whose program is the target //:main.
+# An example project is a folder with its own WORKSPACE or MODULE.bazel, whose program is the target //:main.
 check_example() { # check_example FOLDER TARGETS [BAZEL_ARGUMENTS...]
   local folder="$1" targets="$2"
   shift 2
@@ -181,7 +181,7 @@ check_format() {
   check "clang-format of all sources" format_tree
 }
 
-# Runs clang-tidy on those of FILES that the preceding build compiles for CPUs; takes some 20 seconds a file. Fails for
+# Runs clang-tidy on those of FILES that the preceding build compiles for CPUs; takes some 20 seconds per file. Fails for
 # what .clang-tidy calls errors; other findings are advice.
 check_tidy() { # check_tidy WHAT FILES...
   local what="$1" clang_tidy files

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# Runs bazelw against a machine made of fakes: a PATH with only the programs a case gives it.
+# Runs bazelw on a fake machine: a PATH with only the programs of a case.
 # shellcheck disable=SC2016  # The bodies of fakes expand when they run.
 set -euo pipefail
 

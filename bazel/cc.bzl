@@ -17,7 +17,7 @@ _BASE_COPTS = [
     # Contraction would round a*b+c once in a vector body and twice in its scalar tail, so results
     # would depend on where a shard begins.
     "-ffp-contract=off",
-    # Our functions are not replaced at load time, so calls within a file may be inlined in -fPIC code.
+    # Our functions are not interposed, so calls within a file may be inlined in -fPIC code.
     "-fno-semantic-interposition",
 ]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# What .ci/run and .ci/nightly count, with a fake Bazel that plays event streams of the form of Bazel 4 to 7, and a fake
-# git. Nothing is built.
+# Tests the counts of .ci/run and .ci/nightly, with a fake Bazel that replays event streams in the
+# format of Bazel 4 to 7, and a fake git. Nothing is built.
 set -euo pipefail
 work="$(mktemp -d "${TEST_TMPDIR:-/tmp}/ci.XXXXXX")"
 mkdir "$work/bin"
@@ -107,7 +107,7 @@ new_machine
 ran //a:gpu PASSED "$plain" >emulated
 counts 0 "2 passed, 0 failed, 0 skipped" 'run_tests all //...; cp emulated events; run_tests emulated //a:gpu'
 
-# Cases that skip inside of targets that pass: for a reason that is known, for none that could be, without one.
+# Cases that skip inside targets that pass: for a known reason, for an unknown one, without one.
 new_machine
 {
   ran //a:mpi PASSED "$(skipping 'no mpirun of mpich on PATH (Debian: packages openmpi-bin and mpich)')"
@@ -167,7 +167,7 @@ done
 fake bin/git 'exit 1'
 counts 0 "0 passed, 0 failed, 1 skipped" check_subjects
 
-# A whole run: without a toolkit, a base and Bazel's modules. A base of which git knows nothing fails.
+# A whole run: without a toolkit, a base and Bazel's modules. A base that git does not know fails.
 new_machine
 ran //a:passes PASSED "$plain" >events
 lacking=3

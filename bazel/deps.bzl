@@ -25,14 +25,15 @@ def zeroth_dependencies():
     _maybe(rules_cc_repository, "rules_cc")
     _maybe(rules_shell_repository, "rules_shell")
 
-    # For tests; holds nothing where there is none.
+    # For tests; empty if there is none.
     _maybe(python_repository, "zeroth_python")
 
     # Never fetched without a CUDA config.
     _maybe(cuda_repository, "cuda")
     _maybe(cudnn_repository, "cudnn")
 
-    # What the distribution's Bazel refers to but does not carry; each version refers to its own.
+    # Repositories that the distribution's Bazel refers to but does not ship; they differ by
+    # version.
     for name, (package, folders) in SYSTEM_BAZEL_REPOSITORIES.items():
         _maybe(system_bazel_repository, name, folders = folders, package = package)
     _maybe(no_coverage_tools, "remote_coverage_tools")

@@ -67,7 +67,7 @@ constexpr int64_t kSeq = 64;
 
 // The floors: the time to move as many bytes by the simplest means.
 
-// Returns the seconds that the program `dd` takes to write `bytes` of zeros, rounded up to blocks
+// Returns the seconds that the program `dd` needs to write `bytes` of zeros, rounded up to blocks
 // of 8 MiB, to a new file in `directory`, flushed to stable storage. It bypasses the page cache if
 // `direct`. The file is then removed, which is not timed.
 absl::StatusOr<double> TimeDd(const std::string& directory, int64_t bytes, bool direct) {
@@ -338,7 +338,7 @@ bool RunBenchmark(benchmark::State& state, const Measure& measure, Run& run) {
     if (world.rank() == 0) {
       int64_t mine = 0;
       for (const StatePiece& piece : training.Pieces()) mine += piece.bytes();
-      // The ranks' shares are equal, except for padding.
+      // The ranks' shards are equal, except for padding.
       run.bytes = mine * kRanks;
     }
     return measure(training);

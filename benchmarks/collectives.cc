@@ -1,13 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Collectives between threads of one process, each held against the time that the same number of
-// threads need to move the same number of bytes with memcpy at the same moment.
+// Collectives between threads of one process, each compared with the time in which as many threads
+// move the same number of bytes with memcpy at the same moment.
 //
-// Arguments: ranks, MiB of the full buffer (what all ranks' pieces make together). Columns:
-// bytes_per_second is what a rank sends in the bandwidth-optimal algorithm; copy_GB/s what one
-// thread copies while the others do; ratio_to_floor the copies' time over the collective's, the
-// best of each, 1 being the floor. Reductions may exceed it, because they read more than they write
-// and writes cost more.
+// Arguments: ranks, MiB of the full buffer (all ranks' pieces together). Columns: bytes_per_second
+// is a rank's send rate in the bandwidth-optimal algorithm; copy_GB/s is the rate of one thread
+// while all copy; ratio_to_floor the copies' time over the collective's, the best of each, 1 being
+// the floor. Reductions may exceed it, because they read more than they write and writes cost more.
 
 #include <algorithm>
 #include <atomic>
@@ -36,8 +35,8 @@ double Best(const std::vector<double>& seconds) {
   return seconds.empty() ? 0.0 : *std::min_element(seconds.begin(), seconds.end());
 }
 
-// One rank's buffers. The floor has buffers of its own, so that floor and collective do not warm
-// the cache for each other.
+// One rank's buffers. The floor has separate buffers, so that floor and collective do not warm the
+// cache for each other.
 struct RankBuffers {
   Tensor full;
   Tensor copy_from;

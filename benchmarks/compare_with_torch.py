@@ -176,7 +176,7 @@ def torch_attention_milliseconds(torch, shape, runs):
 
 
 def benchmarks_of(binary, pattern):
-    """What a benchmark binary reports for the cases whose names match."""
+    """Returns a benchmark binary's report for the cases whose names match."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = [binary, "--benchmark_filter=" + pattern, "--benchmark_out=" + report.name,
                    "--benchmark_out_format=json"]
@@ -187,7 +187,7 @@ def benchmarks_of(binary, pattern):
 
 
 def zeroth_tokens_per_second(binary, name):
-    """What the benchmark binary reports for one case."""
+    """Returns the benchmark binary's report for one case."""
     return benchmarks_of(binary, "/%s/" % name)[0]["tokens/s"]
 
 

@@ -92,7 +92,7 @@ absl::StatusOr<CastFp8Args> CudaBench::Fp8Cast(const Tensor& values, bool transp
 absl::StatusOr<CudaBench::Floor*> CudaBench::ProductFloor(Precision precision) {
   std::unique_ptr<Floor>& floor = products_[static_cast<size_t>(precision)];
   if (floor != nullptr) return floor.get();
-  // fp32 products are an order of magnitude slower than the others.
+  // fp32 GEMMs are an order of magnitude slower than the others.
   const int64_t side = precision == Precision::kFloat32 ? 4096 : 8192;
   const bool low = precision == Precision::kBFloat16 || precision == Precision::kFp8;
   const DType dtype = low ? kBf16 : kFp32;
@@ -142,7 +142,7 @@ absl::Status CudaBench::Run(benchmark::State& state, const Work& work, const Op&
   if (work.bytes > 0) {
     ZEROTH_ASSIGN_OR_RETURN(copy, CopyFloor());
   }
-  // The first call plans products and sizes workspaces.
+  // The first call plans GEMMs and sizes workspaces.
   ZEROTH_RETURN_IF_ERROR(op());
   Stream& stream = device().compute_stream();
   ZEROTH_RETURN_IF_ERROR(stream.Synchronize());

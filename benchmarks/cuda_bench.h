@@ -19,20 +19,20 @@
 
 namespace zeroth {
 
-// The precision of products.
+// The precision of GEMMs.
 enum class Precision : uint8_t { kBFloat16, kFloat32, kTf32, kFp8 };
 inline constexpr size_t kPrecisions = 4;
 
-// The least work of an operation: floating-point operations of products, and bytes to read and
-// write. Its floor is the time of the operations at the rate of a large square product, plus the
-// time of the bytes at the rate of a copy.
+// The least work of an operation: floating-point operations of GEMMs, and bytes to read and write.
+// Its floor is the time of the operations at the rate of a large square GEMM, plus the time of the
+// bytes at the rate of a copy.
 struct Work {
   double flops = 0;
   double bytes = 0;
   Precision precision = Precision::kBFloat16;
 };
 
-// The GPU of this process. Its kernels' attention is our own.
+// The GPU of this process. Its kernels use our attention, not cuDNN's.
 class CudaBench : public KernelBench {
  public:
   // Opened at the first call. Fails where there is no GPU.
@@ -52,7 +52,7 @@ class CudaBench : public KernelBench {
   absl::Status Run(benchmark::State& state, const Work& work, const Op& op);
 
  private:
-  // A large square product, or a large copy.
+  // A large square GEMM, or a large copy.
   struct Floor {
     double amount = 0;  // operations, or bytes
     Op run;

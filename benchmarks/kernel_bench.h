@@ -30,7 +30,7 @@ class KernelBench {
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
 
-  // Returns normally distributed values. Products of zeros would draw less power and run faster.
+  // Returns normally distributed values. GEMMs of zeros would draw less power and run faster.
   absl::StatusOr<Tensor> Values(const Shape& shape, DType dtype, float stddev = 1.0f);
   absl::StatusOr<Tensor> Zeros(const Shape& shape, DType dtype);
   // Returns values that are uniform on [0, vocab).
@@ -117,8 +117,8 @@ absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
                                     const AttentionShape& shape, DType dtype, bool backward);
 double AttentionFlops(const AttentionShape& shape, bool backward);
 
-// Products of each expert's matrix with its share of `rows`, which are divided at random: in one
-// call, or in a call for each expert.
+// GEMMs of each expert's matrix with its part of `rows`, which are divided at random: in one call,
+// or in one call per expert.
 struct ExpertLayer {
   int64_t rows;
   int64_t experts;

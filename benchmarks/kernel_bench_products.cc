@@ -66,7 +66,7 @@ absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
   return Op([&kernels, gradients] { return kernels::AttentionBackward(kernels, gradients); });
 }
 
-// Forward has two products and backward five, each with 2 head_dim operations for every visible
+// Forward has two matmuls and backward five, each with 2 head_dim operations for every visible
 // score.
 double AttentionFlops(const AttentionShape& shape, bool backward) {
   const auto window = static_cast<double>(shape.window > 0 ? shape.window : shape.seq);

@@ -2,16 +2,16 @@
 //
 // The CPU's kernels on one thread. Each is measured in alternation with its floor.
 //
-// Kernels that memory limits are compared with a plain loop that moves as many bytes: out = a + s *
-// b, which reads two thirds of them and also has the lines of `out` fetched before they are
+// Memory-bound kernels are compared with a plain loop that moves as many bytes: out = a + s * b,
+// which reads two thirds of them and also has the lines of `out` fetched before they are
 // overwritten; x = -x for kernels that work in place; and a plain sum of squares for kernels that
 // only read. Their argument is the MiB that one call must read and write: once within the shared
 // cache, and once far beyond it. Kernels whose names end in Bf16 work on bf16, and AdamW on bf16
 // gradients; their floors are the same fp32 loops. GB/s counts the bytes that must be read and
 // written.
 //
-// Products, in the shapes of a GPT-2 124M step (1024 tokens), attention, and the output projection
-// with its loss, in fp32 and in bf16, are compared with a square product of their element type that
+// GEMMs, in the shapes of a GPT-2 124M step (1024 tokens), attention, and the output projection
+// with its loss, in fp32 and in bf16, are compared with a square GEMM of their element type that
 // stays in cache (gemm_peak). Gradients of weights are fp32 whatever the operands' type.
 //
 // ratio_to_floor: the rate of the best iteration divided by that of the best floor; 1 is the floor.
@@ -128,7 +128,7 @@ absl::Status Compare(benchmark::State& state, KernelBench& bench, const Op& op, 
   return absl::OkStatus();
 }
 
-// A kernel that memory limits.
+// A memory-bound kernel.
 struct Case {
   const char* name;
   DType dtype;                // of activations, parameters and gradients
@@ -196,7 +196,7 @@ absl::Status RunCase(benchmark::State& state, const Case& test) {
 }
 
 // Runs the call that `prepare` returns, which does `flops` operations, in alternation with the
-// peak's product.
+// peak's GEMM.
 absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
                         const std::function<absl::StatusOr<Op>(KernelBench&)>& prepare) {
   const Layer square = {"", "", kDim, kDim, kDim, /*gpt2=*/false};
@@ -210,8 +210,8 @@ absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
                  {square.flops(), "gemm_peak"});
 }
 
-// Weights are [in, out] as in GPT-2, except for the last three, which are as in Llama. Products of
-// 256 tokens have less work for every weight that is read.
+// Weights are [in, out] as in GPT-2, except for the last three, which are as in Llama. GEMMs of 256
+// tokens do less work per weight read.
 constexpr struct {
   Layer layer;
   Pass pass;

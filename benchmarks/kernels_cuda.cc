@@ -1,14 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A GPU's kernels with the shapes of one training step of four models on one GPU. Each is measured
-// in alternation with its floors: a large square product of the same precision, and a copy of 512
-// MiB.
+// in alternation with its floors: a large square GEMM of the same precision, and a copy of 512 MiB.
 //
-// Kernels that memory limits run in bf16. GB/s of the best call counts the bytes that must be read
-// and written; copy_GB/s is the same for the copy. Kernels that read more than they write may
-// exceed it. Products, attention and the output projection with its loss have TFLOP/s of the best
-// call and peak_TFLOP/s. Causal attention counts only scores below the diagonal. The loss's floor
-// consists of its products, reading fp32 logits once, and writing their bf16 gradients once.
+// Memory-bound kernels run in bf16. GB/s of the best call counts the bytes that must be read and
+// written; copy_GB/s is the same for the copy. Kernels that read more than they write may exceed
+// it. GEMMs, attention and the output projection with its loss have TFLOP/s of the best call and
+// peak_TFLOP/s. Causal attention counts only scores below the diagonal. The loss's floor consists
+// of its GEMMs, reading fp32 logits once, and writing their bf16 gradients once.
 //
 // ratio_to_floor: the floor's time divided by that of the best call; 1 is the floor.
 
@@ -41,7 +40,7 @@ constexpr Activations kModels[] = {
     {"llama3_8b", 1, 8192, 4096, 32, 8, 14336, 128256},
 };
 
-// A kernel that memory limits, and the bytes that it must move for the activations.
+// A memory-bound kernel, and the bytes that it must move for the activations.
 struct Case {
   const char* name;
   DType dtype;
@@ -127,8 +126,8 @@ absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Pr
                     [&] { return kernels::Gemm(bench->KernelsFor(precision), args); });
 }
 
-// The forward product of a layer in 8-bit floats. Alone it is compared with a large product of
-// 8-bit floats. With its casts it is compared with a large product in bf16: above 1, the casts pay.
+// A layer's forward GEMM in 8-bit floats. Alone it is compared with a large GEMM in 8-bit floats.
+// With its casts it is compared with a large GEMM in bf16: above 1, the casts pay.
 absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_casts) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values(Shape({layer.tokens, layer.in}), kBf16));

@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a rank under each strategy, precision and lever: peak bytes by category, as the
-// allocator counts them in real steps, beside the formula's prediction.
+// A rank's memory under each strategy, precision and lever: peak bytes by category, as the
+// allocator counts them in real steps, next to the formula's prediction.
 //
 //   bazel run //benchmarks:memory -- [--device=cuda] [preset] [ranks] [strategy] [lever]
 //
 // A strategy's name, or a part of a lever's name, selects rows; "all" selects every row. Ranks are
-// threads, which share the device. The last column is the memory that a rank's allocator has from
-// the machine or the driver, whether in use or not.
+// threads, which share the device. The last column is the memory that a rank's allocator has
+// reserved, whether in use or not.
 
 #include <unistd.h>
 
@@ -143,8 +143,8 @@ double MachineBytes() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// Returns the number of ranks for which this machine has memory. The memory of a rank under
-// no_shard does not depend on their number; other strategies run with all ranks or not at all.
+// Returns the number of ranks that fit this machine's memory. The memory of a rank under no_shard
+// does not depend on their number; other strategies run with all ranks or not at all.
 absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOptions& setup) {
   // Other devices report by themselves that they are full.
   if (absl::GetFlag(FLAGS_device) != "cpu") return setup.world_size;

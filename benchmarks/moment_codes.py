@@ -41,7 +41,7 @@ def powers(count, power):
 
 
 def encode(code, values, stochastic, keeps_above_zero, rng):
-    """Magnitudes as `code` holds them, blocks scaled to their largest."""
+    """Magnitudes as `code` represents them, blocks scaled to their largest."""
     blocks = values.reshape(-1, BLOCK)
     scale = blocks.max(axis=1, keepdims=True)
     ratio = blocks / np.where(scale > 0, scale, 1)

@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plans for the CPU at hand beside what they are about: the steps of train_step, and collectives
-// between threads. In each round the ranks measure the machine, as tools/plan --measure does, then
-// the work is planned for it and done. ratio_to_floor is the planned time over the measured one, in
-// the median of the rounds: 1 is right, less is a plan that promises too much.
+// Plans for this CPU next to measurements: the steps of train_step, and collectives between
+// threads. In each round the ranks measure the machine, as tools/plan --measure does, then the work
+// is planned and run. ratio_to_floor is the median over rounds of the planned time over the
+// measured one: 1 is exact, less is optimistic.
 
 #include "zeroth/plan/plan.h"
 
@@ -44,7 +44,7 @@ struct Round {
   double measured = 0;
 };
 
-// What is planned and done.
+// A piece of work, and its plan.
 struct Work {
   std::function<absl::Status()> run;                              // on each rank
   std::function<absl::StatusOr<double>(const Machine&)> planned;  // its seconds

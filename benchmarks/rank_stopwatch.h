@@ -39,7 +39,7 @@ inline absl::Status RunCollective(CollectiveOp op, Communicator& world, const Te
   return world.ReduceScatter(full, piece, ReduceOp::kMean, stream, label);
 }
 
-// Times work that all ranks of one process do together; the ranks share one object.
+// Times collective work of all ranks of one process; the ranks share one object.
 class RankStopwatch {
  public:
   explicit RankStopwatch(int ranks)

@@ -48,7 +48,7 @@ const std::string& Text() {
   return text;
 }
 
-// Returns the processor seconds that Python takes for the text, the best of three, or 0 if it lacks
+// Returns the processor seconds that Python needs for the text, the best of three, or 0 if it lacks
 // the package.
 double PythonSeconds() {
   static const double seconds = [] {

@@ -63,8 +63,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   return trainer;
 }
 
-// Returns the operations of the products in a step. For each matrix and each of 5 iterations there
-// are two products with it and one of squares; of symmetric results five eighths are computed.
+// Returns the operations of Muon's GEMMs in a step. Each matrix has 5 iterations of two GEMMs with
+// it and one of squares; of symmetric results five eighths are computed.
 double MuonFlops(const LanguageModel& model) {
   double flops = 0;
   for (const Parameter* parameter : model.Parameters()) {
@@ -106,7 +106,7 @@ class BenchRank {
   std::vector<Batch> batch_;
 };
 
-// Raises `rate` to the present rate of products, if that is higher.
+// Raises `rate` to the current GEMM rate, if that is higher.
 absl::Status MeasureRate(const TrainStepSetup& setup, Trainer& trainer, double& rate) {
   ZEROTH_ASSIGN_OR_RETURN(const double now, MeasureGemmRate(trainer.world(), trainer.device(),
                                                             trainer.kernels(), setup.param_dtype));
@@ -116,13 +116,13 @@ absl::Status MeasureRate(const TrainStepSetup& setup, Trainer& trainer, double& 
 
 void SetSpeed(const TrainStepSetup& setup, Trainer& trainer, std::vector<double> seconds,
               TrainStepResult& result) {
-  // Of all ranks.
+  // For all ranks.
   const int64_t tokens =
       setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
   result.seconds = Median(std::move(seconds));
   result.tokens_per_second = static_cast<double>(tokens) / result.seconds;
   result.flops_per_second = result.tokens_per_second * trainer.model().FlopsPerToken(setup.seq);
-  // Products are at least as fast as a step that is made of them.
+  // GEMMs are at least as fast as a step that consists of them.
   result.gemm_rate = std::max(result.gemm_rate, result.flops_per_second);
 }
 

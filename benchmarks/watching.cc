@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The cost of watching a run. Steps of the trainer's default run, which watches waits and late
-// ranks and writes metrics.jsonl and TensorBoard files, alternate with steps of the same training
-// without all of that. ratio_to_floor is the time of a step without watching divided by that of a
-// step with it.
+// The cost of watching a run. Steps of the trainer's default run, which watches waits and
+// stragglers and writes metrics.jsonl and TensorBoard files, alternate with steps of the same
+// training without these. ratio_to_floor is the time of a step without watching divided by that of
+// a step with it.
 //
 // Two features cannot be switched off. The flight recorder keeps the latest calls of each
 // communicator; its time for the calls of a step is compared with the step. Replicas are compared
@@ -51,7 +51,7 @@ constexpr int kChecks = 9;
 
 struct Seconds {
   double wall = 0;
-  double processor = 0;  // of rank 0's own thread, on which other load has little effect
+  double processor = 0;  // of rank 0's thread, on which other load has little effect
 };
 
 struct Pair {
@@ -196,7 +196,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
   return absl::OkStatus();
 }
 
-// Returns the seconds that the flight recorder takes for one call of a communicator.
+// Returns the seconds that the flight recorder needs for one call of a communicator.
 double SecondsOfACall() {
   constexpr int kCalls = 20000;
   CommStats stats;
@@ -208,7 +208,7 @@ double SecondsOfACall() {
   return taken.count() / kCalls;
 }
 
-// Returns the run that the trainer makes without further flags, in a directory of its own.
+// Returns the trainer's default run, in a separate directory.
 absl::StatusOr<std::unique_ptr<Job>> DefaultJob(const TemporaryDirectory& directory) {
   TrainOptions options;
   std::string text;

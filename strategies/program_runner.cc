@@ -28,7 +28,7 @@ absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::strin
 // Memory of kGroupSlice and kForwardSlice.
 struct Slices {
   std::vector<Tensor> of_segment;
-  std::shared_ptr<Event> last_use;  // nullptr: there are no slices
+  std::shared_ptr<Event> last_use;  // nullptr: no slices exist
 };
 struct UnitSlices {
   Slices group;

@@ -658,7 +658,7 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
                           ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit, false));
                           ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit, false));
                           ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
-                          // Nor does what ends a step.
+                          // Nor does the end of a step.
                           ZEROTH_RETURN_IF_ERROR(ExpectError(scheduler.EndStep(),
                                                              absl::StatusCode::kFailedPrecondition,
                                                              {"'h.0'", "in use", "Reshard"}));

@@ -34,8 +34,8 @@ enum class Pass : uint8_t {
   kStepEnd,  // the optimizer has changed the shards, so gathered parameters are stale
 };
 
-// What a strategy supports. Everything that it does not claim is refused with InvalidArgument, by
-// the registry or by Sharding.
+// The features that a strategy supports. The registry or Sharding refuses all others with
+// InvalidArgument.
 struct StrategyCapabilities {
   // Parameters, gradients and the optimizer's state are sharded. False: every rank keeps all of
   // them at any world size, so that there is nothing to gather.

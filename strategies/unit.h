@@ -208,7 +208,7 @@ class Unit {
   absl::StatusOr<Tensor> InMemory(const StateTensor& state, int64_t begin, int64_t count) const;
   // A piece of a parameter, or of its reduced gradient, as a view [piece.numel()] of this rank's
   // shard. The state must not be offloaded. The gradient's is undefined unless gradients are
-  // reduced and the parameter takes one.
+  // reduced and the parameter has one.
   Tensor ShardView(const ShardLayout::Piece& piece) const;
   Tensor GradientShardView(const ShardLayout::Piece& piece) const;
   ShardLayout::Piece PieceOf(int parameter) const {
@@ -229,7 +229,7 @@ class Unit {
   absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
   // The same if the unit is within a step: gathered, or with gradients. Between steps it may be
-  // gathering, for a pass that did not come; Scheduler::EndStep ends that.
+  // gathering for a pass that never ran; Scheduler::EndStep ends that.
   absl::Status ExpectBetweenSteps(absl::string_view attempt) const;
 
   // Transitions. Each is an error from any state but the one that it starts in.

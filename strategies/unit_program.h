@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a unit's gather and its gradient reduction do, as lists of operations: compiled once from
-// the unit and the options, then executed by ProgramRunner (program_runner.h).
+// A unit's gather and its gradient reduction as lists of operations: compiled once from the unit
+// and the options, then executed by ProgramRunner (program_runner.h).
 
 #pragma once
 

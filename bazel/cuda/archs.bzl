@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Which GPUs device code is compiled for, as flags of nvcc."""
 
-# A100, H100 and H200, B200. The `a` of sm_90a gives access to what only that one chip has.
+# A100, H100 and H200, B200. The `a` of sm_90a enables features of that chip only.
 _DEFAULT = ["sm_80", "sm_90a", "sm_100"]
 
 def _number(arch):

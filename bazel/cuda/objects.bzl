@@ -29,7 +29,7 @@ def _archs(ctx, toolkit):
         fail("%s: %s" % (ctx.attr._archs.label, problem))
     return archs
 
-# What nvcc is told of every source, but for which devices and into what.
+# nvcc's options for every source, except the devices and the output.
 def _common_arguments(ctx, context):
     arguments = ctx.actions.args()
     arguments.add_all(_COPTS + _MODES[ctx.var["COMPILATION_MODE"]] + ctx.attr.copts)
@@ -51,7 +51,7 @@ def _compile(ctx, toolkit, context, source, output, flags, archs):
         outputs = [output],
         mnemonic = "CudaCompile",
         progress_message = "Compiling %s for %s" % (source.short_path, ", ".join(archs)),
-        # nvcc finds its host compiler, and that its own parts, through PATH.
+        # nvcc finds its host compiler, and the compiler finds its parts, through PATH.
         use_default_shell_env = True,
     )
 
@@ -97,7 +97,7 @@ def _cuda_cubins_impl(ctx):
             cubins.append(cubin)
     return [DefaultInfo(files = depset(cubins), runfiles = ctx.runfiles(files = cubins))]
 
-# The machine code of each source and architecture in a file of its own, as tests look at it.
+# The machine code of each source and architecture in a separate file, for tests.
 cuda_cubins = rule(
     implementation = _cuda_cubins_impl,
     attrs = _ATTRS,

@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What the build knows of an installed CUDA toolkit."""
+"""The installed CUDA toolkit, as the build sees it."""
 
 CudaToolkitInfo = provider(
     doc = "An installed CUDA toolkit.",

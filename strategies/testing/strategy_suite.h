@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What every strategy must do, whatever it shards: a test links this, names its strategy and gets
-// the whole suite.
+// The tests that every strategy must pass, whatever it shards: a test links this, names its
+// strategy and gets the whole suite.
 //
 //   INSTANTIATE_TEST_SUITE_P(MyStrategy, StrategySuite,
 //   testing::ValuesIn(StrategyCases("my_strategy")), StrategyCaseName);

@@ -51,7 +51,7 @@ std::vector<Training> Trainings() {
     for (const DType reduce_dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const int64_t min_shard_numel : {0, 20}) {
         MixedPrecision precision = {param_dtype, reduce_dtype};
-        // Masters of either kind beside gradients of either kind.
+        // Masters of either kind with gradients of either kind.
         if (min_shard_numel > 0) precision.master_dtype = param_dtype;
         trainings.push_back({precision, min_shard_numel, 1, true});
         trainings.push_back({precision, min_shard_numel, 3, true});

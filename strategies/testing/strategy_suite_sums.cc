@@ -187,7 +187,7 @@ TEST_P(StrategySuite, ADivideFactorOfQuantizedGradientsIsAppliedBeforeTheOneRoun
 
 constexpr int kManyMicroBatches = 64;
 
-// 1, then contributions too small to change a 16-bit sum of about 1 one by one.
+// 1, then contributions that are each too small to change a 16-bit sum of about 1.
 ToyGradient OneAndManySmallOnes(int micro_batch) {
   return [=](const Parameter&, int64_t element, float) {
     return micro_batch == 0 ? 1.0f : static_cast<float>(1 + element % 2) * 0x1p-12f;

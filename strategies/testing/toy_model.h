@@ -94,8 +94,8 @@ struct ToyStep {
   // Called at each stage: "before forward", "forward", "before backward", "backward", "before
   // finish", "before update", "before end".
   std::function<absl::Status(absl::string_view stage, const Unit* unit)> hook;
-  // What a unit's parameters must be in forward and in backward, rounded to the type that is
-  // computed in; none: not checked.
+  // The expected parameters of a unit in forward and in backward, rounded to the compute type;
+  // none: not checked.
   ToyFormula expected;
   // The update: value -= lr * gradient.
   float lr = 0.5f;

@@ -87,7 +87,7 @@ TEST_F(TrainMpiTest, ThePlannerMeasuresProcesses) {
   EXPECT_TRUE(absl::StrContains(text, "\nlink_rates = [\n  [1.04858e+06, ")) << text;
 }
 
-// Not two runs beside each other.
+// Not two concurrent runs.
 TEST_F(TrainMpiTest, WithoutCommAndOutProcessesAreOneRunInOneDirectory) {
   const fs::path home = Scratch() / "home";
   fs::create_directories(home);
@@ -207,7 +207,7 @@ TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
   }
 }
 
-// Machines with disks of their own, as two folders: said before the first step, not when the third
+// Machines with separate disks, as two folders: reported before the first step, not when the third
 // checkpoint has failed.
 TEST_F(TrainMpiTest, ADirectoryThatRanksDoNotShareIsAnErrorAtTheStart) {
   const fs::path model = fs::absolute("tests/testdata/gpt2_tiny");

@@ -330,7 +330,7 @@ TEST(TrainResumeTest, ACheckpointThatMayBeIntactIsNeverPassedOver) {
     EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
   }
   EXPECT_EQ(Checkpoints(out).size(), 3u);
-  // Nor one whose file is there, but cannot be read now.
+  // Nor one whose file exists, but cannot be read now.
   Write(newest / "index.json", index);
   const fs::path shard = newest / "rank-00001-of-00002.safetensors";
   fs::rename(shard, Scratch() / "shard");

@@ -2,7 +2,7 @@
 //
 // --optimizer=faulty_adamw: AdamW, but for what ZEROTH_FAULT=KIND:RANK:STEP does to one rank after
 // its update number STEP: "flip" flips a bit of a moment, "nan" makes an element of a parameter
-// NaN, "hang" never comes back, and "late" sleeps a while after it and each later one.
+// NaN, "hang" never returns, and "late" sleeps a while after it and each later one.
 
 #include <cmath>
 #include <cstdlib>
@@ -54,10 +54,10 @@ class FaultyAdamW : public Optimizer {
       for (;;) absl::SleepFor(absl::Seconds(1));
     }
     if (kind_ == "flip") {
-      // Of a parameter that ranks that share layers all have.
+      // In a parameter that all tensor ranks have.
       for (const ShardState& state : states()) {
         if (state.unit->segment_layout(state.segment).of_parts) continue;
-        // One of the mantissa that later updates do not round away.
+        // A bit of the mantissa that later updates do not round away.
         static_cast<uint8_t*>(state.shard.tensor().raw_data())[2] ^= 0x40;
         return absl::OkStatus();
       }

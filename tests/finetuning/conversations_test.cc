@@ -225,7 +225,7 @@ TEST_F(ConversationRunTest, EncodedOnceWithAPartHeldOut) {
   EXPECT_TRUE(Weights("part") == Weights("alone"));
 }
 
-// Text beside conversations, a share of each, at any number of ranks and after a resume.
+// A mixture of text and conversations, at any number of ranks and after a resume.
 TEST_F(ConversationRunTest, SourcesAreMixed) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += "{\"text\": \"one and two and three and four\"}\n";

@@ -16,7 +16,7 @@
 namespace zeroth::testing {
 namespace {
 
-// So small that losses of the same batch are all but equal, so that any other batch stands out.
+// So small that losses of the same batch are almost equal, and any other batch stands out.
 constexpr double kLr = 1e-8;
 
 // Tokens that the model has not seen in this order, with the targets turned around: a higher loss.

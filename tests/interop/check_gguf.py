@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Holds a GGUF file against the Hugging Face directory that it was made of.
+"""Compares a GGUF file with the Hugging Face directory that it was made from.
 
 Shares nothing with the C++ code: it reads both formats with Python's standard library alone, from
 their specifications, and knows the names and layouts that llama.cpp expects from its own tables.
@@ -157,7 +157,7 @@ def llama3_factors(config, scaling):
 
 
 def architecture_of(config):
-    """What llama.cpp calls the model: a Mistral is a Llama there."""
+    """llama.cpp's name of the model: a Mistral is a Llama there."""
     return {"mistral": "llama", "qwen3_moe": "qwen3moe"}.get(config["model_type"], config["model_type"])
 
 
@@ -174,7 +174,7 @@ def expected_llama(config, tensors):
         block["post_attention_layernorm"] = "post_attention_norm"
         block["post_feedforward_layernorm"] = "post_ffw_norm"
     top = {"lm_head": "output", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
-    # Other families' rotary halves stay apart in llama.cpp, too.
+    # In other families, llama.cpp keeps the rotary halves apart, too.
     heads = {}
     if architecture_of(config) == "llama":
         heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
@@ -226,7 +226,7 @@ def close_floats(a, b):
 
 
 def check_names(config, found):
-    """Holds the names against the table of the package gguf, which llama.cpp's converter uses."""
+    """Compares the names with the table of the package gguf, which llama.cpp's converter uses."""
     import gguf
 
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
@@ -274,7 +274,7 @@ def main():
     expect(sorted(found), sorted(expected), "the list of tensors")
     for name, (shape, data) in expected.items():
         expect(found[name][0], shape, "the shape of " + name)
-        # Factors are computed on both sides, in other orders.
+        # Both sides compute the factors, in different orders.
         same = close_floats if name == "rope_freqs.weight" else lambda a, b: a == b
         if not same(found[name][1], data):
             fail("tensor %s has other values" % name)

@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Lets llama.cpp compute with a GGUF file, and holds its logits against recorded ones.
+"""Runs llama.cpp on a GGUF file, and compares its logits with recorded ones.
 
   check_llama_cpp.py MODEL_DIRECTORY FILE.gguf
 
@@ -13,8 +13,8 @@ import os
 import struct
 import sys
 
-# Of logits about 1. llama.cpp looks GELU up in a table of half-precision numbers, which costs GPT-2
-# 3e-4; Llama, without one, agrees to 3e-7.
+# For logits of about 1. llama.cpp looks GELU up in a table of half-precision numbers, which costs
+# GPT-2 3e-4; Llama, without one, agrees to 3e-7.
 TOLERANCE = 1e-3
 
 
@@ -56,7 +56,7 @@ def main():
         print("row %d: logits differ by at most %.2g" % (row, worst))
         if not worst < TOLERANCE:
             fail("llama.cpp computes something else")
-    # llama.cpp replaces what is not UTF-8.
+    # llama.cpp replaces invalid UTF-8.
     text = ("".join(map(chr, range(1, 0x180))) + "\u20ac\U0001f600").encode()
     ids = model.tokenize(text, add_bos=False, special=False)
     if ids != list(text):

@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Loads a model that Zeroth has exported in transformers, and holds its logits against recorded ones.
+"""Loads a model exported by Zeroth in transformers, and compares its logits with recorded ones.
 
   check_transformers.py EXPORTED RECORDED
 
@@ -11,7 +11,7 @@ have the packages torch and transformers.
 import os
 import sys
 
-# Of logits about 1.
+# For logits of about 1.
 TOLERANCE = 1e-5
 
 

@@ -33,11 +33,11 @@ FAMILIES = [
     "gpt2_tiny", "llama_tiny", "llama31_tiny", "mistral_tiny", "qwen2_tiny", "qwen3_tiny",
     "qwen3_moe_tiny", "olmo2_tiny",
 ]
-# A tokenizer of testdata, and the family that a model for it is made of.
+# A tokenizer of testdata, and the family of a model for it.
 TOKENIZERS = {"gpt2_json": "gpt2_tiny", "llama3": "llama31_tiny", "qwen2": "qwen2_tiny"}
-# Of log-probabilities. llama.cpp looks GPT-2's GELU up in a table of half-precision numbers. In
-# matrix products it rounds activations to the type of the weights, which transformers does not;
-# to 8 bits in q8_0, whose weights are rounded too.
+# For log-probabilities. llama.cpp looks GPT-2's GELU up in a table of half-precision numbers. In
+# matmuls it rounds activations to the type of the weights, which transformers does not; to 8 bits
+# in q8_0, whose weights are rounded too.
 TOLERANCES = {"fp32": 1e-4, "fp16": 2e-2, "bf16": 1e-1, "q8_0": 5e-1}
 GPT2_TOLERANCE = 5e-3
 # Text with few tables: a model that has seen them writes spaces only.
@@ -195,7 +195,7 @@ def compare_family(torch, transformers, programs, family, scratch):
                 worst, agreed = max(worst, difference), agreed + same
                 compared += sum(map(len, rows))
                 texts.append(prompt + text)
-        # Where numbers are rounded otherwise, the two likeliest tokens may change places.
+        # With other rounding, the two likeliest tokens may swap places.
         enough = agreed == count * len(PROMPTS) or dtype != "fp32"
         report(complete and enough and worst < tolerance,
                "%s %s: %d of %d greedy tokens are those of transformers; %d log-probabilities "
@@ -213,7 +213,7 @@ def compare_tokenizer(programs, name, family, scratch):
     tokenizer = json.load(open(os.path.join(directory, "tokenizer.json")))
     size = max([*tokenizer["model"]["vocab"].values(),
                 *(token["id"] for token in tokenizer["added_tokens"])]) + 1
-    # The ids of the fixture's own vocabulary.
+    # The ids of the fixture's vocabulary.
     for key in ("bos_token_id", "eos_token_id"):
         config.pop(key, None)
     config["vocab_size"] = size

@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What transformers generates and scores, for tools/generate and tools/evaluate to be held against.
+"""Generates and scores with transformers, as a reference for tools/generate and tools/evaluate.
 
   evaluate_with_transformers.py MODEL REQUEST.json
 
@@ -71,7 +71,7 @@ def main():
             pad_token_id=0,
         )[0].tolist()[len(request["prompt"]) :]
         if generated and generated[-1] == model.config.eos_token_id:
-            generated.pop()  # which ends a text and is no part of it
+            generated.pop()  # which ends a text and is not part of it
         accuracy, normalized = choices(model, torch, request["questions"])
         print(
             json.dumps(

@@ -17,7 +17,7 @@ events.Reload()
 
 
 def number(value):
-    """JSON has no number for what is not finite."""
+    """Returns a JSON value, also for non-finite numbers."""
     return value if math.isfinite(value) else str(value)
 
 

@@ -29,7 +29,7 @@ def read(path):
         data = tensor.data.tobytes()
         print("tensor", tensor.name.encode().hex(), tensor.tensor_type.name, ",".join(dims), data.hex())
     for key, field in sorted(reader.fields.items(), key=lambda item: item[0].encode()):
-        # What the package makes up of the file's first bytes.
+        # Fields that the package makes up from the file's first bytes.
         if key.startswith("GGUF."):
             continue
         value = ",".join(str(int(kind)) for kind in field.types).encode() + b":"

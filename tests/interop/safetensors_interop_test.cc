@@ -250,7 +250,7 @@ absl::Status SaveCheckpoint(Communicator& world, Device& device, const Spread& s
 }
 
 TEST_F(SafetensorsInteropTest, ThePackageReadsTheShardsOfOurCheckpoints) {
-  // With one rank and nothing sharded this rank holds, and so knows, all there is.
+  // A single rank without sharding holds, and so knows, everything.
   TensorListing expected;
   absl::Status status = RunToyRanks(1, [&](Communicator& world, Device& device) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(TestState state, TestState::Create(world, device, {"no_shard", 1},

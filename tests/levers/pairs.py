@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Runs the trainer with every pair of its levers, and holds each run to what they promise.
+"""Runs the trainer with every pair of its levers, and checks each run for what they promise.
 
     bazel build //train && tests/levers/pairs.py --train=bazel-bin/train/train
 
@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-# Changes no result: these give the bits of a run without them.
+# Do not change results: these give the bits of a run without them.
 EXACT = {
     "no_shard": "--strategy=no_shard",
     "shard_optimizer": "--strategy=shard_optimizer",
@@ -95,21 +95,20 @@ ROUNDS = {
     "lora": "--lora_rank=4",
     "lora_plus": "--lora_rank=4 --lora_b_lr_scale=4 --lora_targets=attn.c_attn,mlp.c_fc",
 }
-# Under these, gradients that are reduced after every micro-batch meet those of other ranks and
-# those of other micro-batches in another order.
+# Under these, gradients reduced after every micro-batch are summed with those of other ranks
+# and other micro-batches in another order.
 ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "shard_optimizer_2", "shard_grad_op_2",
                      "hybrid_1", "hybrid_2", "over_world_1", "over_world_2"}
-# Half as many ranks have data of their own, with twice the sequences each: gradients are divided by
-# another factor than the one that is set.
+# Half as many data-parallel ranks, with twice the sequences each: gradients are divided by another
+# factor than the one set.
 TWO_DATA_RANKS = {"tensor", "sequence", "fixed_pieces_of_2"}
-# What is held against the lever alone rather than against the plain run, which trains more, or by
-# another rule.
+# Compared with the lever alone instead of the plain run, which trains more, or by another rule.
 OWN_REFERENCE = ("lora", "lora_plus", "muon")
-# Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
+# Blocks that share a scale begin where shards do, so that sharding affects int8 rounding.
 INT8 = {"int8_weights", "int8_gradients"}
 CUTS_ELSEWHERE = {"no_shard", "shard_optimizer_2", "shard_grad_op_2", "hybrid_1", "hybrid_2",
                   "over_world_1", "over_world_2", "rows", "one_unit", "small_units"}
-# How far, relative to the plain run's, the last loss may be from it.
+# The largest relative difference of the last loss from the plain run's.
 TOLERANCE = 0.02
 
 
@@ -131,7 +130,7 @@ class Trainer:
         self.checkpoints = {}
 
     def run(self, names):
-        """What a run with these levers gave: kept, since references come again and again."""
+        """Returns the result of a run with these levers, cached since references repeat."""
         names = tuple(sorted(names))
         if names not in self.results:
             self.results[names] = self._run(names, "", self._new_directory())
@@ -204,7 +203,7 @@ def failure(result):
 
 
 def comparable(names):
-    """Whether a run with these levers has the bits of one with what rounds among them alone."""
+    """Whether a run with these levers has the bits of one with only those of them that round."""
     rounding = [name for name in names if name in ROUNDS]
     return len(rounding) <= 1 and not (
         # The scale decides what underflows in fp16, and a growing one overflows and skips a step.

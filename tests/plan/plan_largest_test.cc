@@ -62,7 +62,7 @@ Plan PlanOf(const std::string& what, int64_t value, TrainOptions options) {
   return plan.value_or(Plan());
 }
 
-// So much memory that a run with this value has just enough.
+// Just enough memory for a run with this value.
 std::string MemoryFor(const std::string& what, int64_t value, const TrainOptions& options) {
   return absl::StrCat(PlanOf(what, value, options).memory_peak_bytes);
 }

@@ -648,7 +648,7 @@ TEST_F(MachineFileTest, ThisCpuIsMeasuredAndReadBack) {
   }
   // A GEMM has many operations for each byte that it reads.
   EXPECT_GT(cpu->fp32_flops, cpu->memory_bandwidth / 8) << MachineText(*cpu);
-  // A step is no longer than it takes to send 64 MiB.
+  // A step is not longer than the time to send 64 MiB.
   EXPECT_LT(cpu->link_latency, (64 << 20) / cpu->link_bandwidth) << MachineText(*cpu);
   EXPECT_GT(cpu->link_rates.size(), 1u) << MachineText(*cpu);
   const absl::StatusOr<Machine> read = Open(MachineText(*cpu));

@@ -50,7 +50,7 @@ struct Row {
   int64_t batch;
   int64_t accumulation;
   double step_seconds;                                                // that were measured
-  std::function<void(TrainOptions&)> options = [](TrainOptions&) {};  // beside the group's
+  std::function<void(TrainOptions&)> options = [](TrainOptions&) {};  // in addition to the group's
 };
 
 // Rows that differ only in their numbers.

@@ -57,7 +57,7 @@ struct Layout {
   ShardingOptions options = {.strategy = "no_shard"};
 };
 
-// Of an element of the undivided parameter, the same on every rank.
+// The gradient of an element of the undivided parameter, the same on every rank.
 float GradientOf(const Parameter& parameter, int64_t element) {
   return static_cast<float>((element * 7 + parameter.name().size() * 3) % 23 - 11) * 0.125f;
 }

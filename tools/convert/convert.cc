@@ -105,7 +105,7 @@ std::string VocabularyNote(GgufVocabularySource source) {
   }
 }
 
-// Checks the options that only adapters have.
+// Checks the options that apply to adapters only.
 absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_directory) {
   if (options.lora_export != "merged" && options.lora_export != "adapter") {
     return InvalidArgument("--lora_export=", options.lora_export, ": expected merged or adapter");
@@ -141,7 +141,7 @@ bool IsGguf(const std::string& path) {
 }
 
 // Refuses a directory that is there already, unless it is empty or options.overwrite is set, and a
-// name that seems to be a file's. HfDirectoryWriter refuses what is no model.
+// name that seems to be a file's. HfDirectoryWriter refuses a directory that is not a model.
 absl::Status CheckDirectory(const ConvertOptions& options) {
   std::error_code ignored;
   if (fs::is_directory(options.out, ignored)) {

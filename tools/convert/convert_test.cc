@@ -51,7 +51,7 @@ TEST(ConvertTest, ADirectoryToGgufAndBack) {
   const auto model = HfDirectory::Open(dir.File("back"));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->weights().Find("transformer.ln_f.weight")->dtype, SafetensorsDType::kBF16);
-  // The tokenizer's files came along, and are taken when it goes to GGUF again.
+  // The tokenizer's files were copied, and are used when the model is converted to GGUF again.
   const auto again = Convert(Options(dir.File("back"), dir.File("again.gguf")));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_THAT(again->at(1), HasSubstr("tokenizer files"));

@@ -44,7 +44,7 @@ class Tokens final : public TokenSource {
   std::vector<int32_t> values_;
 };
 
-// A "model" whose -log p depends on the token and on how much stands before it.
+// A "model" whose -log p depends on the token and on the number of tokens before it.
 double Surprise(int32_t token, int64_t before) {
   return 1.0 + token / 300.0 + 1.0 / static_cast<double>(before);
 }
@@ -57,7 +57,7 @@ absl::StatusOr<double> SurpriseOf(absl::Span<const int32_t> tokens, int64_t from
   return sum;
 }
 
-// Token by token: which window is the first to hold it with something before it?
+// For each token, finds the first window that contains it after another token.
 TEST(PerplexityTest, EachTokenIsPredictedByTheFirstWindowThatHasIt) {
   for (const auto& [count, row, length, stride] :
        std::vector<std::array<int64_t, 4>>{{100, 0, 16, 8},
@@ -101,7 +101,7 @@ TEST(PerplexityTest, SaysWhatIsWrong) {
   EXPECT_THAT(error(1, {4, 2}), HasSubstr("tokens: 1 tokens, expected at least two"));
 }
 
-// The model's own numbers: -log of its softmax, in float64 from its logits.
+// The model's -log of the softmax, in float64 from its logits.
 TEST(PerplexityTest, LikelihoodsAreThoseOfTheLogits) {
   for (const char* model : {"gpt2_tiny", "mistral_tiny", "qwen3_moe_tiny"}) {
     LoadModelOptions options;
@@ -130,7 +130,7 @@ TEST(PerplexityTest, LikelihoodsAreThoseOfTheLogits) {
   }
 }
 
-// Scores by the ending that is asked for; also keeps what was asked.
+// Scores by the requested ending; also records the requests.
 class Scripted {
  public:
   explicit Scripted(std::map<std::string, double> scores) : scores_(std::move(scores)) {}
@@ -249,7 +249,7 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: --model is missing"));
 }
 
-// What the trainer has encoded is not encoded again, and the numbers are those of text without it.
+// Tokens encoded by the trainer are reused, and results equal those of fresh text.
 TEST(EvaluateProgramTest, ReadsWhatTheTrainerHasEncoded) {
   const TemporaryDirectory dir;
   std::string lines;

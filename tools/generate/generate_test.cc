@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The program: what it reads, what it prints, and what it refuses.
+// The program: its input, its output, and the errors that it reports.
 
 #include <cstdlib>
 #include <string>
@@ -31,8 +31,8 @@ class GenerateProgramTest : public ::testing::Test {
   const TemporaryDirectory dir_;
 };
 
-// What a run has learned comes out of its export and out of its checkpoint alike, with adapters and
-// without, and the trainer's own sample is that text.
+// A run's export and its checkpoint generate the same text, with and without adapters, which is
+// also the trainer's sample.
 TEST_F(GenerateProgramTest, ContinuesWhatATrainerHasWritten) {
   const std::string text(3000, 'a');
   std::string letters;

@@ -57,7 +57,7 @@ size_t UnfinishedLength(absl::string_view text) {
   return 0;
 }
 
-// Prints text as its tokens come. A character may need several tokens.
+// Prints text as its tokens arrive. A character may need several tokens.
 class TokenPrinter {
  public:
   TokenPrinter(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt)
@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<int32_t>> Continue(LoadedModel& loaded, const Tokeniz
       });
   ZEROTH_RETURN_IF_ERROR(printer.End());
   std::fputc('\n', stdout);
-  std::fflush(stdout);  // before what goes to stderr
+  std::fflush(stdout);  // before output to stderr
   ZEROTH_RETURN_IF_ERROR(generated.status());
   const double prompt_seconds = absl::ToDoubleSeconds(first - begin);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - first);

@@ -35,7 +35,7 @@ def check_table(program, device):
                "read %s" % row)
         states = [row[name] for name in ("params", "gathered", "grads", "moments", "staging")]
         expect(abs(sum(states) - row["state"]) < 0.3, "%s do not add up to the state" % states)
-        # What is held is at least what was handed out between two steps: parameters and moments.
+        # Reserved memory is at least what is allocated between two steps: parameters and moments.
         expect(row["reserved"] >= row["params"] + row["moments"] - 0.2, "reserved of %s" % row)
         expect(row["all"] >= row["params"] + row["moments"] - 0.2, "peak of %s" % row)
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""run.py and pack.py against a machine made of fakes: programs that pass, fail, crash, hang and measure,
+"""run.py and pack.py on a fake machine: programs that pass, fail, crash, hang and measure,
 and an nvidia-smi that names what a case wants."""
 
 import contextlib
@@ -48,7 +48,7 @@ CRASHES = """
 echo '[ RUN      ] Suite.One'; echo '[       OK ] Suite.One (3 ms)'
 echo '[ RUN      ] Suite.Two'; echo 'illegal memory access'; kill -SEGV $$
 """
-# With a child that ignores SIGTERM, as a hung CUDA program's may.
+# With a child that ignores SIGTERM, as that of a hung CUDA program may.
 HANGS = """
 echo '[ RUN      ] Suite.Slow'
 sh -c 'trap "" TERM; echo $$ >"$STATE/child"; sleep 1000' &
@@ -334,7 +334,7 @@ class ClockTest(unittest.TestCase):
             return self.seconds
 
     def call(self, folder, seconds, needs):
-        """Runs what is left of items with these needs; what was tried, and what has a result."""
+        """Runs the remaining items with these needs; returns those tried, and those with a result."""
         clock = self.Clock(seconds)
         tried = []
 
@@ -535,7 +535,7 @@ class MeasuringTest(FakeMachine):
         self.assertIn("skipped: PyTorch sees no GPU", self.markdown())
         with open(os.path.join(site, "torch.py"), "w", encoding="utf-8") as file:
             file.write("class cuda:\n    is_available = staticmethod(lambda: True)\n")
-        # This PyTorch can nothing: the comparison fails, and says so for each case.
+        # This PyTorch lacks everything: the comparison fails, with a reason for each case.
         self.run_it("--parts=torch", expected=1)
         found = self.results()["items"]
         self.assertEqual({result["status"] for result in found.values()}, {"failed"})

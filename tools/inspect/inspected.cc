@@ -124,7 +124,7 @@ std::string Brief(const GgufValue& value) {
       value);
 }
 
-// A GGUF file, and one of its tensors as Hugging Face has it.
+// A GGUF file, and one of its tensors in Hugging Face's layout.
 struct GgufAsHf {
   std::unique_ptr<GgufFile> file;
   std::string held;  // the tensor's name

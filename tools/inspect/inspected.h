@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tensors of checkpoints and model files, of whatever format, for inspection, and reports about
-// them.
+// Tensors of checkpoints and model files of any format, for inspection, and reports about them.
 
 #pragma once
 
@@ -28,7 +27,7 @@ struct InspectedTensor {
   // Reads the stored bytes of elements [begin, begin + count). Verifies checksums if the file has
   // them.
   std::function<absl::Status(int64_t begin, int64_t count, std::vector<uint8_t>& out)> read;
-  bool is_state = false;  // of the optimizer, or the average: what a checkpoint has beside weights
+  bool is_state = false;  // of the optimizer, or the average: not weights
 };
 
 // The tensors at a path. One thread only.
@@ -59,7 +58,7 @@ std::string VerifyReport(const Inspected& file, bool& damaged);
 // Describes how two files differ: tensors that only one has, and tensors of another type or shape.
 // For tensors with other bits (with other values, if the types differ) it says how many elements
 // differ and by how much. Sets `differ` to whether there is any difference. The state of a
-// checkpoint beside its weights is compared only with another checkpoint's.
+// checkpoint, besides its weights, is compared only with another checkpoint's.
 absl::StatusOr<std::string> DiffReport(const Inspected& a, const Inspected& b, bool& differ);
 
 }  // namespace zeroth

@@ -139,7 +139,7 @@ std::string DiffOf(const std::string& a, const std::string& b, bool& differ) {
   return *report;
 }
 
-// Whose rows are in another order in GGUF, and which it transposes.
+// A family whose rows GGUF reorders and whose matrices it transposes.
 class GgufReportTest : public ::testing::TestWithParam<const char*> {
  protected:
   void Export(DType dtype) {
@@ -182,7 +182,7 @@ TEST_P(GgufReportTest, EqualsTheModelThatItWasMadeOf) {
     EXPECT_FALSE(differ) << report;
     EXPECT_THAT(report, HasSubstr("tensors are equal, bit for bit"));
   }
-  // With itself, in its own names.
+  // Compared with itself, with its own names.
   bool differ = true;
   DiffOf(gguf_, gguf_, differ);
   EXPECT_FALSE(differ);

@@ -27,7 +27,7 @@
 namespace zeroth {
 
 struct LoadModelOptions {
-  std::string model;  // as OpenModel takes it
+  std::string model;  // as for OpenModel
   std::string base;
   std::string tokenizer = "auto";  // as --tokenizer of the trainer
   bool parse_special = false;
@@ -38,7 +38,7 @@ struct LoadModelOptions {
 };
 
 // Parses the command line of a program that uses a model, and changes to the user's directory. The
-// flags for the model appear in --help beside the program's own, and their values are returned.
+// flags for the model appear in --help with the program's own flags, and their values are returned.
 // InvalidArgument for an argument that is not a flag.
 absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int argc, char** argv);
 
@@ -66,7 +66,7 @@ class LoadedModel {
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
                                 KeyValueCache* cache);
   // Returns the sum of -log p of the tokens from index `from` >= 1 on, each given all tokens before
-  // it. A sequence of n tokens takes n - 1 of the model's positions.
+  // it. A sequence of n tokens needs n - 1 of the model's positions.
   absl::StatusOr<double> NegativeLogLikelihood(absl::Span<const int32_t> tokens, int64_t from);
 
  private:

@@ -32,7 +32,7 @@ bool IsConv1D(const HfConfig& config, absl::string_view layer) {
   return type != config.json().end() && *type == "gpt2" && absl::StrContains(layer, ".c_");
 }
 
-// The product of a layer's adapter, whose matrices have these names. `in_out`: the weight is [in,
+// The product of a layer's adapter matrices, which have these names. `in_out`: the weight is [in,
 // out].
 LowRankProduct ProductOf(bool in_out, std::string weight, std::string a, std::string b) {
   LowRankProduct product;

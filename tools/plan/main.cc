@@ -1,7 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a run takes, before it is paid for: the trainer's options and a machine in, memory, time and
-// traffic of a rank out.
+// Predicts the memory, time and traffic of a rank from the trainer's options and a machine.
 
 #include <cstdio>
 #include <filesystem>
@@ -78,7 +77,7 @@ std::string Help() {
       "      Print the machine as such a file, and nothing else.\n");
 }
 
-// What the trainer would make of options on a machine that is not at hand.
+// The trainer's settings for these options on another machine.
 absl::StatusOr<TrainOptions> Resolved(TrainOptions options, const Machine& machine) {
   // A plan reads no data.
   if (options.data.empty()) options.data = "none";
@@ -151,7 +150,7 @@ absl::Status CheckSave(const std::string& folder, bool overwrite) {
   return CheckOutput("--save", plan_file, overwrite, "a plan", IsPlan);
 }
 
-// What tools/report makes a page of.
+// The input of tools/report.
 absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTimeline& timeline,
                       const TrainOptions& options, const Machine& machine) {
   const std::string plan_file = absl::StrCat(folder, "/plan.json");
@@ -172,7 +171,7 @@ absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTim
   return WriteConfig(folder, options);
 }
 
-// What the measured numbers replace some of.
+// The machine, some of whose numbers the measured ones replace.
 absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
   const bool is_gpu = options.device != TrainOptions().device;
   const std::string asked = absl::StrCat("--measure with --device=", options.device);
@@ -195,11 +194,11 @@ absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
   return machine;
 }
 
-// Measures the machine at hand, and writes it to `path` as a file for --machine. Without a launcher
-// that is all cores of this CPU; with one, the ranks that it has started over the back end that
-// `options` name, on CPUs or GPUs. A GPU's memory and what else is not measured are those of
-// --machine. InvalidArgument names the flag that is missing or too much; errors of MeasureRanks and
-// of writing.
+// Measures this machine, and writes it to `path` as a file for --machine. Without a launcher that
+// is all cores of this CPU; with one, the ranks that it has started over the back end that
+// `options` name, on CPUs or GPUs. A GPU's memory and all else that is not measured are those of
+// --machine. InvalidArgument names the missing or superfluous flag; errors of MeasureRanks and of
+// writing.
 absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   if (!absl::EndsWith(path, ".toml")) {
     return InvalidArgument("--measure=", path, ": expected a name that ends in .toml");
@@ -268,7 +267,7 @@ absl::Status Main(int argc, char** argv) {
   }
   if (measure.has_value()) return MeasureInto(*measure, given);
   if (save.has_value()) ZEROTH_RETURN_IF_ERROR(CheckSave(*save, given.overwrite));
-  // A plan is of all ranks, so one of those that a launcher has started makes it.
+  // A plan covers all ranks, so only one of a launcher's ranks makes it.
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
   if (ranks.rank > 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));

@@ -101,7 +101,7 @@ class Folder:
 
     def __init__(self, folder):
         self.folder = folder
-        # A path that is not UTF-8 has characters that no file can have.
+        # A path that is not UTF-8 has characters that cannot be encoded.
         self.name = os.path.relpath(folder).encode("utf-8", "backslashreplace").decode()
         self.config = read_config(folder)
 
@@ -141,7 +141,7 @@ class Run(Folder):
             if isinstance(entry, dict) and isinstance(entry.get("summary"), dict):
                 self.summary = entry["summary"]
             elif isinstance(entry, dict) and isinstance(entry.get("step"), int):
-                # An evaluation follows its step in a line of its own.
+                # An evaluation follows its step on a separate line.
                 if self.steps and self.steps[-1]["step"] == entry["step"]:
                     self.steps[-1].update(entry)
                 else:

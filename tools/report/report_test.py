@@ -83,7 +83,7 @@ class ReportTest(unittest.TestCase):
         return run
 
     def write_bytes(self, name, file_name):
-        """A file that is not UTF-8, beside a copy of the run `name` if there is one."""
+        """A file that is not UTF-8, next to a copy of the run `name` if there is one."""
         folder = os.path.join(self.folder, name + "_bytes")
         if os.path.isdir(os.path.join(self.folder, name)):
             shutil.copytree(os.path.join(self.folder, name), folder)
@@ -112,7 +112,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("slow", page.text)
         self.assertIn("finished", page.text)
         self.assertNotIn("script", page.count)
-        # The first table of options has what differs, and no other.
+        # The first table of options has only those that differ.
         differing = text[text.index("How they differ"):text.index("<details")]
         self.assertIn("<code>lr</code>", differing)
         self.assertIn("0.003", differing)

@@ -160,7 +160,7 @@ class JsonLines final : public DocumentOutput {
 
 constexpr char kLineBegin[] = "{\"ids\":[";
 
-// Whether tokenize writes such a file. True for an empty file, of which nothing can be lost.
+// Whether tokenize writes such a file. True for an empty file, which has nothing to lose.
 bool IsOutput(const std::string& path) {
   const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
   if (!file.ok()) return false;

@@ -100,7 +100,7 @@ absl::Status MakeText(const std::string& parquet, const std::string& text) {
   return InvalidArgument(parquet, ": ", python, " could not read it; its error message is above");
 }
 
-// By content; a file that is missing is one by its name, so that the message can say so.
+// By content; a missing file is recognized by its name, so that the message can say so.
 bool IsParquet(const std::string& path) {
   const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
   if (!file.ok()) return absl::EndsWith(path, ".parquet");

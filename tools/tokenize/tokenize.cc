@@ -43,10 +43,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes of a tokenizer's file, as OpenTokenizer has them.
+// Bytes of a tokenizer's file, as OpenTokenizer reads them.
 constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
-// A thread takes documents of about this many bytes at a time.
+// A thread encodes about this many bytes of documents at a time.
 constexpr size_t kItemBytes = size_t{256} << 10;
 
 // Consecutive documents and their encoding.
@@ -129,7 +129,7 @@ class Job {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
     return options_.threads > 0 ? options_.threads : std::max(1, cores);
   }
-  // Two that write the same files would mix what they write.
+  // Two processes that write the same files would mix their output.
   absl::Status Lock() {
     const fs::path out = options_.out;
     lock_path_ = out.parent_path() / absl::StrCat(".", out.filename().string(), ".lock");
@@ -143,7 +143,7 @@ class Job {
     std::error_code ignored;
     return fs::weakly_canonical(fs::path(std::string(path)), ignored).string();
   }
-  // Refuses to replace the input, and files that are there already unless told to.
+  // Refuses to replace the input or, unless options.overwrite is set, existing files.
   absl::Status CheckOut() const {
     for (const absl::string_view item : absl::StrSplit(options_.in, ',')) {
       if (Canonical(item) != Canonical(options_.out)) continue;
@@ -243,7 +243,7 @@ class Job {
         items.emplace_back();
         item_bytes = 0;
       }
-      // A document needs memory beside its text.
+      // A document needs memory besides its text.
       const size_t size = part.text.size() + 64;
       bytes += size;
       item_bytes += size;

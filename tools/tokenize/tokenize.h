@@ -29,7 +29,7 @@ struct TokenizeOptions {
   bool overwrite = false;
   int threads = 0;  // 0: one for each core
   int64_t shard_tokens = int64_t{1} << 30;
-  // Text that is in memory and encoded at a time, per thread.
+  // Text in memory that is encoded at a time, per thread.
   size_t part_bytes = size_t{4} << 20;
 };
 
@@ -47,9 +47,9 @@ struct TokenizeCounts {
 // longest document if the tokenizer cannot divide text at spaces, or if JSON lines are written.
 // After every batch the position is written to OUT.progress, from which a call with the same
 // options continues after an interruption; the file is removed at the end. `report` is called after
-// each batch. An error that it returns ends the call, which can be resumed. AlreadyExists if there
-// is something at `out`, or a shard of that name, unless the call continues or options.overwrite is
-// set; what this function does not write is never replaced.
+// each batch. An error that it returns ends the call, which can be resumed. AlreadyExists if `out`,
+// or a shard of that name, exists, unless the call continues or options.overwrite is set; files
+// that this function does not write are never replaced.
 absl::StatusOr<TokenizeCounts> TokenizeFiles(
     const TokenizeOptions& options, absl::FunctionRef<absl::Status(const TokenizeCounts&)> report);
 

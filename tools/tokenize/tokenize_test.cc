@@ -77,7 +77,7 @@ TEST(TokenizeTest, JsonLinesHaveIdsAndText) {
   }
 }
 
-// Shards of every number of threads, and what the trainer makes of the text itself, are the same.
+// Shards written by any number of threads equal the tokens that the trainer makes of the text.
 TEST(TokenizeTest, ShardsHoldWhatTheTrainerReads) {
   const TemporaryDirectory dir;
   std::mt19937 random(3);
@@ -130,7 +130,7 @@ TEST(TokenizeTest, AnInterruptedRunGoesOnToTheToken) {
       const std::string folder = absl::StrCat("stop", stop, name);
       std::filesystem::create_directories(dir.File(folder));
       options.out = dir.File(folder + "/" + name);
-      // Interrupted again and again, each time after so many batches.
+      // Interrupted again and again, each time after this many batches.
       int runs = 0;
       while (true) {
         int batches = 0;
@@ -244,8 +244,8 @@ TEST(TokenizeTest, FilesAreKnownByTheirContent) {
   }
 }
 
-// Files that are there already, a shard among them, stay unless --overwrite is given; files that
-// tokenize does not write stay in any case.
+// Existing files, including a shard, are kept unless --overwrite is given; files that tokenize does
+// not write are always kept.
 TEST(TokenizeTest, ReplacesOnlyItsOwnFilesAndOnlyIfToldTo) {
   const TemporaryDirectory dir;
   TokenizeOptions options;
@@ -270,7 +270,7 @@ TEST(TokenizeTest, ReplacesOnlyItsOwnFilesAndOnlyIfToldTo) {
     options.overwrite = true;
     EXPECT_TRUE(TokenizeFiles(options, GoOn).ok()) << ending;
   }
-  // Shards beside the name that a shorter corpus would get.
+  // Shards next to the name that a shorter corpus would get.
   options.out = dir.File("book.bin");
   const std::string shard = dir.Write("book-00000.bin", "a book of words");
   EXPECT_THAT(refusal(true), HasSubstr("book-00000.bin exists and is not"));
@@ -291,7 +291,7 @@ TEST(TokenizeTest, NoInputIsReplacedByItsTokens) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("b.jsonl is also --out"));
   }
   EXPECT_EQ(ReadTestFile(b), LinesOf(Cases()));
-  // What an earlier run wrote into a directory is not its input.
+  // The output of an earlier run in a directory is not input.
   options.out = dir.File("c.jsonl");
   options.overwrite = true;
   for (const std::string& in : {a, dir.path() + "/."}) {
