@@ -38,8 +38,8 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
-#include "zeroth/strategies/testing/memory_formula.h"
 #include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/testing/memory_formula.h"
 
 ABSL_FLAG(std::string, device, "cpu", "The kind of device to train on.");
 
