@@ -53,6 +53,17 @@ int64_t FullGradientBytes(const Unit& unit, Accumulation how) {
   return bytes;
 }
 
+int64_t HandoverBytes(absl::Span<Unit* const> units) {
+  int64_t numel = 0;
+  for (const Unit* unit : units) {
+    if (unit->mesh().replicate_size() == 1) continue;
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
+    }
+  }
+  return numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
+}
+
 FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units,
                          int limit, const BytesOf& bytes_of)
     : device_(device),

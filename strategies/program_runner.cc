@@ -7,10 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
@@ -21,7 +24,7 @@ constexpr int64_t kFp32Bytes = 4;
 absl::Status ExpectKernels(const Unit& unit, const Kernels* kernels, absl::string_view what) {
   if (kernels != nullptr) return absl::OkStatus();
   return FailedPrecondition("unit '", unit.name(), "': ", what,
-                            " needs rounding, but no kernels were given; pass on those of "
+                            " needs kernels, and none were given; pass on those of "
                             "StrategyContext");
 }
 
@@ -42,29 +45,24 @@ Slices& SlicesOf(Unit& unit, OpPlace place) {
 
 constexpr std::array<OpPlace, 2> kSlices = {OpPlace::kGroupSlice, OpPlace::kForwardSlice};
 
-// The bytes of the largest sum that is reduced inside a group and then across groups.
-int64_t LargestHandover(const StrategyContext& context) {
-  int64_t numel = 0;
-  for (const Unit* unit : context.units) {
-    if (unit->mesh().replicate_size() == 1) continue;
-    for (int i = 0; i < unit->segment_count(); ++i) {
-      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
-    }
-  }
-  return numel * kFp32Bytes;
-}
-
 absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, OpPlace place,
                             Stream& writer, std::vector<Tensor>& slices) {
   const DType dtype = unit.precision().param_dtype;
-  slices.assign(static_cast<size_t>(unit.segment_count()), Tensor());
+  std::vector<int64_t> numels;
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
-    const int64_t numel = program.NumelOf(place, i);
-    if (numel == 0) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
-                            AllocateBytes(unit.device(), AlignedBytes(numel, dtype),
-                                          MemoryCategory::kGatheredParameters, writer));
-    slices[static_cast<size_t>(i)] = memory.ViewAs(0, Shape({numel}), dtype);
+    numels.push_back(program.NumelOf(place, i));
+    offsets.push_back(bytes);
+    bytes += AlignedBytes(numels.back(), dtype);
+  }
+  slices.assign(numels.size(), Tensor());
+  if (bytes == 0) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor memory,
+      AllocateBytes(unit.device(), bytes, MemoryCategory::kGatheredParameters, writer));
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (numels[i] > 0) slices[i] = memory.ViewAs(offsets[i], Shape({numels[i]}), dtype);
   }
   return absl::OkStatus();
 }
@@ -260,6 +258,10 @@ class ProgramRunner::Execution {
     Communicator& group = GroupOf(first, unit_, post_forward_);
     // The forward left values made by the unit's custom collectives.
     const bool is_custom = unit_.has_own_collectives() && first.group != OpGroup::kPostForward;
+    ZEROTH_CHECK(group.size() == first.ranks);
+    if (is_custom) {
+      ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit_, lane.kernels, "a custom collective"));
+    }
     const CollectiveContext context{group, *lane.stream, lane.kernels,
                                     lane.collective_scratch.get(), unit_.name()};
     std::vector<GatherBuffers> gathers;
@@ -296,7 +298,7 @@ class ProgramRunner::Execution {
 ProgramRunner::ProgramRunner(const StrategyContext& context)
     : context_(context),
       lanes_(kLaneCount),
-      handover_(*context.device, MemoryCategory::kCommunication, {LargestHandover(context)},
+      handover_(*context.device, MemoryCategory::kCommunication, {HandoverBytes(context.units)},
                 /*limit=*/2) {
   for (Lane& in : lanes_) {
     const bool gathers = &in == &lane(LaneName::kGather);

@@ -10,12 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/strategy_context.h"

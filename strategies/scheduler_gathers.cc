@@ -80,8 +80,10 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   std::vector<Tensor> masters;
   absl::Status ready =
       GatherMastersInto(masters, unit, unit.mesh().owner_gather(), *gather_stream_);
-  const absl::StatusOr<std::shared_ptr<Event>> gathered = gather_stream_->Record();
-  ready.Update(gathered.ok() ? device_.compute_stream().Wait(*gathered) : gathered.status());
+  if (ready.ok()) {
+    const absl::StatusOr<std::shared_ptr<Event>> gathered = gather_stream_->Record();
+    ready = gathered.ok() ? device_.compute_stream().Wait(*gathered) : gathered.status();
+  }
   if (!ready.ok()) gather_stream_->Synchronize().IgnoreError();  // it may still write the masters
   ZEROTH_RETURN_IF_ERROR_WITH(ready,
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/program_runner.h"
@@ -151,7 +152,9 @@ ProgramOptions ShardingStrategy::ProgramOptionsOf(const Unit& unit) const {
 }
 
 ShardingStrategy::Programs& ShardingStrategy::ProgramsOf(const Unit& unit) {
-  return programs_[static_cast<size_t>(unit.index())];
+  const auto index = static_cast<size_t>(unit.index());
+  ZEROTH_CHECK(index < programs_.size());  // an override of Attach must call it
+  return programs_[index];
 }
 
 std::string ShardingStrategy::ProgramsText(const Unit& unit) const {
@@ -231,6 +234,8 @@ double ShardingStrategy::GradientScale() const {
 
 int ShardingStrategy::DataSize() const { return context_.units[0]->mesh().data_size(); }
 
-absl::Status ShardingStrategy::Trim() { return runner_->Trim(); }
+absl::Status ShardingStrategy::Trim() {
+  return runner_ == nullptr ? absl::OkStatus() : runner_->Trim();
+}
 
 }  // namespace zeroth

@@ -110,9 +110,10 @@ struct StrategyOption {
   std::vector<std::string> choices = {};
 };
 
-// A strategy on flat units. Its gathers and reductions are unit programs (unit_program.h), compiled
-// when it is attached; the built-in strategies only say what is sharded and which units stay
-// gathered. Each function can be overridden: SyncGradients for another reduction, say.
+// A strategy on flat units. Its gathers and reductions are unit programs (unit_program.h), each
+// compiled once; the built-in strategies only say what is sharded and which units stay gathered.
+// Each function can be overridden: SyncGradients for another reduction, say. An override of Gather
+// or SyncGradients also overrides capabilities(), to claim only what it does, and ProgramsText.
 //
 // One object per rank, used by that rank's thread only. Calls enqueue collectives on streams and
 // never wait for them. Every rank makes the same calls in the same order.
@@ -129,7 +130,7 @@ class ShardingStrategy {
   // StrategyOptions::shard_size, which must divide `world_size`, or all ranks. InvalidArgument if
   // the options do not fit.
   virtual absl::StatusOr<int> ShardSize(int world_size) const;
-  // Called once, before the calls below.
+  // Called once, before the calls below. An override calls this one, with all units.
   virtual absl::Status Attach(const StrategyContext& context);
   // Groups that the strategy made besides the mesh's; ShardingStats counts their traffic.
   virtual std::vector<Communicator*> OwnGroups() const;

@@ -17,8 +17,8 @@ namespace zeroth {
 // over ranks. Where W is a power of two that divides M, the W leaves of one micro-batch are a
 // subtree, whichever W it is; what remains is the same tree over n = M / W sums, which arrive in
 // order. They are added as in a binary counter: two sums of equally many leaves are merged at once,
-// so that at most one of each size waits (pairwise summation, Higham, 1993). ReduceGradients does
-// it (gradient_reduction.h).
+// so that at most one of each size waits (pairwise summation, Higham, 1993). CompileReduce does it
+// (unit_program.h).
 
 // The most sums that wait at once while n are added up, the result included: log2(n + 1), rounded
 // down.

@@ -116,7 +116,7 @@ struct ProgramOptions {
 // The micro-batch of a step whose gradients are reduced.
 struct ReducePhase {
   Accumulation how = Accumulation::kSingle;  // Unit::accumulation
-  int64_t earlier = 0;                       // Unit::micro_batches_accumulated
+  int64_t earlier = 0;  // Unit::micro_batches_accumulated; at most 1 without a tree
   bool is_last = true;
 
   friend auto operator<=>(const ReducePhase&, const ReducePhase&) = default;

@@ -51,6 +51,8 @@ class AllReduceShard : public ShardingStrategy {
   }
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
+  std::string ProgramsText(const Unit&) const override { return "  all-reduces gradients\n"; }
+
   absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last) override {
     // The next micro-batch adds to the full gradients.
     if (!is_last) return absl::OkStatus();

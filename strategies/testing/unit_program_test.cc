@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The programs of every strategy and option, as rank 1 of its world runs them, against the text in
-// unit_programs.txt. A changed file means that other data is gathered, sent, rounded or stored. The
-// strategy suite tests the values.
+// The programs of every strategy and option, on the rank in the middle of the world, against the
+// text in unit_programs.txt. A changed file means that other data is gathered, sent, rounded or
+// stored. The strategy suite tests the values.
 
 #include <memory>
 #include <string>
@@ -72,6 +72,16 @@ std::vector<Case> Cases() {
       Make("hybrid_shard, optimizer over the world, gradients offloaded", "hybrid_shard"));
   cases.back().options.strategy_options.shard_optimizer_over_world = true;
   cases.back().options.offload.gradients = true;
+  cases.push_back(Make("hybrid_shard, a tree over 3 micro-batches", "hybrid_shard", Bf16()));
+  cases.back().options.strategy_options.gradient_op = ReduceOp::kSum;
+  cases.back().options.strategy_options.tree_micro_batches = 3;
+  cases.push_back(Make("hybrid_shard, gradients offloaded", "hybrid_shard", Bf16()));
+  cases.back().options.offload.gradients = true;
+  cases.push_back(Make("hybrid_shard, optimizer over the world, groups of 1", "hybrid_shard"));
+  cases.back().options.strategy_options.shard_size = 1;
+  cases.back().options.strategy_options.shard_optimizer_over_world = true;
+  cases.push_back(Make("full_shard, post-forward groups of 1", "full_shard"));
+  cases.back().options.strategy_options.post_forward_shard_size = 1;
   return cases;
 }
 
