@@ -224,8 +224,8 @@ absl::StatusOr<Json> ReadTokenizerConfig(const std::string& directory) {
     if (key == kAdditional && (config.contains(kExtra) || config.contains(kAdditional))) continue;
     // transformers joins the two lists of this name.
     if (key == kExtra && value.is_array() && config.contains(kExtra) && config[kExtra].is_array()) {
+      Json& extra = config[kExtra];
       for (const Json& token : value) {
-        Json& extra = config[kExtra];
         if (std::find(extra.begin(), extra.end(), token) == extra.end()) extra.push_back(token);
       }
       continue;

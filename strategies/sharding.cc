@@ -316,7 +316,7 @@ std::string Sharding::ProgramsText() const {
   std::string all;
   for (const auto& [text, names] : programs) {
     absl::StrAppend(&all, names.size() == 1 ? "unit " : "units ", absl::StrJoin(names, ", "), "\n",
-                    text.empty() ? "  the strategy runs no programs\n" : text);
+                    text);
   }
   return all;
 }

@@ -203,13 +203,9 @@ absl::Status ShardingStrategy::SyncGradients(Unit& unit, Stream& comm, bool is_l
   const int64_t earlier = unit.micro_batches_accumulated();
   const ReducePhase phase = {
       unit.accumulation(), unit.sums_in_tree() ? earlier : std::min<int64_t>(earlier, 1), is_last};
-  const auto found = programs.reductions.find(phase);
-  const UnitProgram& program =
-      found != programs.reductions.end()
-          ? found->second
-          : programs.reductions.emplace(phase, CompileReduce(unit, programs.options, phase))
-                .first->second;
-  return runner_->Reduce(unit, program, is_last, comm);
+  const auto [program, is_new] = programs.reductions.try_emplace(phase);
+  if (is_new) program->second = CompileReduce(unit, programs.options, phase);
+  return runner_->Reduce(unit, program->second, is_last, comm);
 }
 
 // Refuses a step with more or fewer micro-batches than the tree.

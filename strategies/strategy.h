@@ -19,12 +19,13 @@
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/strategies/program_runner.h"
 #include "zeroth/strategies/strategy_context.h"
 #include "zeroth/strategies/unit.h"
-#include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {
+
+class ProgramRunner;
+struct ProgramOptions;
 
 // The pass for which a unit is gathered, or after which it may be resharded.
 enum class Pass : uint8_t {

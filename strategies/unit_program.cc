@@ -7,11 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
 namespace {
+
+Operand SliceOf(const Operand& whole, int rank, int ranks) {
+  const int64_t numel = whole.numel / ranks;
+  return {whole.place, whole.dtype, rank * numel, numel};
+}
 
 // Compiles gathers.
 class GatherCompiler {
@@ -35,10 +41,6 @@ class GatherCompiler {
 
   Operand Full(int segment) const {
     return {OpPlace::kFull, dtype(), 0, unit_.segment_layout(segment).numel};
-  }
-  Operand SliceOf(const Operand& whole, int rank, int ranks) const {
-    const int64_t numel = whole.numel / ranks;
-    return {whole.place, whole.dtype, rank * numel, numel};
   }
 
   // Fills segments from the shards, without traffic if they are replicated.
@@ -219,7 +221,7 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_replicated(i)) continue;
     const Operand mine =
-        compiler.SliceOf(compiler.Full(i), options.post_forward_rank, options.post_forward_ranks);
+        SliceOf(compiler.Full(i), options.post_forward_rank, options.post_forward_ranks);
     program.ops.push_back({.kind = OpKind::kCopy,
                            .segment = i,
                            .lane = LaneName::kCompute,

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
-
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/strategies/unit.h"
