@@ -38,9 +38,10 @@
 #include "zeroth/optim/replica_check.h"
 #include "zeroth/options/options.h"
 #include "zeroth/options/trainer_options.h"
-#include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/reporter.h"
+#include "zeroth/train/run_input.h"
+#include "zeroth/train/run_spec.h"
 
 namespace zeroth {
 namespace {
@@ -61,7 +62,8 @@ struct Pair {
 
 // The state that all ranks share; rank 0 fills it.
 struct Run {
-  const Job& job;
+  const RunSpec& spec;
+  const RunInput& input;
   RankStopwatch stopwatch{kRanks};
   std::vector<Pair> pairs = {};
   std::vector<double> checks = {};   // seconds of a comparison of replicas
@@ -86,12 +88,12 @@ Batch MakeBatch(const TrainOptions& options, int rank) {
   return batch;
 }
 
-absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Job& job, Communicator& world,
+absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Run& run, Communicator& world,
                                                      Device& device, Timeline* timeline) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job.source.Build());
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::unique_ptr<Trainer> trainer,
-      Trainer::Create(world, device, std::move(model), TrainerOptionsFor(job.options, timeline)));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, run.input.source.Build());
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, device, std::move(model),
+                                          TrainerOptionsFor(run.spec.options, timeline)));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
   return trainer;
 }
@@ -114,7 +116,7 @@ class Watched {
     metrics.grad_norm = result.grad_norm;
     metrics.lr = 1e-4;
     metrics.tokens_per_second =
-        static_cast<double>(TokensPerStep(run_.job.options)) / taken.count();
+        static_cast<double>(TokensPerStep(run_.spec.options)) / taken.count();
     metrics.communication_seconds = result.waited;
     metrics.memory_peak_bytes = trainer_.sharding().stats().memory.total.peak_bytes;
     reporter_->Step(metrics, result.waited_before, 0);
@@ -143,15 +145,17 @@ absl::Status RunRank(Run& run, Communicator& world) {
   device->BindThread();
   Timeline timeline;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> with,
-                          MakeTrainer(run.job, world, *device, &timeline));
+                          MakeTrainer(run, world, *device, &timeline));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> without,
-                          MakeTrainer(run.job, world, *device, nullptr));
+                          MakeTrainer(run, world, *device, nullptr));
   std::unique_ptr<Reporter> reporter;
   if (world.rank() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(reporter, Reporter::Create(run.job, *with, /*gemm_rate=*/1e11, 0));
+    ZEROTH_ASSIGN_OR_RETURN(reporter,
+                            Reporter::Create(run.spec, run.input, *with, run.spec.options.out,
+                                             /*gemm_rate=*/1e11, 0));
   }
   Watched watched(run, *with, std::move(reporter));
-  const std::vector<Batch> batches = {MakeBatch(run.job.options, world.rank())};
+  const std::vector<Batch> batches = {MakeBatch(run.spec.options, world.rank())};
   const std::function<absl::Status()> step_with = [&] { return watched.Step(batches); };
   const std::function<absl::Status()> step_without = [&] {
     return without->Step(batches, 1e-4).status();
@@ -209,7 +213,7 @@ double SecondsOfACall() {
 }
 
 // Returns the trainer's default run, in a separate directory.
-absl::StatusOr<std::unique_ptr<Job>> DefaultJob(const TemporaryDirectory& directory) {
+absl::StatusOr<RunSpec> DefaultRun(const TemporaryDirectory& directory) {
   TrainOptions options;
   std::string text;
   for (int i = 0; i < 4000; ++i) absl::StrAppend(&text, i, " is followed by ", i + 1, ".\n");
@@ -221,7 +225,7 @@ absl::StatusOr<std::unique_ptr<Job>> DefaultJob(const TemporaryDirectory& direct
   options.steps = 1000;
   // Lines on a terminal are not part of the comparison.
   options.log_every = options.steps;
-  return OpenJob(options);
+  return ResolveRun(options);
 }
 
 void Report(const Run& run, benchmark::State& state) {
@@ -253,9 +257,11 @@ void Report(const Run& run, benchmark::State& state) {
 
 void BM_Watching(benchmark::State& state) {
   const TemporaryDirectory directory;
-  const absl::StatusOr<std::unique_ptr<Job>> job = DefaultJob(directory);
-  if (!job.ok()) return state.SkipWithError(job.status().ToString().c_str());
-  Run run{.job = **job};
+  const absl::StatusOr<RunSpec> spec = DefaultRun(directory);
+  if (!spec.ok()) return state.SkipWithError(spec.status().ToString().c_str());
+  const absl::StatusOr<RunInput> input = OpenInput(*spec);
+  if (!input.ok()) return state.SkipWithError(input.status().ToString().c_str());
+  Run run{.spec = *spec, .input = *input};
   const absl::Status status =
       RunLocalRanks(kRanks, [&](Communicator& world) { return RunRank(run, world); });
   if (!status.ok()) return state.SkipWithError(status.ToString().c_str());

@@ -98,7 +98,8 @@ TEST(PagesTest, ShowCommandsThatTheTrainerTakes) {
       std::vector<char*> argv;
       for (std::string& word : words) argv.push_back(word.data());
       const auto options = ParseCommandLine(static_cast<int>(argv.size()), argv.data());
-      EXPECT_TRUE(options.ok()) << page << ": " << command << "\n" << options.status();
+      const absl::Status status = options.ok() ? Validate(*options) : options.status();
+      EXPECT_TRUE(status.ok()) << page << ": " << command << "\n" << status;
       ++count;
     }
   }

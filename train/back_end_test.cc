@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/train/job.h"
+#include "zeroth/train/run_spec.h"
 
 namespace zeroth {
 namespace {

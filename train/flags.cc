@@ -270,9 +270,7 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
 }
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ReadCommandLine(argc, argv, HelpText(), {}));
-  ZEROTH_RETURN_IF_ERROR(Validate(options));
-  return options;
+  return ReadCommandLine(argc, argv, HelpText(), {});
 }
 
 }  // namespace zeroth

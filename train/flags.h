@@ -22,10 +22,10 @@
 
 namespace zeroth {
 
-// Parses the command line and validates the options. --help and --version print and exit the
-// program. InvalidArgument lists everything that is wrong: arguments that are not flags, unknown
-// flags with a guess at what was meant, and missing or wrong values. Also the errors of ReadConfig
-// and Validate.
+// Parses the trainer's command line. --help and --version print and exit the program.
+// InvalidArgument lists everything that is wrong: arguments that are not flags, unknown flags with
+// a guess at what was meant, and missing or wrong values. Also the errors of ReadConfig. ResolveRun
+// checks that the options fit each other.
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv);
 
 // A flag of a program other than the trainer: a switch if `value` is set, --name=TEXT if `text` is.
@@ -34,8 +34,8 @@ struct OwnSwitch {
   bool* value = nullptr;
   std::optional<std::string>* text = nullptr;
 };
-// As ParseCommandLine, but without Validate: for programs that use the trainer's options but do not
-// need all of them: tools/plan needs no --data. `help` is printed by --help. `others` are the
+// As ParseCommandLine, for other programs that use the trainer's options. `help` is printed by
+// --help. `others` are the
 // program's additional flags, with the syntax of all flags; each is set if it is there.
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& help,
                                              const std::vector<OwnSwitch>& others);

@@ -22,7 +22,7 @@
 #include "zeroth/nn/generate.h"
 #include "zeroth/optim/replica_check.h"
 #include "zeroth/train/interrupt.h"
-#include "zeroth/train/run.h"
+#include "zeroth/train/rank_run.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
@@ -56,14 +56,14 @@ int64_t BatchesOf(const DataLoader& loader, const TrainOptions& options) {
 }
 
 // The tokens that end a sample: the same as in //tools/generate with the exported model.
-absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const Job& job) {
-  std::vector<int32_t> stop = StopTokens(job.source.config(), *job.tokenizer);
-  if (job.end_of_turn.has_value()) stop.push_back(*job.end_of_turn);
-  const auto generation = job.tokenizer_files.find(kGenerationConfig);
-  if (generation == job.tokenizer_files.end()) return stop;
+absl::StatusOr<std::vector<int32_t>> SampleStopTokens(const RunInput& input) {
+  std::vector<int32_t> stop = StopTokens(input.source.config(), *input.tokenizer);
+  if (input.end_of_turn.has_value()) stop.push_back(*input.end_of_turn);
+  const auto generation = input.tokenizer_files.find(kGenerationConfig);
+  if (generation == input.tokenizer_files.end()) return stop;
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config,
                           ParseJson(generation->second, kGenerationConfig));
-  const std::vector<int32_t> more = StopTokens(config, *job.tokenizer);
+  const std::vector<int32_t> more = StopTokens(config, *input.tokenizer);
   stop.insert(stop.end(), more.begin(), more.end());
   return stop;
 }
@@ -78,7 +78,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
                           Timed(trace_->timeline(), device().compute_stream(), "load", "data",
                                 [&] { return batches_->Take(); }));
   const double data_seconds = SecondsSince(step_start);
-  const double lr = job_.schedule.At(step);
+  const double lr = input_.schedule.At(step);
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                           trainer_->Step(micro_batches, lr, Interrupted()));
   ZEROTH_RETURN_IF_ERROR(trace_->AfterStep(step + 1));
@@ -101,27 +101,24 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const double tokens = static_cast<double>(TokensPerStep(options_));
   metrics.tokens_per_second = tokens / std::max(SecondsSince(step_start), 1e-9);
   metrics.wall_seconds = SecondsSince(start);
-  metrics.tokens =
-      (first_sequence_ + (step + 1 - first_step_) * SequencesPerStep(options_)) * options_.seq_len;
+  metrics.tokens = SequencesAfter(step + 1) * options_.seq_len;
   metrics.data_seconds = data_seconds;
   metrics.communication_seconds = result.waited;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
   interrupted_ = result.stop && !failed && step + 1 < options_.steps;
   const bool last = step + 1 == options_.steps || interrupted_ || failed;
   if (reporter_ != nullptr) {
-    if (saver_ != nullptr && !saver_->IsDone()) metrics.saving = saver_->progress();
+    metrics.saving = store_->saving();
     const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                         static_cast<double>(options_.steps - step - 1);
     reporter_->Step(metrics, result.waited_before, left);
   }
   if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
-  if (saver_ != nullptr && !failed) {
-    ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
-  }
+  if (!failed) ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
   if (!interrupted_ && EvaluatesAfter(step + 1, last)) {
     ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(step + 1));
     if (!evaluated) {
-      if (saver_ != nullptr && !failed) ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, true));
+      if (!failed) ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, true));
       return true;
     }
   }
@@ -129,6 +126,30 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
     ZEROTH_RETURN_IF_ERROR(ShowSample(step + 1));
   }
   return interrupted_ || !failure_.ok();
+}
+
+absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
+  if (!store_->can_save()) return absl::OkStatus();
+  if (!SavesAfter(steps, last)) return Hear(store_->Look());
+  // A run that continues from this checkpoint does not compute these lines again.
+  if (reporter_ != nullptr) reporter_->SyncMetrics();
+  RunProgress progress;
+  progress.steps = steps;
+  progress.skipped_steps = skipped_steps_;
+  progress.sequences = SequencesAfter(steps);
+  progress.data = Order();
+  progress.trainer = trainer_->counts();
+  progress.flags = ResultFlags(options_);
+  progress.model = trainer_->model().HfConfig();
+  return Hear(store_->Save(progress, last));
+}
+
+absl::Status RankRun::Hear(absl::StatusOr<RunStore::Report> report) {
+  ZEROTH_RETURN_IF_ERROR(report.status());
+  for (const std::string& line : report->lines) Say(line);
+  EndWith(report->failure);
+  if (report->has_checkpoint) AnnounceInterrupt();
+  return absl::OkStatus();
 }
 
 absl::Status RankRun::CheckReplicasAfter(int64_t steps, bool last) {
@@ -186,7 +207,7 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
       "step %d: the gradient norm is %g%s, so the weights were not updated; %s has those of step "
       "%d. A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
       step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
-      job_.final_directories.front().second, step - nonfinite_in_a_row_,
+      store_->final_model(), step - nonfinite_in_a_row_,
       too_many ? "a higher --max_nonfinite_steps goes on" : "--on_nonfinite=skip goes on", why)));
   return true;
 }
@@ -251,14 +272,14 @@ void RankRun::SayEvaluation(std::vector<std::string>& notes) const {
 }
 
 absl::Status RankRun::ShowSample(int64_t step) {
-  if (options_.sample_tokens == 0 || job_.tokenizer == nullptr) return absl::OkStatus();
+  if (options_.sample_tokens == 0 || input_.tokenizer == nullptr) return absl::OkStatus();
   GenerateOptions generate;
   generate.max_tokens = options_.sample_tokens;
   generate.sampling.temperature = options_.temperature;
   generate.seed = options_.seed;
-  ZEROTH_ASSIGN_OR_RETURN(generate.stop_tokens, SampleStopTokens(job_));
+  ZEROTH_ASSIGN_OR_RETURN(generate.stop_tokens, SampleStopTokens(input_));
   const absl::StatusOr<std::string> text =
-      Sample(*trainer_, *job_.tokenizer, options_.prompt, std::move(generate));
+      Sample(*trainer_, *input_.tokenizer, options_.prompt, std::move(generate));
   const absl::Status agreed = AgreeOnStatus(world_, device(), text.status(), "sample");
   if (!agreed.ok()) {
     ZEROTH_RETURN_IF_ERROR(world_.status());
@@ -272,7 +293,7 @@ absl::Status RankRun::ShowSample(int64_t step) {
 }
 
 void RankRun::SayTraced() {
-  const absl::StatusOr<std::string> traced = trace_->Write(options_.out);
+  const absl::StatusOr<std::string> traced = trace_->Write(store_->directory());
   if (!traced.ok()) return Warn(traced.status());
   if (!traced->empty()) Say(absl::StrCat("trace     ", *traced));
 }

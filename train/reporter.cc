@@ -19,26 +19,29 @@
 
 namespace zeroth {
 
-absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Trainer& trainer,
-                                                           double gemm_rate, int64_t first_step) {
+absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const RunSpec& spec,
+                                                           const RunInput& input, Trainer& trainer,
+                                                           const std::string& out, double gemm_rate,
+                                                           int64_t first_step) {
+  const TrainOptions& options = spec.options;
   std::optional<MetricsWriter> metrics;
-  if (!job.only_evaluates) {
-    const std::string path = absl::StrCat(job.options.out, "/", kMetricsFile);
-    const bool goes_on = first_step < job.options.steps;
+  if (!spec.only_evaluates()) {
+    const std::string path = absl::StrCat(out, "/", kMetricsFile);
+    const bool goes_on = first_step < options.steps;
     ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer,
                             first_step > 0 ? MetricsWriter::Resume(path, first_step, goes_on)
                                            : MetricsWriter::Create(path));
     metrics.emplace(std::move(writer));
   }
   ProgressOptions progress;
-  progress.steps = job.options.steps;
-  progress.log_every = job.options.log_every;
-  progress.flops_per_token = trainer.model().FlopsPerToken(job.options.seq_len);
+  progress.steps = options.steps;
+  progress.log_every = options.log_every;
+  progress.flops_per_token = trainer.model().FlopsPerToken(options.seq_len);
   progress.gemm_rate = gemm_rate;
   std::unique_ptr<Reporter> reporter(
-      new Reporter(job, trainer, std::move(metrics), progress, first_step));
-  if (reporter->metrics_.has_value() && job.options.tensorboard) {
-    ZEROTH_ASSIGN_OR_RETURN(EventFile events, EventFile::Create(job.options.out, first_step));
+      new Reporter(spec, input, trainer, out, std::move(metrics), progress, first_step));
+  if (reporter->metrics_.has_value() && options.tensorboard) {
+    ZEROTH_ASSIGN_OR_RETURN(EventFile events, EventFile::Create(out, first_step));
     reporter->events_.emplace(std::move(events));
   }
   reporter->PrintHeader(gemm_rate);
@@ -50,7 +53,7 @@ void Reporter::Step(const StepMetrics& metrics, absl::Span<const double> waited,
   // The first step makes one-time allocations and is unlike the others.
   if (!waited.empty() && last_.step > first_step_ + 1) {
     late_.Add(last_.step, waited,
-              static_cast<double>(TokensPerStep(job_.options)) / last_.tokens_per_second);
+              static_cast<double>(TokensPerStep(options_)) / last_.tokens_per_second);
   }
   PrintSlowProducts();
   progress_.Step(metrics, seconds_left);
@@ -63,10 +66,10 @@ void Reporter::Step(const StepMetrics& metrics, absl::Span<const double> waited,
 StepMetrics Reporter::Completed(StepMetrics metrics) const {
   metrics.late = late_.now();
   metrics.gemm_utilization = progress_.Utilization(metrics);
-  const double peak = job_.options.peak_tflops * 1e12 * job_.options.world_size;
+  const double peak = options_.peak_tflops * 1e12 * options_.world_size;
   if (peak > 0) {
     metrics.mfu =
-        metrics.tokens_per_second * trainer_.model().FlopsPerToken(job_.options.seq_len) / peak;
+        metrics.tokens_per_second * trainer_.model().FlopsPerToken(options_.seq_len) / peak;
   }
   return metrics;
 }
@@ -143,8 +146,7 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
     collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
         {"calls", counter.calls}, {"bytes", counter.bytes}};
   }
-  const double tokens =
-      static_cast<double>((last_.step - first_step_) * TokensPerStep(job_.options));
+  const double tokens = static_cast<double>((last_.step - first_step_) * TokensPerStep(options_));
   const std::optional<LateRank> late = late_.most();
   Written(metrics_->WriteSummary({{"steps", last_.step},
                                   {"interrupted", interrupted},
@@ -156,8 +158,8 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"parameters", stats.total_numel},
                                   {"parameters_local", stats.local_numel},
                                   {"sharding_ratio", stats.local_ratio},
-                                  {"strategy", job_.options.strategy},
-                                  {"world_size", job_.options.world_size},
+                                  {"strategy", options_.strategy},
+                                  {"world_size", options_.world_size},
                                   {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                   {"memory_peak_bytes_by_category", memory},
                                   {"late", late.has_value() ? LateRankJson(*late) : nullptr},
@@ -174,19 +176,22 @@ void Reporter::SayEnd(const std::string& how, double seconds, const std::vector<
     Say(absl::StrCat("late      ", LateRankText(*late)));
   }
   std::vector<std::string> places = saved;
-  places.push_back(absl::StrCat("metrics in ", job_.options.out, "/", kMetricsFile));
+  places.push_back(absl::StrCat("metrics in ", out_, "/", kMetricsFile));
   Say(absl::StrFormat("%s after %d steps in %s: %s%s", how, last_.step, FormatDuration(seconds),
                       absl::StrJoin(places, ", "), advice.empty() ? "" : "; " + advice));
 }
 
-Reporter::Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,
-                   const ProgressOptions& progress, int64_t first_step)
-    : job_(job),
+Reporter::Reporter(const RunSpec& spec, const RunInput& input, Trainer& trainer, std::string out,
+                   std::optional<MetricsWriter> metrics, const ProgressOptions& progress,
+                   int64_t first_step)
+    : options_(spec.options),
+      input_(input),
       trainer_(trainer),
+      out_(std::move(out)),
       metrics_(std::move(metrics)),
       progress_(progress),
       first_step_(first_step),
-      late_(job.options.world_size) {
+      late_(spec.options.world_size) {
   last_.step = first_step;
 }
 
@@ -197,17 +202,18 @@ void Reporter::Written(const absl::Status& status) {
 }
 
 void Reporter::PrintHeader(double gemm_rate) {
-  const TrainOptions& options = job_.options;
+  const TrainOptions& options = options_;
   const ShardingStats stats = trainer_.sharding().stats();
   const std::string name = !options.init_from.empty() ? options.init_from
                            : options.model.empty()    ? kDefaultModel
                                                       : options.model;
   Say(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s", name,
                       static_cast<double>(stats.total_numel) / 1e6, trainer_.model().vocab_size(),
-                      job_.tokenizer == nullptr ? "none" : job_.tokenizer->name()));
+                      input_.tokenizer == nullptr ? "none" : input_.tokenizer->name()));
   PrintAdapters();
   PrintFp8();
-  Say(absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->tokens()));
+  Say(absl::StrFormat("data      %s, %d tokens", input_.data->description(),
+                      input_.data->tokens()));
   Say(absl::StrFormat(
       "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
       options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
@@ -256,22 +262,20 @@ void Reporter::PrintAdapters() {
   int64_t numel = 0;
   for (const LoraAdapter& adapter : adapters)
     numel += adapter.a->global_numel() + adapter.b->global_numel();
-  Say(
-      absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
-                      "parameters are trained, the rest is frozen",
-                      job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
-                      static_cast<double>(numel) / 1e6));
+  Say(absl::StrFormat(
+      "adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
+      "parameters are trained, the rest is frozen",
+      options_.lora_rank, options_.lora_alpha, adapters.size(), static_cast<double>(numel) / 1e6));
 }
 
 void Reporter::PrintFp8() {
   const Fp8Layers layers = FindFp8Layers(trainer_.model());
   if (layers.in_fp8.empty()) return;
-  Say(absl::StrFormat("fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
-                      layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
-                      layers.others.empty()
-                          ? ""
-                          : "; not multiples of 16, so in " + job_.options.param_dtype + ": ",
-                      absl::StrJoin(layers.others, ", ")));
+  Say(absl::StrFormat(
+      "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
+      layers.in_fp8.size() + layers.others.size(), options_.fp8,
+      layers.others.empty() ? "" : "; not multiples of 16, so in " + options_.param_dtype + ": ",
+      absl::StrJoin(layers.others, ", ")));
 }
 
 }  // namespace zeroth

@@ -14,20 +14,24 @@
 #include "absl/types/span.h"
 
 #include "zeroth/api/trainer.h"
-#include "zeroth/train/job.h"
 #include "zeroth/train/late_ranks.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/progress.h"
+#include "zeroth/train/run_input.h"
+#include "zeroth/train/run_spec.h"
 
 namespace zeroth {
 
 // Prints and writes the report of a run, on rank 0.
 class Reporter {
  public:
-  // `first_step` is the number of steps that earlier runs have made. `job` and `trainer` outlive
-  // the result. Prints the run's header. Errors of MetricsWriter and EventFile.
-  static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
-                                                          double gemm_rate, int64_t first_step);
+  // `out` is the run's directory, empty if the run only evaluates, and `first_step` the number of
+  // steps that earlier runs have made. `spec`, `input` and `trainer` outlive the result. Prints the
+  // run's header. Errors of MetricsWriter and EventFile.
+  static absl::StatusOr<std::unique_ptr<Reporter>> Create(const RunSpec& spec,
+                                                          const RunInput& input, Trainer& trainer,
+                                                          const std::string& out, double gemm_rate,
+                                                          int64_t first_step);
 
   // `waited`: seconds that each rank waited in the step before (StepResult::waited_before).
   void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
@@ -48,8 +52,9 @@ class Reporter {
               const std::string& advice);
 
  private:
-  Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,
-           const ProgressOptions& progress, int64_t first_step);
+  Reporter(const RunSpec& spec, const RunInput& input, Trainer& trainer, std::string out,
+           std::optional<MetricsWriter> metrics, const ProgressOptions& progress,
+           int64_t first_step);
 
   // Reports the first failed write of metrics, and the first that succeeds again. AppendedFile
   // writes the missing lines later.
@@ -65,8 +70,10 @@ class Reporter {
   // Prints which layers compute in fp8, and each layer that does not.
   void PrintFp8();
 
-  const Job& job_;
+  const TrainOptions& options_;
+  const RunInput& input_;
   Trainer& trainer_;
+  const std::string out_;
   std::optional<MetricsWriter> metrics_;  // nullopt if the run only evaluates
   std::optional<EventFile> events_;       // with --tensorboard
   bool metrics_are_written_ = true;

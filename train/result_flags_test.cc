@@ -65,22 +65,6 @@ TEST(ResultFlagsTest, WordsOfEarlierVersionsAreComparedByMeaning) {
               ElementsAre("--optimizer_state_dtype is float8_block, was bf16"));
 }
 
-// The run that the resolved options describe resolves to itself.
-TEST(ResultFlagsTest, ResolvedOptionsSayWhatTheRunDoes) {
-  TrainOptions options;
-  options.world_size = 2;
-  options.lr = 3e-4;
-  options.global_batch_size = 24;
-  options.grad_accum = 3;
-  options = *WithSharesOfRanks(options);
-  const TrainOptions resolved = Resolved(options);
-  EXPECT_GT(resolved.threads_per_rank, 0);
-  EXPECT_EQ(resolved.min_lr, 3e-5);
-  EXPECT_EQ(resolved.global_batch_size, 24);
-  EXPECT_EQ(resolved.batch_size, 4);
-  EXPECT_EQ(ResultFlags(*WithSharesOfRanks(resolved)), ResultFlags(options));
-}
-
 // A derived value is printed as a person would write it, and giving it changes nothing.
 TEST(ResultFlagsTest, TheTenthOfTheLearningRateIsADecimal) {
   TrainOptions options;

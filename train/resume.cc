@@ -47,9 +47,10 @@ namespace fs = std::filesystem;
 constexpr char kAuto[] = "auto";
 
 // Returns the checkpoints to try, in this order. --resume names one of them, or their directory.
-absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
+absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
+                                                    const std::string& out) {
   const bool is_auto = options.resume == kAuto;
-  const std::string named = CanonicalPath(is_auto ? options.out : options.resume).value_or("");
+  const std::string named = CanonicalPath(is_auto ? out : options.resume).value_or("");
   if (!is_auto && ParseCheckpointName(fs::path(named).filename().string()).has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(const bool is_there, PathExists(named));
     if (is_there) return std::vector<std::string>{named};
@@ -234,25 +235,11 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
                                                   "; was this checkpoint written by the trainer?"));
 }
 
-TrainOptions Resolved(TrainOptions options) {
-  options.threads_per_rank = ThreadsPerRank(options);
-  options.global_batch_size = SequencesPerStep(options);
-  options.min_lr = options.final_lr();
-  return options;
-}
-
-TrainOptions AsTold(TrainOptions options) {
-  const TrainOptions defaults;
-  options.threads_per_rank = ThreadsPerRank(options);
-  if (options.global_batch_size > 0) options.batch_size = defaults.batch_size;
-  if (options.deterministic_batch > 0) options.grad_accum = defaults.grad_accum;
-  // Repeating a run by its config.toml must not silently remove another run, or this one.
-  options.overwrite = false;
-  return options;
-}
-
 Json ResultFlags(const TrainOptions& options) {
-  const TrainOptions resolved = Resolved(options);
+  TrainOptions resolved = options;
+  resolved.threads_per_rank = ThreadsPerRank(options);
+  resolved.global_batch_size = SequencesPerStep(options);
+  resolved.min_lr = options.final_lr();
   Json flags = Json::object();
   for (const Option& option : AllOptions()) {
     if (option.decides_results) flags[option.name] = OptionValue(option, resolved);
@@ -289,16 +276,19 @@ std::vector<std::string> ChangedFlags(Json before, const Json& now) {
 }
 
 absl::Status CheckCheckpointFlags(const TrainOptions& options) {
-  return options.resume.empty() ? absl::OkStatus() : Candidates(options).status();
+  if (options.resume.empty() || (options.resume == kAuto && options.out.empty())) {
+    return absl::OkStatus();
+  }
+  return Candidates(options, options.out).status();
 }
 
-absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
-                               const ParameterReader& fill_missing) {
+absl::StatusOr<Resumed> Resume(const TrainOptions& options, const std::string& out,
+                               Trainer& trainer, const ParameterReader& fill_missing) {
   Communicator& world = trainer.world();
   Device& device = trainer.device();
   const bool is_leader = world.rank() == 0;
   absl::StatusOr<std::vector<std::string>> candidates = std::vector<std::string>();
-  if (is_leader) candidates = Candidates(options);
+  if (is_leader) candidates = Candidates(options, out);
   ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, candidates.status(), "look for checkpoints"));
   Resumed resumed;
   absl::Status damage;
@@ -329,7 +319,7 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
     absl::Status aside;
     // A run that only evaluates writes no checkpoints.
     if (is_leader && options.steps > 0) {
-      aside = SetNewerAside(options.out, progress->steps, resumed.notes);
+      aside = SetNewerAside(out, progress->steps, resumed.notes);
     }
     ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, aside, "set checkpoints aside"));
     resumed.progress = *std::move(progress);
@@ -340,8 +330,7 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
                                             ": no checkpoint is intact\n  ",
                                             absl::StrJoin(resumed.notes, "\n  ")));
   }
-  resumed.notes.push_back(
-      absl::StrCat("resume    no checkpoint in ", options.out, " yet: from the start"));
+  resumed.notes.push_back(absl::StrCat("resume    no checkpoint in ", out, " yet: from the start"));
   return resumed;
 }
 

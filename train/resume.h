@@ -57,15 +57,9 @@ struct RunProgress {
 
 inline constexpr char kGlobalBatchSize[] = "global_batch_size";
 
-// Returns `options` with explicit values for those that depend on the machine or on other options,
-// so that they describe the same run everywhere. The world size must be known.
-TrainOptions Resolved(TrainOptions options);
-// Returns the options that repeat a run and still allow flags to change it: with the number of
-// threads of the run, but without values that follow from other options.
-TrainOptions AsTold(TrainOptions options);
-
-// Returns the resolved values of the options that decide results. The data are not among them:
-// DataOrder compares these by content.
+// Returns the values of the options that decide results, explicit where they depend on the machine
+// or on other options, so that they describe the same run everywhere. The world size must be known.
+// The data are not among them: DataOrder compares these by content.
 nlohmann::json ResultFlags(const TrainOptions& options);
 
 // Returns "lr is 0.1, was 0.2" for each member that both objects have with different values.
@@ -90,10 +84,11 @@ struct Resumed {
 // weights, and Trainer::counts(). If --resume is auto or a directory of several checkpoints,
 // damaged ones are passed over for the newest intact one. A checkpoint with a newer format, or one
 // that cannot be read now, is an error. With --allow_partial, `fill_missing` gives the values that
-// the checkpoint lacks. Checkpoints in --out that are newer than the resumed one are renamed (set
-// aside) if this run writes checkpoints. Collective, with the same error on every rank: DataLoss if
+// the checkpoint lacks. `out` is the directory of this run, in which --resume=auto looks.
+// Checkpoints in `out` that are newer than the resumed one are renamed (set aside) if this run
+// writes checkpoints. Collective, with the same error on every rank: DataLoss if
 // every checkpoint is damaged, with the damage of each; also the errors of LoadState.
-absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
-                               const ParameterReader& fill_missing);
+absl::StatusOr<Resumed> Resume(const TrainOptions& options, const std::string& out,
+                               Trainer& trainer, const ParameterReader& fill_missing);
 
 }  // namespace zeroth

@@ -100,7 +100,7 @@ absl::Status CreateOutput(const std::string& out) {
   return absl::OkStatus();
 }
 
-absl::Status CheckOwnBase(const TrainOptions& options) {
+absl::Status CheckOwnBase(const TrainOptions& options, const std::string& out) {
   const std::pair<const char*, const std::string&> sources[] = {
       {"--init_from=", options.init_from},
       {"--init_adapter=", options.init_adapter},
@@ -108,23 +108,23 @@ absl::Status CheckOwnBase(const TrainOptions& options) {
   for (const auto& [flag, source] : sources) {
     if (source.empty()) continue;
     const fs::path base = Canonical(source);
-    if (base.parent_path() != Canonical(options.out) || !IsModel(base.filename().string())) {
+    if (base.parent_path() != Canonical(out) || !IsModel(base.filename().string())) {
       continue;
     }
     return InvalidArgument(
-        flag, source, " lies in --out=", options.out,
+        flag, source, " lies in --out=", out,
         ": the run would replace what it starts from; name another directory by --out");
   }
   return absl::OkStatus();
 }
 
-// True if the run resumes from a checkpoint in --out.
-bool GoesOnHere(const TrainOptions& options) {
+// True if the run resumes from a checkpoint in `out`.
+bool GoesOnHere(const TrainOptions& options, const std::string& out) {
   if (options.resume.empty()) return false;
   if (options.resume == "auto") return true;
   const fs::path resumed = Canonical(options.resume);
-  const fs::path out = Canonical(options.out);
-  return resumed == out || resumed.parent_path() == out;
+  const fs::path here = Canonical(out);
+  return resumed == here || resumed.parent_path() == here;
 }
 
 // The most runs of a directory. Names with higher numbers are not runs, so that counting on from
@@ -232,23 +232,23 @@ absl::Status CheckRunIsNoData(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRunDirectory(const TrainOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
-  ZEROTH_RETURN_IF_ERROR(CheckOwnBase(options));
+absl::Status CheckRunDirectory(const TrainOptions& options, const std::string& out) {
+  ZEROTH_RETURN_IF_ERROR(CreateOutput(out));
+  ZEROTH_RETURN_IF_ERROR(CheckOwnBase(options, out));
   if (options.overwrite) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(options.out));
-  if (GoesOnHere(options)) {
+  ZEROTH_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(out));
+  if (GoesOnHere(options, out)) {
     // A run that was killed before its first checkpoint starts again. A finished one has a model.
     const bool finished = !contents.models.empty() && contents.checkpoints.empty();
     if (options.resume != "auto" || !finished) return absl::OkStatus();
     return FailedPrecondition(
-        "--resume=auto: ", options.out, " holds what an earlier run made (", contents.Named(),
+        "--resume=auto: ", out, " holds what an earlier run made (", contents.Named(),
         "), and no checkpoint to go on from; name another directory by --out, or, instead of "
         "--resume, say --overwrite to remove what is there");
   }
   if (contents.empty()) return absl::OkStatus();
   return FailedPrecondition(
-      "--out=", options.out, " holds what an earlier run made (", contents.Named(),
+      "--out=", out, " holds what an earlier run made (", contents.Named(),
       "): go on from its checkpoints with --resume=auto, name another directory by --out, or say "
       "--overwrite to remove what is there");
 }

@@ -36,10 +36,10 @@ absl::Status PointLatestTo(const std::string& out);
 // --eval_data and would be read with it.
 absl::Status CheckRunIsNoData(const TrainOptions& options);
 
-// Creates options.out, unless it exists. FailedPrecondition if it has files of an earlier run and
-// the options neither resume that run nor say --overwrite; InvalidArgument if the run would replace
-// the model that it starts from. Both errors say what can be done instead.
-absl::Status CheckRunDirectory(const TrainOptions& options);
+// Creates `out`, the directory of the run, unless it exists. FailedPrecondition if it has files of
+// an earlier run and the options neither resume that run nor say --overwrite; InvalidArgument if
+// the run would replace the model that it starts from. Both errors say what can be done instead.
+absl::Status CheckRunDirectory(const TrainOptions& options, const std::string& out);
 
 // Deletes the output of runs from `directory`: metrics, checkpoints and models. Other files stay.
 absl::Status RemoveEarlierRun(const std::string& directory);

@@ -25,11 +25,11 @@ TEST(RunDirectoryTest, NothingThatARunStartsFromIsReplaced) {
   TrainOptions options;
   options.out = dir.path();
   options.overwrite = true;
-  EXPECT_TRUE(CheckRunDirectory(options).ok());
+  EXPECT_TRUE(CheckRunDirectory(options, options.out).ok());
   for (std::string* source : {&options.init_from, &options.init_adapter, &options.tokenizer}) {
     const std::string before = *source;
     *source = model;
-    const absl::Status status = CheckRunDirectory(options);
+    const absl::Status status = CheckRunDirectory(options, options.out);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("would replace what it starts from"));
     *source = before;
@@ -96,9 +96,9 @@ TEST(RunDirectoryTest, OverwriteRemovesWhatRunsMakeAndNothingElse) {
   }
   TrainOptions options;
   options.out = dir.path();
-  EXPECT_EQ(CheckRunDirectory(options).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckRunDirectory(options, options.out).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(RemoveEarlierRun(dir.path()).ok());
-  EXPECT_TRUE(CheckRunDirectory(options).ok());
+  EXPECT_TRUE(CheckRunDirectory(options, options.out).ok());
   int left = 0;
   for (const auto& entry : fs::directory_iterator(dir.path())) {
     const std::string name = entry.path().filename().string();

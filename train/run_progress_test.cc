@@ -95,11 +95,5 @@ TEST(RunProgressTest, SaysWhatIsOtherInTheData) {
                                                    "--shuffle is false, was true"));
 }
 
-TEST(RunProgressTest, TheConfigurationOfARunRemovesNoOther) {
-  TrainOptions options;
-  options.overwrite = true;
-  EXPECT_FALSE(AsTold(options).overwrite);
-}
-
 }  // namespace
 }  // namespace zeroth

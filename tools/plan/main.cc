@@ -33,8 +33,8 @@
 #include "zeroth/plan/plan.h"
 #include "zeroth/plan/search.h"
 #include "zeroth/train/flags.h"
-#include "zeroth/train/job.h"
 #include "zeroth/train/model_source.h"
+#include "zeroth/train/run_spec.h"
 #include "zeroth/train/step_trace.h"
 
 namespace zeroth {
@@ -220,7 +220,7 @@ absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
     ZEROTH_ASSIGN_OR_RETURN(machine, MeasureCpu());
     return WriteFileDurably(path, MachineText(machine));
   }
-  ZEROTH_ASSIGN_OR_RETURN(started, WithWorldSize(started));
+  ZEROTH_RETURN_IF_ERROR(SetWorldSize(started).status());
   RunOptions run;
   run.comm = started.comm;
   run.launch.world_size = started.world_size;

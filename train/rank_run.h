@@ -1,0 +1,135 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/api/rank.h"
+#include "zeroth/api/trainer.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/train/metrics.h"
+#include "zeroth/train/reporter.h"
+#include "zeroth/train/resume.h"
+#include "zeroth/train/run.h"
+#include "zeroth/train/run_input.h"
+#include "zeroth/train/run_spec.h"
+#include "zeroth/train/run_store.h"
+#include "zeroth/train/step_trace.h"
+
+namespace zeroth {
+
+// One rank's run: set up and ended in rank_run.cc, its steps and evaluations in rank_run_step.cc.
+class RankRun {
+ public:
+  RankRun(const RunSpec& spec, const RunInput& input, Communicator& world)
+      : spec_(spec), options_(spec.options), input_(input), world_(world) {}
+
+  // Runs to the end. Writes a flight record if a communication error ended the run.
+  absl::Status Run();
+  // How a run without an error ended; the same on every rank.
+  RunEnd end() const { return end_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  absl::Status SetUpAndTrain();
+  // Prepares everything that the first step needs.
+  absl::Status SetUp();
+  // If ranks are processes, refuses those that have other flags or other data than rank 0.
+  absl::Status CompareWithRankZero();
+  // Initializes or loads the state, and opens the data at the right position. Adds lines to print.
+  absl::Status FillOrResume(std::vector<std::string>& notes);
+  // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
+  // Fails if the requested kernel cannot.
+  absl::Status SayAttention(std::vector<std::string>& notes) const;
+  // Names options of a fine-tuning run that have the defaults of training from scratch.
+  void AddFineTuningNotes(std::vector<std::string>& notes) const;
+  // Says how much of the held-out data an evaluation reads, unless it is all of it.
+  void SayEvaluation(std::vector<std::string>& notes) const;
+  // Waits for the other ranks, and returns failure_.
+  absl::Status MeetAtEnd();
+
+  // Step and the handlers return true if the run is to end. Step reports and saves a step before it
+  // evaluates it, so that no error or signal of an evaluation loses it.
+  absl::StatusOr<bool> Step(int64_t step, Clock::time_point start);
+  absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
+                                     const std::vector<Batch>& micro_batches);
+  absl::StatusOr<bool> HandleNonFinite(int64_t step, const StepResult& result,
+                                       const std::vector<Batch>& micro_batches);
+  // Compares replicas before each checkpoint, and every --check_replicas_every steps if that is
+  // above 0; never if it is below 0.
+  absl::Status CheckReplicasAfter(int64_t steps, bool last);
+  // True if there is to be a checkpoint after `steps` steps. `last`: the run ends there.
+  bool SavesAfter(int64_t steps, bool last) const {
+    const int64_t every = options_.checkpoint_every;
+    return store_ != nullptr && store_->can_save() &&
+           (interrupted_ || (every > 0 && (last || steps % every == 0)));
+  }
+  absl::Status SaveCheckpoint(int64_t steps, bool last);
+
+  bool EvaluatesAfter(int64_t steps, bool last) const {
+    return eval_loader_.has_value() &&
+           (last || (options_.eval_every > 0 && steps % options_.eval_every == 0));
+  }
+  // True, on all ranks, if the run that this one resumes ended before its evaluation of
+  // first_step_.
+  absl::StatusOr<bool> MissesEvaluation();
+  // Evaluates the weights after `steps` steps, and their average if any, and reports the losses.
+  // False, without a report, if a signal has ended it.
+  absl::StatusOr<bool> EvaluateAll(int64_t steps);
+  absl::StatusOr<std::optional<float>> Evaluate();
+  // An error becomes a warning, unless the ranks cannot go on together.
+  absl::Status ShowSample(int64_t step);
+
+  int64_t SequencesAfter(int64_t steps) const {
+    return first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
+  }
+  DataOrder Order() const;
+  // Prints the store's lines, and ends the run if it says so.
+  absl::Status Hear(absl::StatusOr<RunStore::Report> report);
+  // Sets the text that an interrupt prints from now on.
+  void AnnounceInterrupt();
+  // Writes the trace after the last traced step, or at the end of the run.
+  void SayTraced();
+  // Ends the run with an error, the same on all ranks, after everything that can be saved is saved.
+  void EndWith(const absl::Status& status) { failure_ = Joined(failure_, status); }
+  void Say(const std::string& line) {
+    if (reporter_ != nullptr) reporter_->Say(line);
+  }
+  void Warn(const absl::Status& status) {
+    if (reporter_ != nullptr) reporter_->Warn(status);
+  }
+  Device& device() { return rank_->device(); }
+
+  const RunSpec& spec_;
+  const TrainOptions& options_;
+  const RunInput& input_;
+  Communicator& world_;
+  std::unique_ptr<Rank> rank_;
+  std::optional<BatchesAhead> batches_;  // of the steps
+  std::optional<DataLoader> eval_loader_;
+  std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<RunStore> store_;     // null: the run only evaluates
+  std::unique_ptr<Reporter> reporter_;  // of rank 0
+  uint64_t content_ = 0;                // hash of the data
+  int64_t first_step_ = 0;              // steps that earlier runs have made
+  int64_t first_sequence_ = 0;          // sequences that earlier runs have read
+  int64_t skipped_steps_ = 0;
+  int64_t nonfinite_in_a_row_ = 0;  // skipped steps in a row that were not finite
+  bool interrupted_ = false;        // some rank got a signal, as all ranks know
+  RunEnd end_ = RunEnd::kFinished;
+  absl::Status failure_;  // ends the run after everything good is saved
+};
+
+}  // namespace zeroth

@@ -1,0 +1,192 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/run_input.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/data_files.h"
+#include "zeroth/data/open_data.h"
+
+namespace zeroth {
+namespace {
+
+// The exported model chats in the format that the run names. Programs differ in which of the two
+// files they read first.
+void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::string>& files) {
+  files["chat_template.jinja"] = chat.PlainJinja();
+  const auto config = files.find("tokenizer_config.json");
+  if (config == files.end()) return;
+  auto json = nlohmann::ordered_json::parse(config->second, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.erase("chat_template") > 0) config->second = json.dump(2);
+}
+
+// Programs that find this file look only in it for the ends of a text.
+void StopAtEndOfTurn(int32_t end_of_turn, std::map<std::string, std::string>& files) {
+  const auto file = files.find(kGenerationConfig);
+  if (file == files.end()) return;
+  auto json = nlohmann::json::parse(file->second, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return;
+  const nlohmann::json given = json;
+  AddEndOfTurn(end_of_turn, json);
+  if (json != given) file->second = json.dump(2);
+}
+
+absl::StatusOr<bool> HoldsText(const char* flag, const std::string& data) {
+  if (data.empty()) return false;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(data));
+  for (const WeightedSpec& part : parts) {
+    const absl::StatusOr<std::vector<DataFile>> files = FindDataFiles(part.spec);
+    ZEROTH_RETURN_IF_ERROR_WITH(files.status(), flag);
+    if (IsText(files->front().kind)) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const Mixture& data,
+                                            const LanguageModel& model,
+                                            const Tokenizer* tokenizer) {
+  if (options.attend_within == "auto") return data.has_marks() && model.TakesDocuments();
+  if (options.attend_within == "sequence") return false;
+  if (!model.TakesDocuments()) {
+    return absl::InvalidArgumentError(
+        "--attend_within=document: the model has a learned vector for each position, or is one "
+        "that does not take documents; expected one with rotary positions, or "
+        "--attend_within=sequence");
+  }
+  if (tokenizer == nullptr) {
+    return absl::InvalidArgumentError(
+        "--attend_within=document: the data are tokens, and nothing says which of them ends a "
+        "document; name the tokenizer that made them by --tokenizer");
+  }
+  return true;
+}
+
+LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
+  LoaderOptions loader;
+  loader.batch_size = options.batch_size;
+  loader.seq_len = options.seq_len;
+  loader.world_size = options.data_ranks();
+  loader.rank = rank / options.tensor_parallel;
+  loader.seed = options.seed;
+  loader.shuffle = options.shuffle;
+  return loader;
+}
+
+}  // namespace
+
+absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
+  const TrainOptions& options = spec.options;
+  ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+  if (options.tensor().enabled()) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        DivideModel(*model, options.tensor(), /*index=*/0),
+        absl::StrCat(
+            options.tensor_parallel > 1 ? "--tensor_parallel=" : "--deterministic_tensor=",
+            options.tensor_parallel > 1 ? options.tensor_parallel : options.deterministic_tensor));
+  }
+  if (options.seq_len > model->max_seq_len()) {
+    return InvalidArgument("--seq_len=", options.seq_len,
+                           options.seq_len == TrainOptions().seq_len ? " (the default)" : "",
+                           ": the model has ", model->max_seq_len(),
+                           " positions; expected at most that");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(
+      LrSchedule schedule,
+      LrSchedule::Create(options.lr_schedule, {.lr = options.lr,
+                                               .min_lr = options.final_lr(),
+                                               .warmup_steps = options.warmup_steps,
+                                               .total_steps = options.steps}));
+  ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText("--data", options.data));
+  ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text,
+                          HoldsText("--eval_data", options.eval_data));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                          source.OpenTokenizer(options, data_are_text || eval_data_are_text));
+  ZEROTH_ASSIGN_OR_RETURN(TokenizerContent tokenizer_content, source.ReadTokenizer(options));
+  if (options.chat_template != "auto" && tokenizer != nullptr && !tokenizer_content.files.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                            ChatTemplate::Named(options.chat_template, *tokenizer));
+    ReplaceChatTemplate(chat, tokenizer_content.files);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
+                          source.ReadGenerationConfig(tokenizer.get()));
+  if (generation.has_value()) tokenizer_content.files[kGenerationConfig] = *generation;
+  DataOptions data_options;
+  data_options.tokenizer = tokenizer.get();
+  data_options.chat_template = options.chat_template;
+  data_options.tokenizer_path =
+      options.tokenizer == "auto" ? source.tokenizer_path() : options.tokenizer;
+  data_options.loss_on_all = options.loss_on == "all";
+  data_options.seq_len = options.seq_len;
+  data_options.cache_dir = options.cache_dir;
+  data_options.tokenizer_identity = tokenizer_content.identity;
+  data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
+  std::shared_ptr<const Mixture> data;
+  std::shared_ptr<const Mixture> eval_data;
+  if (options.eval_fraction > 0) {
+    auto split = OpenSplitMixture(options.data, data_options, options.eval_fraction);
+    if (!split.ok()) return split.status();
+    data = std::move(split->train);
+    eval_data = std::move(split->held_out);
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(data, OpenMixture(options.data, data_options));
+  }
+  if (!options.eval_data.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenMixture(options.eval_data, data_options));
+  }
+  std::optional<int32_t> end_of_turn;
+  if (tokenizer != nullptr && data->has_marks()) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        const ChatTemplate chat,
+        OpenChatTemplate(options.chat_template, data_options.tokenizer_path, *tokenizer));
+    end_of_turn = chat.end_of_turn();
+    StopAtEndOfTurn(*end_of_turn, tokenizer_content.files);
+  }
+  if (eval_data != nullptr) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(),
+        options.eval_fraction > 0 ? "--eval_fraction" : "--eval_data");
+  }
+  // Refuses data that are too short before anything is started or written.
+  ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
+                              "--data");
+  ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
+                          AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
+  return RunInput{std::move(source), std::move(tokenizer), std::move(tokenizer_content.files),
+                  end_of_turn,       std::move(data),      std::move(eval_data),
+                  within_documents,  std::move(schedule)};
+}
+
+LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank) {
+  LoaderOptions loader = LoaderOptionsFor(spec.options, rank);
+  loader.documents = input.within_documents;
+  if (input.tokenizer != nullptr) loader.end_of_text = input.tokenizer->end_of_text();
+  return loader;
+}
+
+absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input) {
+  const TrainOptions& options = spec.options;
+  ExportOptions result;
+  result.token_ids = input.source.TokenIds(input.tokenizer.get());
+  if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
+  ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
+  result.tokenizer_files = input.tokenizer_files;
+  result.base_model = options.init_from;
+  return result;
+}
+
+}  // namespace zeroth

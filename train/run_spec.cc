@@ -1,0 +1,151 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/run_spec.h"
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/optimizer.h"
+#include "zeroth/strategies/strategy.h"
+#include "zeroth/train/model_source.h"
+#include "zeroth/train/run_directory.h"
+
+namespace zeroth {
+namespace {
+
+// Quantization changes gathers and reduce-scatters only. Refuses it for strategies without them.
+absl::Status CheckQuantization(const TrainOptions& options, bool shards) {
+  const char* const flag = options.quantized_weights     ? "quantized_weights"
+                           : options.quantized_gradients ? "quantized_gradients"
+                                                         : nullptr;
+  if (flag == nullptr || shards || options.data_ranks() == 1) return absl::OkStatus();
+  return InvalidArgument(
+      "--", flag, ": under --strategy=", options.strategy,
+      options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
+      " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
+      "out, or shard, as full_shard does");
+}
+
+// Checks the strategy's name and sizes before any rank starts; only the ranks use them.
+absl::Status CheckParallelism(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
+                          StrategyRegistry::Create(options.strategy, options.strategy_options()));
+  const absl::StatusOr<int> shard_size =
+      ShardSizeOf(*strategy, options.strategy_options(), options.data_ranks());
+  if (options.tensor_parallel > 1) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        shard_size.status(), absl::StrCat("--world_size=", options.world_size,
+                                          " / --tensor_parallel=", options.tensor_parallel, " = ",
+                                          options.data_ranks(), " ranks with data"));
+  }
+  ZEROTH_RETURN_IF_ERROR(shard_size.status());
+  return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
+}
+
+// Adds to NotFound which build has the devices and back ends for GPUs.
+absl::Status WithBuildHint(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kNotFound) return status;
+  return absl::NotFoundError(absl::StrCat(
+      status.message(), "; --device=cuda and --comm=nccl need a build with --config=cuda"));
+}
+
+TrainOptions ConfigOf(TrainOptions options) {
+  const TrainOptions defaults;
+  if (options.global_batch_size > 0) options.batch_size = defaults.batch_size;
+  if (options.deterministic_batch > 0) options.grad_accum = defaults.grad_accum;
+  // Repeating a run by its config.toml must not silently remove another run, or this one.
+  options.overwrite = false;
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> SetWorldSize(TrainOptions& options) {
+  const absl::StatusOr<std::optional<StartedRanks>> found = LauncherRegistry::Started(options.comm);
+  if (!found.ok()) return WithBuildHint(found.status());
+  if (const std::optional<StartedRanks>& started = *found; started.has_value()) {
+    if (options.world_size != 0 && options.world_size != started->world_size) {
+      return InvalidArgument(
+          "--world_size=", options.world_size, ", but the environment says that ",
+          started->world_size, " ranks have been started; leave the flag out, and have the ",
+          "launcher start as many as you want (mpirun -n ", options.world_size, ")");
+    }
+    options.world_size = started->world_size;
+    options.local_world_size = started->local_world_size;
+    return false;
+  }
+  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
+  // If this process runs all ranks, a missing device shows here, before any rank starts.
+  ZEROTH_RETURN_IF_ERROR(
+      WithBuildHint(DeviceRegistry::Create(options.device, DeviceOptions()).status()));
+  return true;
+}
+
+absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
+  if (!given.dry_run && given.like != TrainOptions().like) {
+    return InvalidArgument("--like=", given.like,
+                           " needs --dry_run: a run has the buffers of this trainer");
+  }
+  RunSpec spec;
+  ZEROTH_ASSIGN_OR_RETURN(TrainOptions options, WithInitAdapter(given));
+  ZEROTH_ASSIGN_OR_RETURN(options.comm, ChooseBackEnd(options));
+  ZEROTH_ASSIGN_OR_RETURN(options.out, KnownRunDirectory(options));
+  ZEROTH_RETURN_IF_ERROR(Validate(options));
+  const bool writes = !options.dry_run && options.steps > 0;
+  if (writes) ZEROTH_RETURN_IF_ERROR(CheckRunIsNoData(options));
+  ZEROTH_ASSIGN_OR_RETURN(spec.ranks_are_threads, SetWorldSize(options));
+  options.threads_per_rank = ThreadsPerRank(options);
+  spec.config = ConfigOf(options);
+  ZEROTH_ASSIGN_OR_RETURN(spec.options, WithSharesOfRanks(std::move(options)));
+  ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(spec.options.optimizer), "--optimizer");
+  ZEROTH_RETURN_IF_ERROR(CheckParallelism(spec.options));
+  const std::string& device = spec.options.device;
+  if (const absl::Status status = KernelRegistry::Check(device, spec.options.kernel_options());
+      !status.ok()) {
+    return Annotate(WithBuildHint(status), absl::StrCat("--device=", device));
+  }
+  if (!spec.options.dry_run && spec.only_evaluates() && spec.options.out.empty() &&
+      spec.options.resume == "auto") {
+    return absl::NotFoundError(
+        absl::StrCat("--resume=auto: there is no ", kRunsDirectory, "/", kLatestRun,
+                     " to evaluate; name a checkpoint, or its run by --out"));
+  }
+  return spec;
+}
+
+absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
+                                          const ProcessEnvironment& ranks) {
+  const bool is_auto = options.comm == "auto";
+  if (!is_auto && options.comm != "local") return options.comm;
+  // Ranks of a single process can only be threads.
+  if (!ranks.HasLauncher() || ranks.world_size == 1) return "local";
+  const std::string started = absl::StrCat(ranks.launcher, " has started ", ranks.world_size,
+                                           " processes, of which this is number ", ranks.rank);
+  const bool on_gpus = options.device != TrainOptions().device;
+  const bool no_mpi = ranks.launcher == "torchrun";
+  if (is_auto && on_gpus) return "nccl";
+  if (is_auto && !no_mpi) return "mpi";
+  const std::string advice =
+      on_gpus  ? "take --comm=nccl, or leave --comm out"
+      : no_mpi ? "start them by mpirun or srun, for --comm=mpi, or train with --device=cuda, for "
+                 "--comm=nccl"
+               : "take --comm=mpi, or leave --comm out";
+  return InvalidArgument("--comm=", options.comm, ": ", started,
+                         is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
+                                 : ", and each would be a whole run of its own, all in one --out; ",
+                         advice);
+}
+
+absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
+  return ChooseBackEnd(options, ranks);
+}
+
+}  // namespace zeroth
