@@ -353,9 +353,12 @@ TEST_P(CommunicatorTest, TimeoutInSplit) {
     }
     return rank.world.Split(0, 0).status();
   };
-  const absl::Status status = Launch(main, absl::Milliseconds(50));
+  const std::vector<std::string> words = {"split (call 1)", "missing rank 0",
+                                          "rank 0: no call yet"};
+  const absl::Status status =
+      LaunchUntil(words, [&](absl::Duration timeout) { return Launch(main, timeout); });
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  ExpectWords(status, {"split (call 1)", "missing rank 0", "rank 0: no call yet"});
+  ExpectWords(status, words);
 }
 
 }  // namespace zeroth::testing
