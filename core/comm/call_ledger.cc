@@ -35,13 +35,21 @@ absl::StatusOr<uint64_t> CallLedger::IssueLocked(int rank) {
 }
 
 absl::Status CallLedger::ArriveLocked(int rank, const CollectiveCall& call) {
+  if (present_ > 0) {
+    const SharedCall& other = members_[static_cast<size_t>(first_to_arrive_)].last_call;
+    if (call == *other) return ArriveLocked(rank, other);
+  }
+  return ArriveLocked(rank, std::make_shared<const CollectiveCall>(call));
+}
+
+absl::Status CallLedger::ArriveLocked(int rank, SharedCall call) {
   if (absl::Status broken = world_->StatusLocked(); !broken.ok()) return broken;
-  if (absl::Status match = CheckMatchLocked(rank, call); !match.ok()) {
+  if (absl::Status match = CheckMatchLocked(rank, *call); !match.ok()) {
     world_->BreakLocked(match, world_rank(rank));
     return match;
   }
   Member& member = members_[static_cast<size_t>(rank)];
-  member.last_call = call;
+  member.last_call = std::move(call);
   const uint64_t target = ++member.arrived;
   if (present_ == 0) first_to_arrive_ = rank;
   if (++present_ == size()) {
@@ -70,8 +78,8 @@ std::string CallLedger::RankName(int rank) const { return absl::StrCat("rank ", 
 
 absl::Status CallLedger::CheckMatchLocked(int rank, const CollectiveCall& call) const {
   if (present_ == 0) return absl::OkStatus();
-  const CollectiveCall& other = members_[static_cast<size_t>(first_to_arrive_)].last_call;
-  if (call == other) return absl::OkStatus();
+  const CollectiveCall& other = *members_[static_cast<size_t>(first_to_arrive_)].last_call;
+  if (&call == &other || call == other) return absl::OkStatus();
   std::string mine = absl::StrCat(RankName(rank), " called ", call.ToString());
   std::string theirs = absl::StrCat(RankName(first_to_arrive_), " called ", other.ToString());
   if (first_to_arrive_ < rank) std::swap(mine, theirs);
@@ -97,9 +105,9 @@ std::string CallLedger::DescribeDepartureLocked(int departed, int waiting) const
       RankName(departed), returned ? " has returned" : " has destroyed its communicator",
       gone.arrived == 0
           ? " without a call"
-          : absl::StrCat(" after its last operation, ", gone.last_call.ToString(), ","),
+          : absl::StrCat(" after its last operation, ", gone.last_call->ToString(), ","),
       " on ", name_, ", while ", RankName(waiting), " waits for it in ",
-      members_[static_cast<size_t>(waiting)].last_call.ToString());
+      members_[static_cast<size_t>(waiting)].last_call->ToString());
 }
 
 std::optional<int> CallLedger::GroupRank(int world_rank) const {
@@ -126,15 +134,15 @@ std::string CallLedger::DepartMemberLocked(int rank) {
 std::string CallLedger::DescribeWaitOfLocked(int world_rank) const {
   const std::optional<int> rank = GroupRank(world_rank);
   if (!rank.has_value() || !IsWaitingLocked(*rank)) return "";
-  return absl::StrCat(members_[static_cast<size_t>(*rank)].last_call.ToString(), " on ", name_);
+  return absl::StrCat(members_[static_cast<size_t>(*rank)].last_call->ToString(), " on ", name_);
 }
 
 std::string CallLedger::DescribeMemberLocked(int rank) const {
   const Member& member = members_[static_cast<size_t>(rank)];
-  if (IsWaiting(member)) return absl::StrCat("waiting in ", member.last_call.ToString());
+  if (IsWaiting(member)) return absl::StrCat("waiting in ", member.last_call->ToString());
   std::string text = member.arrived == 0
                          ? "no call yet"
-                         : absl::StrCat("last completed ", member.last_call.ToString());
+                         : absl::StrCat("last completed ", member.last_call->ToString());
   if (member.issued > member.arrived) {
     absl::StrAppend(&text, ", has enqueued ", member.issued - member.arrived,
                     " more that its stream has not reached");
@@ -159,7 +167,7 @@ void CallLedger::TimeOutLocked(int rank) {
   const auto add_state = [](std::string* text, const auto& state) {
     absl::StrAppend(text, RanksText(state.second), ": ", state.first);
   };
-  const CollectiveCall& call = members_[static_cast<size_t>(rank)].last_call;
+  const CollectiveCall& call = *members_[static_cast<size_t>(rank)].last_call;
   world_->BreakLocked(absl::DeadlineExceededError(absl::StrCat(
                           "timeout after ", absl::FormatDuration(world_->timeout()), " in ",
                           call.ToString(), " on ", name_, ": missing ", RanksText(missing), " (",

@@ -23,6 +23,9 @@
 
 namespace zeroth {
 
+// A call that several ranks made alike.
+using SharedCall = std::shared_ptr<const CollectiveCall>;
+
 // A rank first issues a call, which promises it, and then arrives at it. It may arrive at its next
 // call only after all ranks have arrived at this one. `rank` is a rank of the group. Functions that
 // end in Locked need the world's mutex held.
@@ -46,6 +49,8 @@ class CallLedger {
   // Returns the world's error if it is broken. FailedPrecondition, which breaks the world, if the
   // call differs from another rank's, or if a missing rank will never make it.
   absl::Status ArriveLocked(int rank, const CollectiveCall& call);
+  // The same, without a copy. Ranks that pass the same object need no comparison of its fields.
+  absl::Status ArriveLocked(int rank, SharedCall call);
   // The number of calls that all ranks have arrived at. May be read without the mutex.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
   // The number of calls that `rank` has issued, and of those that it has arrived at.
@@ -73,7 +78,7 @@ class CallLedger {
   struct Member {
     uint64_t issued = 0;
     uint64_t arrived = 0;
-    CollectiveCall last_call;  // the one that arrived last
+    SharedCall last_call;  // the one that arrived last; null if none has
     bool left = false;
   };
 

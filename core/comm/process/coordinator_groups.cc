@@ -50,15 +50,14 @@ CoordinatorWorld::Group* CoordinatorWorld::Find(uint32_t id, int world_rank, int
 
 bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReader& reader) {
   const uint32_t id = reader.U32();
-  std::optional<CollectiveCall> call;
+  absl::string_view call;
   bool awaits = false;
   SplitRequest request;
   std::string value;
   uint64_t count = 0;
   if (type == MessageType::kCall) {
     awaits = reader.U8() != 0;
-    call = ReadCall(reader);
-    if (!call.has_value()) return false;
+    call = reader.Rest();
   } else if (type == MessageType::kSplit) {
     request.color = reader.I32();
     request.key = reader.I32();
@@ -75,9 +74,12 @@ bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReade
   if (group == nullptr) return false;
   const std::unique_lock<std::mutex> lock(world_->mutex());
   switch (type) {
-    case MessageType::kCall:
-      Call(*group, rank, awaits, *call);
+    case MessageType::kCall: {
+      const SharedCall decoded = Decode(*group, rank, call);
+      if (decoded == nullptr) return false;
+      Call(*group, rank, awaits, decoded);
       break;
+    }
     case MessageType::kSplit:
       Split(*group, rank, request);
       break;
@@ -94,7 +96,18 @@ bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReade
   return true;
 }
 
-void CoordinatorWorld::Call(Group& group, int rank, bool awaits, const CollectiveCall& call) {
+SharedCall CoordinatorWorld::Decode(Group& group, int rank, absl::string_view bytes) {
+  const auto at = static_cast<size_t>(group.calls.ledger.IssuedLocked(rank) - group.first_posted);
+  if (at < group.posted.size() && group.posted[at].bytes == bytes) return group.posted[at].call;
+  WireReader reader(bytes);
+  std::optional<CollectiveCall> call = ReadCall(reader);
+  if (!call.has_value() || !reader.IsComplete()) return nullptr;
+  auto shared = std::make_shared<const CollectiveCall>(*std::move(call));
+  if (at == group.posted.size()) group.posted.push_back({std::string(bytes), shared});
+  return shared;
+}
+
+void CoordinatorWorld::Call(Group& group, int rank, bool awaits, const SharedCall& call) {
   CallLedger& ledger = group.calls.ledger;
   if (!ledger.IssueLocked(rank).ok()) return;
   if (awaits) group.awaited.insert(ledger.IssuedLocked(rank));
@@ -109,12 +122,16 @@ void CoordinatorWorld::Call(Group& group, int rank, bool awaits, const Collectiv
   AnnounceLater(group);
 }
 
-void CoordinatorWorld::ArriveAtTurn(Group& group, int first, const CollectiveCall& call) {
+void CoordinatorWorld::ArriveAtTurn(Group& group, int first, const SharedCall& call) {
   if (!Arrive(group.calls, first, call).value_or(false)) return;
+  while (group.first_posted < group.calls.ledger.completed()) {
+    group.posted.pop_front();
+    ++group.first_posted;
+  }
   // The call is complete, so the ranks that have posted their next one arrive at it. `first` has
   // not, so that one is not complete yet.
   for (size_t rank = 0; rank < group.ahead.size(); ++rank) {
-    std::deque<CollectiveCall>& ahead = group.ahead[rank];
+    std::deque<SharedCall>& ahead = group.ahead[rank];
     if (ahead.empty()) continue;
     if (!Arrive(group.calls, static_cast<int>(rank), ahead.front()).ok()) return;
     ahead.pop_front();
@@ -142,10 +159,9 @@ void CoordinatorWorld::Leave(Group& group, int rank) {
   --group_count_;
 }
 
-absl::StatusOr<bool> CoordinatorWorld::Arrive(Watched& watched, int rank,
-                                              const CollectiveCall& call) {
+absl::StatusOr<bool> CoordinatorWorld::Arrive(Watched& watched, int rank, SharedCall call) {
   const uint64_t before = watched.ledger.completed();
-  ZEROTH_RETURN_IF_ERROR(watched.ledger.ArriveLocked(rank, call));
+  ZEROTH_RETURN_IF_ERROR(watched.ledger.ArriveLocked(rank, std::move(call)));
   const bool completes = watched.ledger.completed() != before;
   if (completes) {
     watched.since.reset();
@@ -163,7 +179,8 @@ bool CoordinatorWorld::ArriveOnHost(Watched& watched, absl::string_view operatio
   const absl::StatusOr<uint64_t> index = watched.ledger.IssueLocked(rank);
   if (!index.ok()) return false;
   call.index = *index;
-  return Arrive(watched, rank, call).value_or(false);
+  return Arrive(watched, rank, std::make_shared<const CollectiveCall>(std::move(call)))
+      .value_or(false);
 }
 
 void CoordinatorWorld::AnnounceLater(Group& group) {

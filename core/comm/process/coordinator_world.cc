@@ -130,9 +130,9 @@ void CoordinatorWorld::Disconnected(size_t connection) {
   if (!started_) return;  // the rank may try again in time
   const LastCall& last = last_call_[static_cast<size_t>(*rank)];
   const std::string did =
-      last.group_name == nullptr
+      last.call == nullptr
           ? "it had made no call yet"
-          : absl::StrCat("its last call was ", last.call.ToString(), " on ", *last.group_name);
+          : absl::StrCat("its last call was ", last.call->ToString(), " on ", *last.group_name);
   world_->RankReturned(
       *rank,
       absl::UnavailableError(absl::StrCat(

@@ -83,7 +83,15 @@ class CoordinatorWorld {
     std::array<Watched*, 3> watched() { return {&calls, &splits, &meetings}; }
     // By rank: calls that were posted early. They arrive when the rank's earlier calls are
     // complete.
-    std::vector<std::deque<CollectiveCall>> ahead;
+    std::vector<std::deque<SharedCall>> ahead;
+    // The calls from number `first_posted` on, each as the first rank to post it did. Ranks usually
+    // post the same bytes, which thus are decoded and kept once.
+    struct Posted {
+      std::string bytes;
+      SharedCall call;
+    };
+    std::deque<Posted> posted;
+    uint64_t first_posted = 0;
     std::vector<SplitRequest> requests;  // by rank, of the next split
     std::vector<std::string> values;     // by rank, of the next meeting
     uint64_t announced = 0;              // the number of agreed calls that ranks were told last
@@ -94,13 +102,15 @@ class CoordinatorWorld {
 
   // Handles a message about a group that the rank is in.
   bool HandleInGroup(MessageType type, int world_rank, WireReader& reader);
-  void Call(Group& group, int rank, bool awaits, const CollectiveCall& call);
+  // Decodes the next call of `rank`. Null if the bytes are not one.
+  static SharedCall Decode(Group& group, int rank, absl::string_view bytes);
+  void Call(Group& group, int rank, bool awaits, const SharedCall& call);
   void Split(Group& group, int rank, const SplitRequest& request);
   void Meet(Group& group, int rank, std::string value);
   void Leave(Group& group, int rank);
   // `rank` makes its next call. Returns whether that completes the call on all ranks, or the
   // world's error.
-  absl::StatusOr<bool> Arrive(Watched& watched, int rank, const CollectiveCall& call);
+  absl::StatusOr<bool> Arrive(Watched& watched, int rank, SharedCall call);
   // The same for a call that the rank waits for on the host.
   bool ArriveOnHost(Watched& watched, absl::string_view operation, int rank);
   // Tells the group's ranks how many calls are agreed: when output is taken if a rank waits for it,
@@ -115,7 +125,7 @@ class CoordinatorWorld {
   Group* Find(uint32_t id, int world_rank, int* rank);
   // `first` arrives at `call`. If that completes it, the ranks that have posted their next call
   // arrive at that.
-  void ArriveAtTurn(Group& group, int first, const CollectiveCall& call);
+  void ArriveAtTurn(Group& group, int first, const SharedCall& call);
   void SendToGroup(const Group& group, std::string message);
   void AssignSeats(Group& group);
   // Tells the ranks if the world has broken, or if all of them have returned.
@@ -145,8 +155,8 @@ class CoordinatorWorld {
   std::vector<std::optional<size_t>> connection_of_rank_;
   std::unordered_map<size_t, int> rank_of_connection_;
   struct LastCall {
-    CollectiveCall call;
-    std::shared_ptr<const std::string> group_name;  // null: no call yet
+    SharedCall call;  // null: none yet
+    std::shared_ptr<const std::string> group_name;
   };
   std::vector<LastCall> last_call_;  // by rank
   bool started_ = false;

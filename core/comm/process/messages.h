@@ -64,6 +64,8 @@ class WireReader {
     return value;
   }
   bool ok() const { return ok_; }
+  // Returns the bytes that are left, and reads them.
+  absl::string_view Rest() { return std::exchange(bytes_, absl::string_view()); }
   bool AtEnd() const { return bytes_.empty(); }
   // Marks the bytes as malformed.
   void Fail() { ok_ = false; }
