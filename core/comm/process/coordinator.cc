@@ -144,7 +144,9 @@ class Server {
       const epoll_event& event = events_[static_cast<size_t>(i)];
       const uint64_t of = event.data.u64;
       if (of == kStop) {
-        Stop();
+        stopping_ = true;
+        flush_until_ = Clock::now() + kFlushTime;
+        static_cast<void>(Watch(epoll_, EPOLL_CTL_DEL, stop_, 0, kStop));
       } else if (of < kFirstConnection) {
         accepting.push_back(of - kFirstListener);
       } else {
@@ -154,12 +156,6 @@ class Server {
     }
     // Last, because it may remove connections.
     for (const size_t i : accepting) AcceptSome(listening_[i]);
-  }
-
-  void Stop() {
-    stopping_ = true;
-    flush_until_ = Clock::now() + kFlushTime;
-    static_cast<void>(Watch(epoll_, EPOLL_CTL_DEL, stop_, 0, kStop));
   }
 
   void AcceptSome(const Socket& listening) {
@@ -178,9 +174,7 @@ class Server {
         world_.TurnedAway(std::string(nonce.status().message()));
         return;
       }
-      if (unknown_.size() >= most_unknown_) {
-        static_cast<void>(TurnAwayOldest("too many have come since"));
-      }
+      if (unknown_.size() >= most_unknown_) TurnAwayOldest("too many have come since");
       const size_t index = next_connection_++;
       Connection& connection = connections_[index];
       connection.peer = PeerOf(*socket);
@@ -343,9 +337,8 @@ class Server {
       const bool is_rank = connection.handshake == nullptr;
       unknown_.erase(index);
       connections_.erase(found);
-      if (!is_rank) continue;
-      world_.Disconnected(index);
-      rank = true;
+      if (is_rank) world_.Disconnected(index);
+      rank |= is_rank;
     }
     return rank;
   }
