@@ -19,6 +19,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/comm/ranks_text.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/scheduler.h"

@@ -121,7 +121,7 @@ TEST(ReplicaCheckTest, FindsABitOfWhatEveryRankKeeps) {
                 "rank 2 has other bits than ranks 0, 1, 3");
   }
   ExpectFound(CheckAfter(layout, InParameters(0)), "parameters (matrix and 1 more)",
-              "rank 0 has other bits than ranks 1, 2, 3");
+              "rank 0 has other bits than ranks 1-3");
 }
 
 TEST(ReplicaCheckTest, OfTwoItCannotTellWhich) {
@@ -236,7 +236,7 @@ TEST(ReplicaCheckTest, ComparesWhatRanksThatShareLayersAllHave) {
   ExpectFound(CheckOfParts("full_shard", 5, "whole m"), "state 'm' (whole)",
               "rank 5 has other bits than ranks 4, 6, 7");
   ExpectFound(CheckOfParts("no_shard", 5, "whole v"), "state 'v' (whole)",
-              "rank 5 has other bits than ranks 0, 1, 2, 3, 4, 6, 7");
+              "rank 5 has other bits than ranks 0-4, 6, 7");
 }
 
 TEST(ReplicaCheckTest, ComparesPartsOfParametersOverRanksWithDataOfTheirOwn) {

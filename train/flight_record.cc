@@ -20,8 +20,8 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/comm_stats.h"
+#include "zeroth/core/comm/ranks_text.h"
 
 namespace zeroth {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -29,10 +28,6 @@ absl::StatusOr<int32_t> Max(Communicator& world, Device& device, int32_t value,
 }
 
 }  // namespace
-
-std::string RanksText(absl::Span<const int> ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
-}
 
 absl::StatusOr<std::string> BroadcastText(Communicator& world, Device& device, int root,
                                           const std::string& text, absl::string_view label) {

@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -20,9 +19,6 @@ namespace zeroth {
 // barrier. Waits for the device's compute stream. An error of the communicator takes precedence.
 absl::Status AgreeOnStatus(Communicator& world, Device& device, const absl::Status& mine,
                            absl::string_view label);
-
-// "rank 3", or "ranks 1, 3".
-std::string RanksText(absl::Span<const int> ranks);
 
 // Returns the text of rank `root` on every rank. Collective. InvalidArgument on every rank if it is
 // longer than 2^30 bytes.

@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
+#include "zeroth/core/comm/ranks_text.h"
+
 namespace zeroth {
 
 CallLedger::CallLedger(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
@@ -17,6 +19,11 @@ CallLedger::CallLedger(std::shared_ptr<WorldState> world, std::vector<int> world
       world_ranks_(std::move(world_ranks)),
       name_(std::move(name)),
       members_(world_ranks_.size()) {
+  place_of_world_rank_.reserve(world_ranks_.size());
+  for (int rank = 0; rank < size(); ++rank) {
+    place_of_world_rank_.emplace(world_rank(rank), rank);
+    if (world_->HasReturnedLocked(world_rank(rank))) calls_before_departure_ = 0;
+  }
   world_->RegisterLocked(this);
 }
 
@@ -28,13 +35,21 @@ absl::StatusOr<uint64_t> CallLedger::IssueLocked(int rank) {
 }
 
 absl::Status CallLedger::ArriveLocked(int rank, const CollectiveCall& call) {
+  if (present_ > 0) {
+    const SharedCall& other = members_[static_cast<size_t>(first_to_arrive_)].last_call;
+    if (call == *other) return ArriveLocked(rank, other);
+  }
+  return ArriveLocked(rank, std::make_shared<const CollectiveCall>(call));
+}
+
+absl::Status CallLedger::ArriveLocked(int rank, SharedCall call) {
   if (absl::Status broken = world_->StatusLocked(); !broken.ok()) return broken;
-  if (absl::Status match = CheckMatchLocked(rank, call); !match.ok()) {
+  if (absl::Status match = CheckMatchLocked(rank, *call); !match.ok()) {
     world_->BreakLocked(match, world_rank(rank));
     return match;
   }
   Member& member = members_[static_cast<size_t>(rank)];
-  member.last_call = call;
+  member.last_call = std::move(call);
   const uint64_t target = ++member.arrived;
   if (present_ == 0) first_to_arrive_ = rank;
   if (++present_ == size()) {
@@ -51,8 +66,10 @@ absl::Status CallLedger::ArriveLocked(int rank, const CollectiveCall& call) {
 }
 
 void CallLedger::LeaveLocked(int rank) {
-  members_[static_cast<size_t>(rank)].left = true;
-  const std::string wait = DescribeWaitForLocked(world_rank(rank));
+  Member& member = members_[static_cast<size_t>(rank)];
+  if (!member.left) ++left_;
+  member.left = true;
+  const std::string wait = DepartMemberLocked(rank);
   if (wait.empty()) return;
   world_->BreakLocked(absl::FailedPreconditionError(wait), world_rank(rank), /*symptom=*/true);
 }
@@ -61,8 +78,8 @@ std::string CallLedger::RankName(int rank) const { return absl::StrCat("rank ", 
 
 absl::Status CallLedger::CheckMatchLocked(int rank, const CollectiveCall& call) const {
   if (present_ == 0) return absl::OkStatus();
-  const CollectiveCall& other = members_[static_cast<size_t>(first_to_arrive_)].last_call;
-  if (call == other) return absl::OkStatus();
+  const CollectiveCall& other = *members_[static_cast<size_t>(first_to_arrive_)].last_call;
+  if (&call == &other || call == other) return absl::OkStatus();
   std::string mine = absl::StrCat(RankName(rank), " called ", call.ToString());
   std::string theirs = absl::StrCat(RankName(first_to_arrive_), " called ", other.ToString());
   if (first_to_arrive_ < rank) std::swap(mine, theirs);
@@ -72,6 +89,7 @@ absl::Status CallLedger::CheckMatchLocked(int rank, const CollectiveCall& call) 
 }
 
 int CallLedger::FindDepartedLocked() const {
+  if (calls_before_departure_ > completed()) return -1;
   for (int rank = 0; rank < size(); ++rank) {
     const Member& member = members_[static_cast<size_t>(rank)];
     const bool departed = member.left || world_->HasReturnedLocked(world_rank(rank));
@@ -87,23 +105,28 @@ std::string CallLedger::DescribeDepartureLocked(int departed, int waiting) const
       RankName(departed), returned ? " has returned" : " has destroyed its communicator",
       gone.arrived == 0
           ? " without a call"
-          : absl::StrCat(" after its last operation, ", gone.last_call.ToString(), ","),
+          : absl::StrCat(" after its last operation, ", gone.last_call->ToString(), ","),
       " on ", name_, ", while ", RankName(waiting), " waits for it in ",
-      members_[static_cast<size_t>(waiting)].last_call.ToString());
+      members_[static_cast<size_t>(waiting)].last_call->ToString());
 }
 
 std::optional<int> CallLedger::GroupRank(int world_rank) const {
-  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
-  if (found == world_ranks_.end()) return std::nullopt;
-  return static_cast<int>(found - world_ranks_.begin());
+  const auto found = place_of_world_rank_.find(world_rank);
+  if (found == place_of_world_rank_.end()) return std::nullopt;
+  return found->second;
 }
 
-std::string CallLedger::DescribeWaitForLocked(int world_rank) const {
-  const std::optional<int> departed = GroupRank(world_rank);
-  if (!departed.has_value()) return "";
-  if (members_[static_cast<size_t>(*departed)].issued > completed()) return "";
-  for (int rank = 0; rank < size(); ++rank) {
-    if (IsWaitingLocked(rank)) return DescribeDepartureLocked(*departed, rank);
+std::string CallLedger::DepartLocked(int world_rank) {
+  const std::optional<int> rank = GroupRank(world_rank);
+  return rank.has_value() ? DepartMemberLocked(*rank) : "";
+}
+
+std::string CallLedger::DepartMemberLocked(int rank) {
+  const uint64_t issued = IssuedLocked(rank);
+  calls_before_departure_ = std::min(calls_before_departure_, issued);
+  if (present_ == 0 || issued > completed()) return "";
+  for (int other = 0; other < size(); ++other) {
+    if (IsWaitingLocked(other)) return DescribeDepartureLocked(rank, other);
   }
   return "";
 }
@@ -111,18 +134,15 @@ std::string CallLedger::DescribeWaitForLocked(int world_rank) const {
 std::string CallLedger::DescribeWaitOfLocked(int world_rank) const {
   const std::optional<int> rank = GroupRank(world_rank);
   if (!rank.has_value() || !IsWaitingLocked(*rank)) return "";
-  return absl::StrCat(members_[static_cast<size_t>(*rank)].last_call.ToString(), " on ", name_);
+  return absl::StrCat(members_[static_cast<size_t>(*rank)].last_call->ToString(), " on ", name_);
 }
 
 std::string CallLedger::DescribeMemberLocked(int rank) const {
   const Member& member = members_[static_cast<size_t>(rank)];
-  if (IsWaiting(member)) {
-    return absl::StrCat(RankName(rank), ": waiting in ", member.last_call.ToString());
-  }
-  std::string text = absl::StrCat(
-      RankName(rank), ": ",
-      member.arrived == 0 ? "no call yet"
-                          : absl::StrCat("last completed ", member.last_call.ToString()));
+  if (IsWaiting(member)) return absl::StrCat("waiting in ", member.last_call->ToString());
+  std::string text = member.arrived == 0
+                         ? "no call yet"
+                         : absl::StrCat("last completed ", member.last_call->ToString());
   if (member.issued > member.arrived) {
     absl::StrAppend(&text, ", has enqueued ", member.issued - member.arrived,
                     " more that its stream has not reached");
@@ -133,17 +153,25 @@ std::string CallLedger::DescribeMemberLocked(int rank) const {
 }
 
 void CallLedger::TimeOutLocked(int rank) {
-  std::vector<std::string> missing;
-  std::vector<std::string> states;
+  std::vector<int> missing;
+  // The ranks in each state, by the first of them. Most ranks of a large world are in one state.
+  std::vector<std::pair<std::string, std::vector<int>>> states;
+  std::unordered_map<std::string, size_t> place_of_state;
   for (int r = 0; r < size(); ++r) {
-    if (!IsWaitingLocked(r)) missing.push_back(RankName(r));
-    states.push_back(DescribeMemberLocked(r));
+    if (!IsWaitingLocked(r)) missing.push_back(world_rank(r));
+    std::string state = DescribeMemberLocked(r);
+    const auto [place, is_new] = place_of_state.emplace(state, states.size());
+    if (is_new) states.push_back({std::move(state), {}});
+    states[place->second].second.push_back(world_rank(r));
   }
-  const CollectiveCall& call = members_[static_cast<size_t>(rank)].last_call;
+  const auto add_state = [](std::string* text, const auto& state) {
+    absl::StrAppend(text, RanksText(state.second), ": ", state.first);
+  };
+  const CollectiveCall& call = *members_[static_cast<size_t>(rank)].last_call;
   world_->BreakLocked(absl::DeadlineExceededError(absl::StrCat(
                           "timeout after ", absl::FormatDuration(world_->timeout()), " in ",
-                          call.ToString(), " on ", name_, ": missing ",
-                          absl::StrJoin(missing, ", "), " (", absl::StrJoin(states, "; "), ")")),
+                          call.ToString(), " on ", name_, ": missing ", RanksText(missing), " (",
+                          absl::StrJoin(states, "; ", add_state), ")")),
                       world_rank(rank));
 }
 

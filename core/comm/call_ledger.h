@@ -8,9 +8,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +22,9 @@
 #include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
+
+// A call that several ranks made alike.
+using SharedCall = std::shared_ptr<const CollectiveCall>;
 
 // A rank first issues a call, which promises it, and then arrives at it. It may arrive at its next
 // call only after all ranks have arrived at this one. `rank` is a rank of the group. Functions that
@@ -44,9 +49,12 @@ class CallLedger {
   // Returns the world's error if it is broken. FailedPrecondition, which breaks the world, if the
   // call differs from another rank's, or if a missing rank will never make it.
   absl::Status ArriveLocked(int rank, const CollectiveCall& call);
+  // The same, without a copy. Ranks that pass the same object need no comparison of its fields.
+  absl::Status ArriveLocked(int rank, SharedCall call);
   // The number of calls that all ranks have arrived at. May be read without the mutex.
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
-  // The number of calls that `rank` has arrived at.
+  // The number of calls that `rank` has issued, and of those that it has arrived at.
+  uint64_t IssuedLocked(int rank) const { return members_[static_cast<size_t>(rank)].issued; }
   uint64_t ArrivedLocked(int rank) const { return members_[static_cast<size_t>(rank)].arrived; }
   bool IsWaitingLocked(int rank) const { return IsWaiting(members_[static_cast<size_t>(rank)]); }
   // The first rank to arrive at the call for which others are missing.
@@ -55,12 +63,14 @@ class CallLedger {
   void TimeOutLocked(int rank);
   // `rank` has destroyed its communicator and makes no further calls here.
   void LeaveLocked(int rank);
+  // True if all ranks have destroyed their communicators.
+  bool AllLeftLocked() const { return left_ == size(); }
 
   // Notified when the world breaks. For threads that wait for the ledger with the world's mutex.
   std::condition_variable& changed() { return changed_; }
-  // `world_rank` makes no further calls. Returns the error of the ranks that wait for it here;
-  // empty if none does.
-  std::string DescribeWaitForLocked(int world_rank) const;
+  // The main function of `world_rank` has returned, so it makes no further calls here. Returns the
+  // error of the ranks that wait for it here; empty if none does.
+  std::string DepartLocked(int world_rank);
   // Returns the call in which `world_rank` waits for others here; empty if it does not wait.
   std::string DescribeWaitOfLocked(int world_rank) const;
 
@@ -68,12 +78,15 @@ class CallLedger {
   struct Member {
     uint64_t issued = 0;
     uint64_t arrived = 0;
-    CollectiveCall last_call;  // the one that arrived last
+    SharedCall last_call;  // the one that arrived last; null if none has
     bool left = false;
   };
 
   bool IsWaiting(const Member& member) const { return member.arrived > completed(); }
   std::string RankName(int rank) const;
+  // `rank` makes no further calls. Returns the error of the ranks that wait for it; empty if none
+  // does.
+  std::string DepartMemberLocked(int rank);
   absl::Status CheckMatchLocked(int rank, const CollectiveCall& call) const;
   // Returns a rank that will never make the next call; -1 if there is none.
   int FindDepartedLocked() const;
@@ -83,9 +96,14 @@ class CallLedger {
   const std::shared_ptr<WorldState> world_;
   const std::vector<int> world_ranks_;
   const std::string name_;
+  std::unordered_map<int, int> place_of_world_rank_;
   std::vector<Member> members_;
   int present_ = 0;  // ranks that have arrived at the next call
   int first_to_arrive_ = 0;
+  int left_ = 0;  // ranks that have destroyed their communicator
+  // The fewest calls that a rank had issued when it destroyed its communicator or returned. Once
+  // the others have completed as many, their next call lacks that rank.
+  uint64_t calls_before_departure_ = std::numeric_limits<uint64_t>::max();
   std::atomic<uint64_t> completed_{0};
   std::condition_variable changed_;
 };

@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -19,6 +18,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/call_ledger.h"
+#include "zeroth/core/comm/ranks_text.h"
 
 namespace zeroth {
 namespace {
@@ -72,20 +72,16 @@ void WorldState::RankReturned(int world_rank, const absl::Status& status) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (HasReturnedLocked(world_rank)) return;
   returned_[static_cast<size_t>(world_rank)] = true;
+  ++returned_count_;
   if (!status.ok()) {
     returned_errors_.emplace_back(status, world_rank);
     BreakLocked(FailureOf(status, world_rank), world_rank);
     return;
   }
-  for (const CallLedger* ledger : ledgers_) {
-    const std::string wait = ledger->DescribeWaitForLocked(world_rank);
+  for (CallLedger* ledger : ledgers_) {
+    const std::string wait = ledger->DepartLocked(world_rank);
     if (!wait.empty()) BreakLocked(absl::FailedPreconditionError(wait), world_rank);
   }
-}
-
-bool WorldState::AllReturned() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return std::find(returned_.begin(), returned_.end(), false) == returned_.end();
 }
 
 absl::Status WorldState::RootCause() {
@@ -157,7 +153,7 @@ std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> request
 }
 
 std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks) {
-  return absl::StrCat(back_end, " world ranks [", absl::StrJoin(world_ranks, ", "), "]");
+  return absl::StrCat(back_end, " world ranks [", RankRanges(world_ranks), "]");
 }
 
 }  // namespace zeroth

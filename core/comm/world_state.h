@@ -59,7 +59,7 @@ class WorldState {
 
   // The main function of `world_rank` has returned `status`. Only the first call for a rank counts.
   void RankReturned(int world_rank, const absl::Status& status);
-  bool AllReturned();
+  bool AllReturnedLocked() const { return returned_count_ == size_; }
   bool HasReturnedLocked(int world_rank) const {
     return returned_[static_cast<size_t>(world_rank)];
   }
@@ -86,6 +86,7 @@ class WorldState {
   std::mutex mutex_;
   std::optional<Failure> broken_;
   std::vector<bool> returned_;
+  int returned_count_ = 0;
   std::vector<Failure> returned_errors_;  // in the order in which ranks returned them
   std::set<CallLedger*> ledgers_;
 };
@@ -108,7 +109,7 @@ struct SplitRequest {
 // order.
 std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> requests);
 
-// The name of a group's communicators: "nccl world ranks [0, 1]".
+// The name of a group's communicators: "nccl world ranks [0-7, 16]".
 std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks);
 
 }  // namespace zeroth

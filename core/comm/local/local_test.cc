@@ -65,7 +65,7 @@ TEST(RunLocalRanksTest, EveryRankRunsOnceOnItsOwnThread) {
   std::vector<int> runs(5, 0);
   std::vector<std::thread::id> threads;
   const absl::Status status = RunLocalRanks(5, [&](Communicator& world) {
-    EXPECT_EQ(world.name(), "local world ranks [0, 1, 2, 3, 4]");
+    EXPECT_EQ(world.name(), "local world ranks [0-4]");
     std::lock_guard<std::mutex> lock(mutex);
     ++runs[static_cast<size_t>(world.rank())];
     for (std::thread::id other : threads) EXPECT_NE(other, std::this_thread::get_id());

@@ -42,7 +42,8 @@ Channel::Channel(std::shared_ptr<ProcessWorld> processes, Engine& engine, Proces
 Channel::~Channel() { processes_->Leave(seat_.group); }
 
 absl::Status Channel::Agree(const CollectiveCall& call) {
-  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes_->Post(seat_.group, call));
+  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number,
+                          processes_->Post(seat_.group, call, /*awaits=*/true));
   return processes_->AwaitAgreed(seat_.group, number);
 }
 

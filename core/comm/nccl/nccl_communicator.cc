@@ -328,7 +328,8 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   call.count = static_cast<int64_t>(bytes);
   call.dtype = DType::kUInt8;
   call.label = std::string(label);
-  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, std::move(call)));
+  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number,
+                          processes.Post(seat_.group, std::move(call), /*awaits=*/true));
   // NCCL hangs if ranks differ, so the ranks compare their calls first.
   ZEROTH_RETURN_IF_ERROR(processes.AwaitAgreed(seat_.group, number));
   if (last_call_->end != nullptr) ZEROTH_RETURN_IF_ERROR(last_call_->end->Synchronize());

@@ -2,7 +2,7 @@
 
 #include "zeroth/core/comm/process/coordinator.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,7 +12,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,6 +34,12 @@ using Clock = std::chrono::steady_clock;
 // How long the destructor waits for a rank to read its last messages.
 constexpr auto kFlushTime = std::chrono::seconds(5);
 constexpr int kLongestPollMs = 1000;
+// Connections that are read before the answers are sent.
+constexpr size_t kMostEvents = 4096;
+// What events are of, beside connections, which have numbers from kFirstConnection.
+constexpr uint64_t kStop = 0;
+constexpr uint64_t kFirstListener = 1;
+constexpr size_t kFirstConnection = size_t{1} << 32;
 // The most connections that have not joined, beside one for each rank. Beyond that, a new
 // connection replaces the oldest, so that a crowd can neither keep a rank out nor use up this
 // process's files.
@@ -39,16 +49,40 @@ constexpr int kMostAtOnce = 64;
 // The pause after this process could open no more files; some may be closed soon.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-// Moves bytes in and out of the connections. CoordinatorWorld handles the messages.
+// Starts, changes or ends what `epoll` waits for. Adding may fail for lack of the system's memory.
+bool Watch(const Socket& epoll, int operation, int descriptor, uint32_t what, uint64_t of) {
+  epoll_event event = {};
+  event.events = what;
+  event.data.u64 = of;
+  return epoll_ctl(epoll.descriptor(), operation, descriptor, &event) == 0;
+}
+
+absl::StatusOr<Socket> WatchForRanks(const Listener& listener, const Socket& stop) {
+  Socket epoll(epoll_create1(EPOLL_CLOEXEC));
+  bool watches = epoll.is_open() && Watch(epoll, EPOLL_CTL_ADD, stop.descriptor(), EPOLLIN, kStop);
+  for (size_t i = 0; i < listener.sockets.size() && watches; ++i) {
+    watches =
+        Watch(epoll, EPOLL_CTL_ADD, listener.sockets[i].descriptor(), EPOLLIN, kFirstListener + i);
+  }
+  if (watches) return epoll;
+  return absl::UnavailableError(
+      absl::StrCat("cannot wait for connections by epoll: ", std::strerror(errno)));
+}
+
+// Moves bytes in and out of the connections. CoordinatorWorld handles the messages. The work of one
+// round is in proportion to what has happened, not to the number of connections.
 class Server {
  public:
-  Server(const Coordinator::Options& options, Listener listener, int stop)
+  // `epoll` watches `stop`, which becomes readable when the server has to stop, and the listener.
+  Server(const Coordinator::Options& options, Listener listener, int stop, Socket epoll)
       : key_(options.key),
         handshake_time_(absl::ToChronoMilliseconds(options.handshake_time)),
         most_unknown_(kMostUnknown + static_cast<size_t>(options.world_size)),
         world_(options, listener.port),
         listening_(std::move(listener.sockets)),
-        stop_(stop) {}
+        stop_(stop),
+        epoll_(std::move(epoll)),
+        events_(kMostEvents) {}
 
   void Run() {
     while (!stopping_ || HasOutput()) {
@@ -62,6 +96,7 @@ class Server {
   }
 
  private:
+  using SharedFrame = std::shared_ptr<const std::string>;
   struct Connection {
     Socket socket;
     std::string peer;
@@ -69,7 +104,9 @@ class Server {
     // Null once the connection is a rank's.
     std::unique_ptr<CoordinatorHandshake> handshake;
     FrameReader reader;
-    std::string output;
+    std::vector<SharedFrame> output;  // that the socket has not taken
+    size_t sent = 0;                  // bytes of the first
+    bool waits_to_write = false;
     bool leaving = false;  // is closed once its output is sent
     bool lost = false;
   };
@@ -79,19 +116,17 @@ class Server {
                        [](const auto& connection) { return !connection.second.output.empty(); });
   }
 
+  void SetAccepting(bool accepting) {
+    if (std::exchange(accepting_, accepting) == accepting) return;
+    for (size_t i = 0; i < listening_.size(); ++i) {
+      static_cast<void>(Watch(epoll_, EPOLL_CTL_MOD, listening_[i].descriptor(),
+                              accepting ? uint32_t{EPOLLIN} : 0, kFirstListener + i));
+    }
+  }
+
   void Poll() {
-    std::vector<pollfd> waits = {{stopping_ ? -1 : stop_, POLLIN, 0}};
-    std::vector<size_t> of_connection;
-    for (const auto& [index, connection] : connections_) {
-      const short events = static_cast<short>(POLLIN | (connection.output.empty() ? 0 : POLLOUT));
-      waits.push_back({connection.socket.descriptor(), events, 0});
-      of_connection.push_back(index);
-    }
     const Clock::time_point now = Clock::now();
-    const bool accepts = !stopping_ && now >= accept_after_;
-    for (const Socket& listening : listening_) {
-      waits.push_back({accepts ? listening.descriptor() : -1, POLLIN, 0});
-    }
+    SetAccepting(!stopping_ && now >= accept_after_);
     int64_t wait_ms = kLongestPollMs;
     const auto no_later_than = [&](Clock::time_point then) {
       const auto left =
@@ -101,20 +136,26 @@ class Server {
     if (const auto next = world_.NextTimeout(); next.has_value() && !stopping_) {
       no_later_than(*next);
     }
-    if (!listening_.empty() && !accepts) no_later_than(accept_after_);
-    if (poll(waits.data(), waits.size(), static_cast<int>(wait_ms)) <= 0) return;
-    if (waits[0].revents != 0) {
-      stopping_ = true;
-      flush_until_ = Clock::now() + kFlushTime;
+    if (!listening_.empty() && !accepting_) no_later_than(accept_after_);
+    const int count = epoll_wait(epoll_.descriptor(), events_.data(),
+                                 static_cast<int>(events_.size()), static_cast<int>(wait_ms));
+    std::vector<size_t> accepting;
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events_[static_cast<size_t>(i)];
+      const uint64_t of = event.data.u64;
+      if (of == kStop) {
+        stopping_ = true;
+        flush_until_ = Clock::now() + kFlushTime;
+        static_cast<void>(Watch(epoll_, EPOLL_CTL_DEL, stop_, 0, kStop));
+      } else if (of < kFirstConnection) {
+        accepting.push_back(of - kFirstListener);
+      } else {
+        if ((event.events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(of);
+        if ((event.events & EPOLLOUT) != 0) Write(of, connections_.at(of));
+      }
     }
-    for (size_t i = 0; i < of_connection.size(); ++i) {
-      const short happened = waits[i + 1].revents;
-      if ((happened & (POLLIN | POLLHUP | POLLERR)) != 0) Read(of_connection[i]);
-      if ((happened & POLLOUT) != 0) Write(connections_.at(of_connection[i]));
-    }
-    for (size_t i = 0; i < listening_.size(); ++i) {
-      if (waits[1 + of_connection.size() + i].revents != 0) AcceptSome(listening_[i]);
-    }
+    // Last, because it may remove connections.
+    for (const size_t i : accepting) AcceptSome(listening_[i]);
   }
 
   void AcceptSome(const Socket& listening) {
@@ -133,29 +174,40 @@ class Server {
         world_.TurnedAway(std::string(nonce.status().message()));
         return;
       }
-      if (unknown_ >= most_unknown_) static_cast<void>(TurnAwayOldest("too many have come since"));
-      Connection& connection = connections_[next_connection_++];
+      if (unknown_.size() >= most_unknown_) TurnAwayOldest("too many have come since");
+      const size_t index = next_connection_++;
+      Connection& connection = connections_[index];
       connection.peer = PeerOf(*socket);
       connection.socket = *std::move(socket);
       connection.since = Clock::now();
       connection.handshake = std::make_unique<CoordinatorHandshake>(key_, *std::move(nonce));
-      ++unknown_;
+      unknown_.insert(index);
+      if (!Watch(epoll_, EPOLL_CTL_ADD, connection.socket.descriptor(), EPOLLIN, index))
+        Lose(index);
     }
   }
 
+  // Forget removes the connection.
+  void Lose(size_t index) {
+    connections_.at(index).lost = true;
+    ended_.push_back(index);
+  }
+
   // Turns away a connection that has not joined.
-  void TurnAway(Connection& connection, absl::string_view why) {
+  void TurnAway(size_t index, absl::string_view why) {
+    Connection& connection = connections_.at(index);
     if (connection.lost || connection.leaving) return;
     world_.TurnedAway(absl::StrCat("a connection from ", connection.peer, ", which ", why));
     connection.leaving = true;
+    ended_.push_back(index);
   }
 
   // Returns false if all connections are ranks.
   bool TurnAwayOldest(absl::string_view why) {
-    for (auto& [index, connection] : connections_) {
-      if (connection.handshake == nullptr || connection.lost) continue;
-      TurnAway(connection, absl::StrCat("had not joined yet (", why, ")"));
-      connection.lost = true;
+    for (const size_t index : unknown_) {
+      if (connections_.at(index).lost) continue;
+      TurnAway(index, absl::StrCat("had not joined yet (", why, ")"));
+      Lose(index);
       Forget();
       return true;
     }
@@ -164,21 +216,19 @@ class Server {
 
   void TurnAwaySilent() {
     const Clock::time_point limit = Clock::now() - handshake_time_;
-    for (auto& [index, connection] : connections_) {
-      // The map is in the order in which connections came.
-      if (connection.since > limit) return;
-      if (connection.handshake == nullptr) continue;
-      TurnAway(connection, "did not say in time who it is");
-      connection.lost = true;
+    for (const size_t index : unknown_) {
+      // They are in the order in which they came.
+      if (connections_.at(index).since > limit) return;
+      TurnAway(index, "did not say in time who it is");
+      Lose(index);
     }
   }
 
   void CloseDoor() {
     listening_.clear();
-    for (auto& [index, connection] : connections_) {
-      if (connection.handshake == nullptr) continue;
-      TurnAway(connection, "had not joined when all ranks were there");
-      connection.lost = true;
+    for (const size_t index : unknown_) {
+      TurnAway(index, "had not joined when all ranks were there");
+      Lose(index);
     }
     Collect();
   }
@@ -187,21 +237,21 @@ class Server {
     Connection& connection = connections_.at(index);
     const absl::StatusOr<std::string> bytes = ReceiveSome(connection.socket, /*timeout_ms=*/0);
     if (!bytes.ok()) {
-      if (connection.handshake != nullptr) TurnAway(connection, "went away without having joined");
-      connection.lost = true;
+      if (connection.handshake != nullptr) TurnAway(index, "went away without having joined");
+      Lose(index);
       return;
     }
     if (connection.leaving) return;
     connection.reader.Append(*bytes);
     while (!connection.leaving && !connection.lost) {
       const bool is_rank = connection.handshake == nullptr;
-      const absl::StatusOr<std::optional<std::string>> frame =
+      const absl::StatusOr<std::optional<absl::string_view>> frame =
           connection.reader.Next(is_rank ? kMostFrameBytes : kMostHandshakeBytes);
       if (frame.ok() && !frame->has_value()) return;
       if (is_rank) {
-        connection.lost = !frame.ok() || !world_.Handle(index, **frame);
+        if (!frame.ok() || !world_.Handle(index, **frame)) Lose(index);
       } else if (!frame.ok()) {
-        TurnAway(connection, "did not send a Zeroth handshake");
+        TurnAway(index, "did not send a Zeroth handshake");
       } else {
         Greet(index, connection, **frame);
       }
@@ -210,42 +260,67 @@ class Server {
 
   void Greet(size_t index, Connection& connection, absl::string_view frame) {
     const CoordinatorHandshake::Step step = connection.handshake->Handle(frame);
-    if (!step.reply.empty()) connection.output += Frame(step.reply);
+    if (!step.reply.empty()) Send(index, connection, FrameOf(step.reply));
     if (!step.fault.empty()) {
-      TurnAway(connection, step.fault);
+      TurnAway(index, step.fault);
     } else if (step.joins.has_value()) {
       const absl::Status joined = world_.Join(index, *step.joins);
       if (joined.ok()) {
         connection.handshake = nullptr;
-        --unknown_;
+        unknown_.erase(index);
       } else {
-        connection.output += Frame(StatusMessage(MessageType::kRefused, joined).bytes());
-        TurnAway(connection, absl::StrCat("does not fit: ", joined.message()));
+        Send(index, connection, FrameOf(StatusMessage(MessageType::kRefused, joined).bytes()));
+        TurnAway(index, absl::StrCat("does not fit: ", joined.message()));
       }
     }
-    Write(connection);
   }
 
-  void Write(Connection& connection) {
-    while (!connection.output.empty()) {
-      const ssize_t sent = send(connection.socket.descriptor(), connection.output.data(),
-                                connection.output.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  static SharedFrame FrameOf(absl::string_view payload) {
+    return std::make_shared<const std::string>(Frame(payload));
+  }
+
+  void Send(size_t index, Connection& connection, const SharedFrame& message) {
+    connection.output.push_back(message);
+    if (!connection.waits_to_write) Write(index, connection);
+  }
+
+  void Write(size_t index, Connection& connection) {
+    size_t done = 0;
+    while (done < connection.output.size() && !connection.lost) {
+      const std::string& message = *connection.output[done];
+      const ssize_t sent = send(connection.socket.descriptor(), message.data() + connection.sent,
+                                message.size() - connection.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && errno == EINTR) continue;
       if (sent < 0) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) connection.lost = true;
-        return;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) Lose(index);
+        break;
       }
-      connection.output.erase(0, static_cast<size_t>(sent));
+      connection.sent += static_cast<size_t>(sent);
+      if (connection.sent < message.size()) continue;
+      connection.sent = 0;
+      ++done;
     }
+    connection.output.erase(connection.output.begin(),
+                            connection.output.begin() + static_cast<ptrdiff_t>(done));
+    const bool waits = !connection.output.empty() && !connection.lost;
+    if (std::exchange(connection.waits_to_write, waits) != waits &&
+        !Watch(epoll_, EPOLL_CTL_MOD, connection.socket.descriptor(),
+               waits ? EPOLLIN | EPOLLOUT : EPOLLIN, index)) {
+      Lose(index);
+    }
+    if (connection.leaving && connection.output.empty()) ended_.push_back(index);
   }
 
   // Sends the world's messages and removes lost connections, until neither leads to the other.
   void Collect() {
     do {
-      for (auto& [index, frame] : world_.TakeOutput()) {
-        const auto found = connections_.find(index);
-        if (found == connections_.end() || found->second.lost) continue;
-        found->second.output += Frame(frame);
-        Write(found->second);
+      for (const CoordinatorWorld::Output& output : world_.TakeOutput()) {
+        const SharedFrame message = FrameOf(output.message);
+        for (const size_t index : output.connections) {
+          const auto found = connections_.find(index);
+          if (found == connections_.end() || found->second.lost) continue;
+          Send(index, found->second, message);
+        }
       }
     } while (Forget());
   }
@@ -253,21 +328,17 @@ class Server {
   // Removes the connections that are lost or done. Returns true if a rank was among them.
   bool Forget() {
     bool rank = false;
-    for (auto at = connections_.begin(); at != connections_.end();) {
-      const Connection& connection = at->second;
-      if (!connection.lost && !(connection.leaving && connection.output.empty())) {
-        ++at;
-        continue;
-      }
-      const size_t index = at->first;
+    for (const size_t index : std::exchange(ended_, {})) {
+      const auto found = connections_.find(index);
+      if (found == connections_.end()) continue;
+      const Connection& connection = found->second;
+      // Write adds it again when it is done.
+      if (!connection.lost && !connection.output.empty()) continue;
       const bool is_rank = connection.handshake == nullptr;
-      at = connections_.erase(at);
-      if (is_rank) {
-        world_.Disconnected(index);
-        rank = true;
-      } else {
-        --unknown_;
-      }
+      unknown_.erase(index);
+      connections_.erase(found);
+      if (is_rank) world_.Disconnected(index);
+      rank |= is_rank;
     }
     return rank;
   }
@@ -278,9 +349,13 @@ class Server {
   CoordinatorWorld world_;
   std::vector<Socket> listening_;  // empty: all ranks have joined
   const int stop_;
-  std::map<size_t, Connection> connections_;  // by number, in the order in which they came
-  size_t next_connection_ = 0;
-  size_t unknown_ = 0;  // connections that have not joined
+  const Socket epoll_;
+  std::vector<epoll_event> events_;
+  std::unordered_map<size_t, Connection> connections_;  // by number
+  size_t next_connection_ = kFirstConnection;
+  std::set<size_t> unknown_;   // those that have not joined, in the order in which they came
+  std::vector<size_t> ended_;  // those that are lost or leaving
+  bool accepting_ = true;
   Clock::time_point accept_after_;
   bool stopping_ = false;
   Clock::time_point flush_until_;
@@ -304,14 +379,16 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& o
   if (!stop.is_open()) {
     return absl::UnavailableError(absl::StrCat("cannot create an eventfd: ", std::strerror(errno)));
   }
+  ZEROTH_ASSIGN_OR_RETURN(Socket epoll, WatchForRanks(listener, stop));
   std::unique_ptr<Coordinator> coordinator(
       new Coordinator(listener.address, listener.port, std::move(stop)));
   ZEROTH_ASSIGN_OR_RETURN(
       coordinator->thread_,
-      StartThread("the coordinator", [options, stop = coordinator->stop_.descriptor(),
-                                      listener = std::move(listener)]() mutable {
-        Server(options, std::move(listener), stop).Run();
-      }));
+      StartThread("the coordinator",
+                  [options, stop = coordinator->stop_.descriptor(), listener = std::move(listener),
+                   epoll = std::move(epoll)]() mutable {
+                    Server(options, std::move(listener), stop, std::move(epoll)).Run();
+                  }));
   return coordinator;
 }
 

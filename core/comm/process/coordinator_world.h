@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,7 +29,8 @@
 
 namespace zeroth {
 
-// Connections are known by number. Not thread-safe.
+// Connections are known by number. Not thread-safe. A message takes constant time, apart from the
+// answers that it sends, so that a call of n ranks takes time O(n).
 class CoordinatorWorld {
  public:
   using Clock = std::chrono::steady_clock;
@@ -53,25 +54,28 @@ class CoordinatorWorld {
   std::optional<Clock::time_point> NextTimeout() const;
   void CheckTimeouts(Clock::time_point now);
 
-  // Returns the frames to send, each with its connection, in order.
-  std::vector<std::pair<size_t, std::string>> TakeOutput();
+  // A message, and the connections to send it to.
+  struct Output {
+    std::vector<size_t> connections;
+    std::string message;
+  };
+  // Returns the messages to send, in order. They include the numbers of agreed calls that ranks
+  // wait for, so it is called after all messages that have arrived were handled.
+  std::vector<Output> TakeOutput();
+  // The number of groups that some rank has not left.
+  size_t group_count() const { return group_count_; }
 
  private:
   // A ledger, and since when a rank waits in it.
   struct Watched {
     CallLedger ledger;
     std::optional<Clock::time_point> since = std::nullopt;
-
-    // `rank` makes its next call. Returns whether that completes the call on all ranks, or the
-    // world's error.
-    absl::StatusOr<bool> Arrive(int rank, const CollectiveCall& call);
-    // The same for a call that the rank waits for on the host.
-    bool ArriveOnHost(absl::string_view operation, int rank);
   };
   struct Group {
     Group(std::shared_ptr<WorldState> world, uint32_t group_id, std::vector<int> ranks,
-          const std::string& name);
+          const std::string& group_name);
     const uint32_t id;
+    const std::shared_ptr<const std::string> name;
     const std::vector<int> world_ranks;
     Watched calls;
     Watched splits;
@@ -79,25 +83,55 @@ class CoordinatorWorld {
     std::array<Watched*, 3> watched() { return {&calls, &splits, &meetings}; }
     // By rank: calls that were posted early. They arrive when the rank's earlier calls are
     // complete.
-    std::vector<std::deque<CollectiveCall>> ahead;
+    std::vector<std::deque<SharedCall>> ahead;
+    // The calls from number `first_posted` on, each as the first rank to post it did. Ranks usually
+    // post the same bytes, which thus are decoded and kept once.
+    struct Posted {
+      std::string bytes;
+      SharedCall call;
+    };
+    std::deque<Posted> posted;
+    uint64_t first_posted = 0;
     std::vector<SplitRequest> requests;  // by rank, of the next split
     std::vector<std::string> values;     // by rank, of the next meeting
     uint64_t announced = 0;              // the number of agreed calls that ranks were told last
+    std::set<uint64_t> awaited;          // the numbers beyond it that ranks wait for
+    bool is_due = false;                 // is in due_
+    bool is_put_off = false;             // is in put_off_
   };
 
   // Handles a message about a group that the rank is in.
   bool HandleInGroup(MessageType type, int world_rank, WireReader& reader);
-  void Call(Group& group, int rank, const CollectiveCall& call);
+  // Decodes the next call of `rank`. Null if the bytes are not one.
+  static SharedCall Decode(Group& group, int rank, absl::string_view bytes);
+  void Call(Group& group, int rank, bool awaits, const SharedCall& call);
+  void Split(Group& group, int rank, const SplitRequest& request);
+  void Meet(Group& group, int rank, std::string value);
+  void Leave(Group& group, int rank);
+  // `rank` makes its next call. Returns whether that completes the call on all ranks, or the
+  // world's error.
+  absl::StatusOr<bool> Arrive(Watched& watched, int rank, SharedCall call);
+  // The same for a call that the rank waits for on the host.
+  bool ArriveOnHost(Watched& watched, absl::string_view operation, int rank);
+  // Tells the group's ranks how many calls are agreed: when output is taken if a rank waits for it,
+  // otherwise within kPutOffTime.
+  void AnnounceLater(Group& group);
+  void Announce(Group& group);
+  void AnnounceAll(std::vector<uint32_t>& groups);
 
   void CreateGroup(std::vector<int> world_ranks);
+  Group* GroupOf(uint32_t id) { return id < groups_.size() ? groups_[id].get() : nullptr; }
   // Returns the group and sets `rank` to the rank's place in it. Null if it is not a member.
   Group* Find(uint32_t id, int world_rank, int* rank);
-  // Lets `rank` arrive at its next call, and then every rank whose earlier call that completes.
-  void ArriveAtTurn(Group& group, int rank);
-  void SendToGroup(const Group& group, const WireWriter& message);
+  // `first` arrives at `call`. If that completes it, the ranks that have posted their next call
+  // arrive at that.
+  void ArriveAtTurn(Group& group, int first, const SharedCall& call);
+  void SendToGroup(const Group& group, std::string message);
   void AssignSeats(Group& group);
   // Tells the ranks if the world has broken, or if all of them have returned.
   void Settle();
+  // Breaks the world if a rank has waited for too long.
+  void TimeOutWaits(Clock::time_point now);
   void RefuseAll(const absl::Status& reason);
   void Send(size_t connection, const WireWriter& message);
   void SendToAll(const WireWriter& message);
@@ -108,17 +142,30 @@ class CoordinatorWorld {
   const std::chrono::nanoseconds limit_;  // the timeout
   const Clock::time_point start_;
   const std::shared_ptr<WorldState> world_;
-  std::map<uint32_t, std::unique_ptr<Group>> groups_;
-  uint32_t next_group_ = kWorldGroup;
+  // By number. Null: all ranks have left the group.
+  std::vector<std::unique_ptr<Group>> groups_;
+  size_t group_count_ = 0;
+  std::vector<std::unique_ptr<Group>> left_;  // to be destroyed without the world's mutex
+  // Groups to announce, by number: when output is taken, and at put_off_until_ at the latest.
+  std::vector<uint32_t> due_;
+  std::vector<uint32_t> put_off_;
+  Clock::time_point put_off_until_;
+  // No rank's wait times out before. Set if any rank waits; may be earlier than needed.
+  std::optional<Clock::time_point> no_timeout_before_;
   std::vector<std::optional<size_t>> connection_of_rank_;
-  std::vector<std::string> last_call_;  // by rank
+  std::unordered_map<size_t, int> rank_of_connection_;
+  struct LastCall {
+    SharedCall call;  // null: none yet
+    std::shared_ptr<const std::string> group_name;
+  };
+  std::vector<LastCall> last_call_;  // by rank
   bool started_ = false;
   absl::Status refused_;
   int turned_away_ = 0;
   std::string last_turned_away_;
   std::optional<Clock::time_point> broken_since_;
   bool over_ = false;
-  std::vector<std::pair<size_t, std::string>> output_;
+  std::vector<Output> output_;
 };
 
 }  // namespace zeroth

@@ -184,8 +184,8 @@ class Joining {
   // the connection is lost, InvalidArgument for bytes that are not a message.
   absl::StatusOr<std::string> Receive(Clock::time_point deadline) {
     for (;;) {
-      ZEROTH_ASSIGN_OR_RETURN(std::optional<std::string> frame, meeting_.frames.Next());
-      if (frame.has_value()) return *std::move(frame);
+      ZEROTH_ASSIGN_OR_RETURN(const auto frame, meeting_.frames.Next());
+      if (frame.has_value()) return std::string(*frame);
       if (Clock::now() >= deadline) return absl::DeadlineExceededError("nobody answers");
       ZEROTH_ASSIGN_OR_RETURN(const std::string bytes, ReceiveSome(meeting_.socket, kPollMs));
       meeting_.frames.Append(bytes);

@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/collective.h"
 
@@ -61,6 +64,11 @@ class WireReader {
     return value;
   }
   bool ok() const { return ok_; }
+  // Returns the bytes that are left, and reads them.
+  absl::string_view Rest() { return std::exchange(bytes_, absl::string_view()); }
+  bool AtEnd() const { return bytes_.empty(); }
+  // Marks the bytes as malformed.
+  void Fail() { ok_ = false; }
   // True if all bytes were read, and no read went past the end.
   bool IsComplete() const { return ok_ && bytes_.empty(); }
 
@@ -83,28 +91,29 @@ class WireReader {
 };
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 // The number of the group of all ranks. Splits number the other groups.
 inline constexpr uint32_t kWorldGroup = 0;
 
 enum class MessageType : uint8_t {
   // From a rank.
   kHello = 1,  // magic, version, job id, nonce (handshake.h)
-  kCall,       // group, call
+  kCall,       // group, 1 if the rank waits for the answer, call
   kSplit,      // group, color, key
   kLeave,      // group
   kBreak,      // status
   kReturned,   // status
   kMeet,       // group, value
   kJoin,       // world size, rank, back end, proof
+  kAwait,      // group, number of calls: the rank waits until all have posted as many
   // To a rank.
   kWelcome = 64,  // no fields: all ranks have joined
   kRefused,       // status
   kAgreed,        // group, number of matching calls that all its ranks have posted
   kBroken,        // status
-  kSeat,          // group, new group (kNoGroup: none), rank, number of members, world ranks
+  kSeat,          // group, new group (kNoGroup: none), rank, world ranks (WriteRanks)
   kAllReturned,   // status
-  kMet,           // group, number of members, their values
+  kMet,           // group, a part of the members' values (MeetingAnswer)
   kChallenge,     // nonce, proof
   kAnotherJob,    // no fields: the rank is of another job than the coordinator
   kJoined,        // no fields: the rank has joined
@@ -125,5 +134,30 @@ absl::Status ReadStatus(WireReader& reader);
 void WriteCall(const CollectiveCall& call, WireWriter& writer);
 // Returns none if the bytes are not a call.
 std::optional<CollectiveCall> ReadCall(WireReader& reader);
+
+// Ranks in any order. Evenly spaced ones, as the ranks of most groups are, take few bytes.
+void WriteRanks(absl::Span<const int> ranks, WireWriter& writer);
+// Fails if there are more than `most`.
+std::vector<int> ReadRanks(WireReader& reader, int most);
+
+// The answer to a group's meeting: the value of each rank. Each value is sent once, with the number
+// of consecutive ranks that passed it, and later by its number. All values of a large world may
+// still be more than a frame can have, so the answer comes in parts.
+class MeetingAnswer {
+ public:
+  // The answer as messages, each only as much longer than 64 KiB as its last value.
+  static std::vector<std::string> Messages(uint32_t group, absl::Span<const std::string> values);
+
+  // Adds the next part, behind the group. Returns false for bytes that are not one, or that have
+  // values of more than `most` ranks.
+  bool Add(WireReader& reader, int most);
+  bool IsComplete() const { return size_ > 0 && values_.size() == size_; }
+  std::vector<std::string> TakeValues() { return std::move(values_); }
+
+ private:
+  size_t size_ = 0;  // the number of ranks
+  std::vector<std::string> values_;
+  std::vector<std::string> distinct_;
+};
 
 }  // namespace zeroth

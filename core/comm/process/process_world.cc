@@ -115,7 +115,7 @@ void ProcessWorld::Read() {
     // The first messages may have arrived together with the welcome.
     bool understood = received.ok();
     while (understood) {
-      const absl::StatusOr<std::optional<std::string>> frame = meeting_.frames.Next();
+      const absl::StatusOr<std::optional<absl::string_view>> frame = meeting_.frames.Next();
       if (frame.ok() && !frame->has_value()) break;
       understood = frame.ok() && Handle(**frame);
     }
@@ -152,7 +152,7 @@ bool ProcessWorld::Handle(absl::string_view frame) {
   switch (type) {
     case MessageType::kAgreed: {
       const uint32_t group = reader.U32();
-      agreed_[group] = reader.U64();
+      calls_[group].agreed = reader.U64();
       break;
     }
     case MessageType::kSeat: {
@@ -161,18 +161,18 @@ bool ProcessWorld::Handle(absl::string_view frame) {
       seat.group = reader.U32();
       if (seat.group != kNoGroup) {
         seat.rank = static_cast<int>(reader.U32());
-        const uint32_t members = reader.U32();
-        for (uint32_t i = 0; i < members && reader.ok(); ++i) {
-          seat.world_ranks.push_back(reader.I32());
-        }
+        seat.world_ranks = ReadRanks(reader, size());
       }
       seats_[asked] = std::move(seat);
       break;
     }
     case MessageType::kMet: {
-      std::vector<std::string>& values = met_[reader.U32()];
-      const uint32_t members = reader.U32();
-      for (uint32_t i = 0; i < members && reader.ok(); ++i) values.push_back(reader.String());
+      const uint32_t group = reader.U32();
+      MeetingAnswer& answer = meeting_parts_[group];
+      if (!answer.Add(reader, size())) return false;
+      if (!answer.IsComplete()) break;
+      met_[group] = answer.TakeValues();
+      meeting_parts_.erase(group);
       break;
     }
     case MessageType::kAllReturned: {
@@ -298,14 +298,16 @@ absl::Status ProcessWorld::Fail(const absl::Status& error, absl::string_view wha
   return broken.ok() ? annotated : broken;
 }
 
-absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call) {
+absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call, bool awaits) {
   ZEROTH_RETURN_IF_ERROR(SettledStatus());
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    call.index = posted_[group]++;
+    Calls& calls = calls_[group];
+    call.index = calls.posted++;
+    if (awaits) calls.asked = calls.posted;
     last_posted_ = call;
   }
-  WireWriter message = Message(MessageType::kCall).U32(group);
+  WireWriter message = Message(MessageType::kCall).U32(group).U8(awaits ? 1 : 0);
   WriteCall(call, message);
   static_cast<void>(Send(message));
   return call.index + 1;
@@ -313,13 +315,20 @@ absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call)
 
 uint64_t ProcessWorld::Agreed(uint32_t group) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = agreed_.find(group);
-  return found == agreed_.end() ? 0 : found->second;
+  const auto found = calls_.find(group);
+  return found == calls_.end() ? 0 : found->second.agreed;
 }
 
 absl::Status ProcessWorld::AwaitAgreed(uint32_t group, uint64_t count) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return Await(lock, [&] { return agreed_[group] >= count; });
+  Calls& calls = calls_[group];
+  if (calls.asked < count && calls.agreed < count) {
+    calls.asked = count;
+    lock.unlock();
+    static_cast<void>(Send(Message(MessageType::kAwait).U32(group).U64(count)));
+    lock.lock();
+  }
+  return Await(lock, [&] { return calls.agreed >= count; });
 }
 
 template <typename T>

@@ -100,9 +100,10 @@ class ProcessWorld {
   void NameUnfinished(std::function<std::string()> unfinished);
 
   // Posts this rank's next call in a group. Returns the call's number in the group, from 1, or the
-  // world's error.
-  absl::StatusOr<uint64_t> Post(uint32_t group, CollectiveCall call);
-  // The number of matching calls that all ranks of the group have posted.
+  // world's error. `awaits`: AwaitAgreed follows at once, so it need not ask the coordinator.
+  absl::StatusOr<uint64_t> Post(uint32_t group, CollectiveCall call, bool awaits = false);
+  // The number of matching calls that all ranks of the group have posted, as this rank was told
+  // last. A number that no rank awaits comes late, by less than a second.
   uint64_t Agreed(uint32_t group) const;
   // Waits until Agreed is at least `count`. Returns the world's error if it breaks first.
   absl::Status AwaitAgreed(uint32_t group, uint64_t count);
@@ -161,11 +162,16 @@ class ProcessWorld {
   // Guarded by mutex_, as those above:
   mutable std::condition_variable changed_;
   std::vector<std::function<void()>> on_break_;
-  std::map<uint32_t, uint64_t> posted_;
-  std::map<uint32_t, uint64_t> agreed_;
+  struct Calls {
+    uint64_t posted = 0;
+    uint64_t asked = 0;  // the coordinator will say when as many are agreed
+    uint64_t agreed = 0;
+  };
+  std::map<uint32_t, Calls> calls_;  // by group
   // Answers that have arrived, by the group that was asked.
   std::map<uint32_t, Seat> seats_;
   std::map<uint32_t, std::vector<std::string>> met_;
+  std::map<uint32_t, MeetingAnswer> meeting_parts_;  // of which more must arrive
   bool connection_lost_ = false;
 };
 

@@ -186,16 +186,16 @@ bool AwaitConnection(const Socket& socket, absl::Duration timeout) {
 
 std::string Frame(absl::string_view payload) { return WireWriter().String(payload).bytes(); }
 
-absl::StatusOr<std::optional<std::string>> FrameReader::Next(size_t most) {
-  if (bytes_.size() < kLengthBytes) return std::optional<std::string>();
-  const uint32_t size = WireReader(bytes_).U32();
+absl::StatusOr<std::optional<absl::string_view>> FrameReader::Next(size_t most) {
+  const absl::string_view left = absl::string_view(bytes_).substr(begin_);
+  if (left.size() < kLengthBytes) return std::optional<absl::string_view>();
+  const uint32_t size = WireReader(left).U32();
   if (size > most) {
     return InvalidArgument("a message announces ", size, " bytes, expected at most ", most);
   }
-  if (bytes_.size() < kLengthBytes + size) return std::optional<std::string>();
-  std::optional<std::string> frame = bytes_.substr(kLengthBytes, size);
-  bytes_.erase(0, kLengthBytes + size);
-  return frame;
+  if (left.size() < kLengthBytes + size) return std::optional<absl::string_view>();
+  begin_ += kLengthBytes + size;
+  return std::optional<absl::string_view>(left.substr(kLengthBytes, size));
 }
 
 std::string PlaceName(absl::string_view host, int port) {
@@ -299,14 +299,16 @@ absl::Status SendAll(const Socket& socket, absl::string_view bytes) {
 absl::StatusOr<std::string> ReceiveSome(const Socket& socket, int timeout_ms) {
   char buffer[16384];
   for (;;) {
-    pollfd wait = {socket.descriptor(), POLLIN, 0};
-    const int ready = poll(&wait, 1, timeout_ms);
-    if (ready == 0) return std::string();
-    const ssize_t received =
-        ready < 0 ? -1 : recv(socket.descriptor(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    // Most callers know that bytes are there.
+    const ssize_t received = recv(socket.descriptor(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      pollfd wait = {socket.descriptor(), POLLIN, 0};
+      if (poll(&wait, 1, timeout_ms) == 0) return std::string();
+      continue;
+    }
     if (received > 0) return std::string(buffer, static_cast<size_t>(received));
     if (received == 0) return absl::UnavailableError("the other side has closed the connection");
-    if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
+    if (errno != EINTR) {
       return absl::UnavailableError(absl::StrCat("cannot receive: ", LastError()));
     }
   }

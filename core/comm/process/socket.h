@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,13 +30,18 @@ std::string Frame(absl::string_view payload);
 // Cuts a stream of bytes into frames.
 class FrameReader {
  public:
-  void Append(absl::string_view bytes) { bytes_.append(bytes.data(), bytes.size()); }
-  // Returns the next frame; none if it has not arrived completely. InvalidArgument if it is longer
-  // than `most`.
-  absl::StatusOr<std::optional<std::string>> Next(size_t most = kMostFrameBytes);
+  void Append(absl::string_view bytes) {
+    bytes_.erase(0, begin_);
+    begin_ = 0;
+    bytes_.append(bytes.data(), bytes.size());
+  }
+  // Returns the next frame, valid until Append; none if it has not arrived completely.
+  // InvalidArgument if it is longer than `most`.
+  absl::StatusOr<std::optional<absl::string_view>> Next(size_t most = kMostFrameBytes);
 
  private:
   std::string bytes_;
+  size_t begin_ = 0;  // of the next frame
 };
 
 // "host:port", with an IPv6 address in brackets: "[::1]:80".

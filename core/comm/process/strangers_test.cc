@@ -335,7 +335,7 @@ TEST(CoordinatorTest, AConnectionIsOneRank) {
     for (;;) {
       const auto frame = reader.Next();
       if (!frame.ok()) return frame.status();
-      if (frame->has_value()) return **frame;
+      if (frame->has_value()) return std::string(**frame);
       const auto bytes = ReceiveSome(*socket, /*timeout_ms=*/-1);
       if (!bytes.ok()) return bytes.status();
       reader.Append(*bytes);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/comm/ranks_text.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 namespace zeroth::testing {
@@ -334,9 +336,12 @@ TEST_P(CommunicatorTest, TimeoutNamesTheMissingAndEverybodysLastCall) {
     EXPECT_EQ(status, rank.world.status());
     return status;
   };
+  std::vector<int> waiting(static_cast<size_t>(missing));
+  std::iota(waiting.begin(), waiting.end(), 0);
   const std::vector<std::string> words = {
       "timeout after", "in broadcast 'h.4' (call 2, 4 x fp32, root 0)",
-      absl::StrCat("missing rank ", missing, " ("), "rank 0: waiting in broadcast 'h.4'",
+      absl::StrCat("missing rank ", missing, " ("),
+      absl::StrCat(RanksText(waiting), ": waiting in broadcast 'h.4'"),
       absl::StrCat("rank ", missing, ": last completed all_reduce 'h.3' (call 1")};
   const absl::Status status =
       LaunchUntil(words, [&](absl::Duration timeout) { return Launch(main, timeout); });

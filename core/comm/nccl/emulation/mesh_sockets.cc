@@ -89,8 +89,8 @@ absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const AbortTest& 
   FrameReader reader;
   while (!aborted()) {
     // Byte by byte at the seams: what follows the frame belongs to transfers.
-    ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> frame, reader.Next());
-    if (frame.has_value()) return *frame;
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<absl::string_view> frame, reader.Next());
+    if (frame.has_value()) return std::string(*frame);
     pollfd wait = {socket.descriptor(), POLLIN, 0};
     if (poll(&wait, 1, kPollMs) <= 0) continue;
     char byte = 0;

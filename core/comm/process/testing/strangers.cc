@@ -106,7 +106,7 @@ void Strangers::Round(const MeetingPlace& place) {
   for (int type = 0; type < 80; ++type) {
     WireWriter message;
     message.U8(static_cast<uint8_t>(type)).U32(0).String("a").String("b");
-    if (type <= static_cast<int>(MessageType::kJoin)) noises.push_back(Frame(message.bytes()));
+    if (type <= static_cast<int>(MessageType::kAwait)) noises.push_back(Frame(message.bytes()));
   }
   // Another version's, and the first version's, which joined by one message.
   for (const uint32_t version : {kProtocolVersion + 1, uint32_t{1}}) {
