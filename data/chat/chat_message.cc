@@ -8,6 +8,7 @@
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
+
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last) {
   if (messages.empty()) return absl::InvalidArgumentError("a conversation without a message");
   size_t i = messages[0].role == "system" ? 1 : 0;

@@ -71,11 +71,11 @@ TEST(ChatTemplatesTest, PublishedTemplatesWriteTheSameTokens) {
       ASSERT_TRUE(item.contains("ids"));
       const auto expected = item["ids"].get<std::vector<int32_t>>();
       EXPECT_EQ(*(*tokenizer)->Decode(talk->ids), item["text"].get<std::string>());
-      if (talk->ids == expected && item.contains("mask")) {
-        std::vector<int> mask(talk->by_assistant.begin(), talk->by_assistant.end());
+      EXPECT_EQ(talk->ids, expected);
+      if (item.contains("mask")) {
+        const std::vector<int> mask(talk->by_assistant.begin(), talk->by_assistant.end());
         EXPECT_EQ(mask, item["mask"].get<std::vector<int>>());
       }
-      if (talk->ids != expected) ++refused["other ids"];
     }
     for (const auto& [why, count] : refused) {
       std::printf("%s: %d of %zu: %s\n", name.c_str(), count, published["cases"].size(),

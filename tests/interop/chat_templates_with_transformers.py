@@ -27,6 +27,14 @@ class Midsummer(datetime.datetime):
 
 chat_template_utils.datetime = Midsummer
 
+# The special tokens that templates spell.
+MARKERS = [
+    r"<\|[A-Za-z_]+\|>",
+    r"<\uff5c[^\uff5c<>]+\uff5c>",
+    r"\[\|[a-z]+\|\]",
+    r"\[/?[A-Z_]+\]",
+    r"</?(?:start|end)_of_turn>|<\|turn>|<turn\|>|</?s>",
+]
 SYSTEMS = [None, "Be brief.", " \n s\u00a0\n\n"]
 TURNS = [
     [("Hi", "Hello.")],
@@ -70,7 +78,9 @@ def outcome(make):
 
 
 def case(tokenizer, jinja, messages):
-    apply = lambda talk, **more: tokenizer.apply_chat_template(talk, chat_template=jinja, **more)
+    def apply(talk, **more):
+        return tokenizer.apply_chat_template(talk, chat_template=jinja, **more)
+
     result = {"messages": messages}
     result["text"] = outcome(lambda: apply(messages, tokenize=False))
     result["prompt"] = outcome(
@@ -94,14 +104,15 @@ def main():
     found = list(templates())
     with open(source, encoding="utf-8") as file:
         parts = json.load(file)
-    spelled = set()
+    spelled = {"<s>", "</s>"}
     for _, jinja in found:
-        spelled.update(re.findall(r"<\|[A-Za-z_]+\|>|<\uff5c[^\uff5c<>]+\uff5c>|\[\|[a-z]+\|\]|\[/?[A-Z_]+\]", jinja))
-        spelled.update(re.findall(r"</?(?:start|end)_of_turn>|<\|turn>|<turn\|>|</?s>", jinja))
+        for pattern in MARKERS:
+            spelled.update(re.findall(pattern, jinja))
     model = parts["added_tokens"][0]
-    next_id = max([token["id"] for token in parts["added_tokens"]] + list(parts["model"]["vocab"].values())) + 1
+    used = [token["id"] for token in parts["added_tokens"]]
+    next_id = max(used + list(parts["model"]["vocab"].values())) + 1
     known = {token["content"] for token in parts["added_tokens"]}
-    for text in sorted(spelled | {"<s>", "</s>"}):
+    for text in sorted(spelled):
         if text not in known:
             parts["added_tokens"].append(dict(model, id=next_id, content=text))
             next_id += 1
