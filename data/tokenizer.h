@@ -46,6 +46,15 @@ class Tokenizer {
   virtual absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const {
     return EncodeTo(text, /*continues=*/false, sink);
   }
+  // Receives consecutive parts of a text: text, or a special token with the blanks that belong to
+  // it.
+  using PartSink =
+      absl::FunctionRef<absl::Status(absl::string_view part, std::optional<int32_t> token)>;
+  // Splits a text at the special tokens that it spells, as Hugging Face's libraries do, whether or
+  // not EncodeTo makes tokens of them. By default there are none.
+  virtual absl::Status SplitSpecial(absl::string_view text, PartSink sink) const {
+    return text.empty() ? absl::OkStatus() : sink(text, std::nullopt);
+  }
   // True if cutting a text before a space that follows a printing ASCII character does not change
   // its ids. Then a large corpus need not be held as text either.
   virtual bool CutsAtSpaces() const = 0;

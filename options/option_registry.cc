@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/flags/marshalling.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -62,6 +63,10 @@ bool IsTrace(absl::string_view text) { return text.empty() || ParseStepRange(tex
 bool IsReshard(absl::string_view text) {
   int group = 0;
   return text == "true" || text == "false" || (absl::SimpleAtoi(text, &group) && group > 0);
+}
+bool IsChatTemplate(absl::string_view text) {
+  return text == "auto" || text == "chatml" || text == "llama3" || text == "mistral" ||
+         absl::EndsWith(text, ".jinja");
 }
 bool IsLossScale(absl::string_view text) {
   double scale = 0;

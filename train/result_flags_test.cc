@@ -29,7 +29,7 @@ std::string OtherValue(const Option& option) {
       if (word != text) return std::string(word);
     }
   }
-  for (const char* other : {"true", "false", "0.5", "3", "128MiB", "90s", "all", "x"}) {
+  for (const char* other : {"true", "false", "0.5", "3", "128MiB", "90s", "all", "chatml", "x"}) {
     TrainOptions options;
     if (other != text && SetOption(option, other, options).ok()) return other;
   }

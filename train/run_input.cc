@@ -26,7 +26,7 @@ namespace {
 // The exported model chats in the format that the run names. Programs differ in which of the two
 // files they read first.
 void ReplaceChatTemplate(const ChatTemplate& chat, std::map<std::string, std::string>& files) {
-  files["chat_template.jinja"] = chat.PlainJinja();
+  files["chat_template.jinja"] = chat.jinja();
   const auto config = files.find("tokenizer_config.json");
   if (config == files.end()) return;
   auto json = nlohmann::ordered_json::parse(config->second, nullptr, /*allow_exceptions=*/false);
@@ -116,9 +116,11 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                           source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   ZEROTH_ASSIGN_OR_RETURN(TokenizerContent tokenizer_content, source.ReadTokenizer(options));
+  const std::string tokenizer_path =
+      options.tokenizer == "auto" ? source.tokenizer_path() : options.tokenizer;
   if (options.chat_template != "auto" && tokenizer != nullptr && !tokenizer_content.files.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
-                            ChatTemplate::Named(options.chat_template, *tokenizer));
+                            OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer));
     ReplaceChatTemplate(chat, tokenizer_content.files);
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
@@ -127,8 +129,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
-  data_options.tokenizer_path =
-      options.tokenizer == "auto" ? source.tokenizer_path() : options.tokenizer;
+  data_options.tokenizer_path = tokenizer_path;
   data_options.loss_on_all = options.loss_on == "all";
   data_options.seq_len = options.seq_len;
   data_options.cache_dir = options.cache_dir;
@@ -149,9 +150,8 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   }
   std::optional<int32_t> end_of_turn;
   if (tokenizer != nullptr && data->has_marks()) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        const ChatTemplate chat,
-        OpenChatTemplate(options.chat_template, data_options.tokenizer_path, *tokenizer));
+    ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                            OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer));
     end_of_turn = chat.end_of_turn();
     StopAtEndOfTurn(*end_of_turn, tokenizer_content.files);
   }

@@ -26,8 +26,4 @@ struct ChatMessage {
 // that is out of turn.
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
-// The text of the assistant's turn for this message under Qwen 3's template: the last reply begins
-// with its thoughts, maybe empty, and those of earlier replies are left out.
-std::string ReplyWithThoughts(const ChatMessage& message, bool last);
-
 }  // namespace zeroth

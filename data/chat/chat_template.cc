@@ -2,301 +2,259 @@
 
 #include "zeroth/data/chat/chat_template.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
 #include "zeroth/data/chat/jinja/text.h"
 
 namespace zeroth {
 namespace {
 
-// Indexed by ChatTemplate::Format.
-constexpr absl::string_view kFormats[] = {"chatml", "llama3", "mistral"};
-constexpr char kSystem[] = "system";
-constexpr char kUser[] = "user";
-constexpr char kAssistant[] = "assistant";
-
-}  // namespace
-
-// Collects tokens, or text with special tokens spelled out, and keeps the first error. Text between
-// two tokens is encoded in one piece, but for replies.
-class ChatTemplate::Writer {
- public:
-  Writer(const Tokenizer& tokenizer, bool spells) : tokenizer_(tokenizer), spells_(spells) {}
-
-  void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
-
-  void Token(int32_t id, bool by_assistant = false) {
-    if (spells_) {
-      const absl::StatusOr<std::string> text = tokenizer_.Decode(absl::MakeConstSpan(&id, 1));
-      status_.Update(text.status());
-      return Text(text.value_or(""));
-    }
-    Flush();
-    Add(absl::MakeConstSpan(&id, 1), by_assistant);
-    follows_text_ = false;
-  }
-
-  // The assistant's text begins with a new token, as it does when a model continues the tokens of
-  // RenderPrompt.
-  void Reply(absl::string_view text, int32_t end_of_turn) {
-    Flush();
-    Text(text);
-    Flush(/*by_assistant=*/true);
-    Token(end_of_turn, /*by_assistant=*/true);
-  }
-
-  absl::StatusOr<Conversation> Finish() && {
-    Flush();
-    if (!status_.ok()) return status_;
-    return std::move(result_);
-  }
-  absl::StatusOr<std::string> FinishText() && {
-    if (!status_.ok()) return status_;
-    return std::move(text_);
-  }
-
- private:
-  void Flush(bool by_assistant = false) {
-    if (text_.empty() || spells_) return;
-    const std::string text = std::exchange(text_, "");
-    const auto add = [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); };
-    const bool follows_token = !follows_text_ && !result_.ids.empty();
-    status_.Update(follows_token ? tokenizer_.EncodeAfterToken(text, add)
-                                 : tokenizer_.EncodeTo(text, /*continues=*/follows_text_, add));
-    follows_text_ = true;
-  }
-
-  void Add(absl::Span<const int32_t> ids, bool by_assistant) {
-    result_.ids.insert(result_.ids.end(), ids.begin(), ids.end());
-    result_.by_assistant.resize(result_.ids.size(), by_assistant);
-  }
-
-  const Tokenizer& tokenizer_;
-  const bool spells_;
-  bool follows_text_ = false;  // the last output is text, not a special token
-  std::string text_;
-  Conversation result_;
-  absl::Status status_;
+struct Plain {
+  absl::string_view name;
+  std::vector<absl::string_view> tokens;
+  absl::string_view jinja;
 };
 
-absl::string_view ChatTemplate::name() const { return kFormats[static_cast<size_t>(format_)]; }
-
-std::string ChatTemplate::Identity() const {
-  const auto text = [](const std::string& part) { return absl::StrCat(part.size(), ":", part); };
-  return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
-                      end_of_turn_, " ", trims_.system, trims_.user, trims_.assistant, thinks_,
-                      default_system_.has_value(), " ", static_cast<int>(system_place_), " ",
-                      text(default_system_.value_or("")), text(before_system_), text(opened_),
-                      text(after_turn_), text(before_user_), text(after_user_), text(before_reply_),
-                      text(after_reply_));
-}
-
-std::string ChatTemplate::PlainJinja() const {
-  switch (format_) {
-    case Format::kChatMl:
-      return R"({% for message in messages %}
+const std::vector<Plain>& PlainTemplates() {
+  static const auto* const kTemplates = new std::vector<Plain>{
+      {"chatml", {"<|im_start|>", "<|im_end|>"}, R"({% for message in messages %}
 {{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})";
-    case Format::kLlama3:
-      return R"({{ '<|begin_of_text|>' }}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})"},
+      {"llama3",
+       {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+       R"({{ '<|begin_of_text|>' }}
 {%- for message in messages %}
 {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}
 {{- (message['content'] | trim) + '<|eot_id|>' }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
-    case Format::kMistral:
-      return absl::StrCat(R"({{ '<s>' }}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})"},
+      {"mistral", {"<s>", "</s>"}, R"({{ '<s>' }}
 {%- set has_system = messages[0]['role'] == 'system' %}
 {%- set system = messages[0]['content'] if has_system else '' %}
 {%- set system = system + '\n\n' if system else '' %}
 {%- for message in (messages[1:] if has_system else messages) %}
 {%- if message['role'] == 'user' %}
-{{- '[INST] ' + (system if loop.first else '') + message['content'] + ')",
-                          has_inst_tokens() ? "" : " ", R"([/INST]' }}
+{{- '[INST] ' + (system if loop.first else '') + message['content'] + ' [/INST]' }}
 {%- else %}
 {{- ' ' + message['content'] + '</s>' }}
 {%- endif %}
-{%- endfor %})");
-  }
-  return "";
+{%- endfor %})"}};
+  return *kTemplates;
 }
 
-absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer& tokenizer) {
-  ChatTemplate result(format);
-  result.tokenizer_ = &tokenizer;
-  absl::Status status;
-  const auto find = [&](absl::string_view token) {
-    const std::optional<int32_t> id = tokenizer.Find(token);
-    if (!id.has_value() && status.ok()) {
-      status =
-          InvalidArgument("the chat template ", result.name(), " needs a token ", token,
-                          ", which the tokenizer (", tokenizer.name(),
-                          ") does not have; expected the tokenizer of a model that chats in this "
-                          "format, or another --chat_template");
-    }
-    return id.value_or(-1);
-  };
-  switch (format) {
-    case Format::kChatMl:
-      result.begin_of_turn_ = find("<|im_start|>");
-      result.end_of_turn_ = find("<|im_end|>");
-      result.after_turn_ = "\n";
-      break;
-    case Format::kLlama3:
-      result.begin_of_text_ = find("<|begin_of_text|>");
-      result.begin_of_turn_ = find("<|start_header_id|>");
-      result.end_of_header_ = find("<|end_header_id|>");
-      result.end_of_turn_ = find("<|eot_id|>");
-      result.trims_ = {true, true, true};
-      break;
-    case Format::kMistral:
-      result.begin_of_text_ = find("<s>");
-      result.end_of_turn_ = find("</s>");
-      // Tokens since version 0.3, text before it.
-      result.begin_of_turn_ = tokenizer.Find("[INST]").value_or(-1);
-      result.end_of_header_ = tokenizer.Find("[/INST]").value_or(-1);
-      result.before_user_ = "[INST] ";
-      result.after_user_ = result.has_inst_tokens() ? "[/INST]" : " [/INST]";
-      result.before_reply_ = " ";
-      break;
-  }
-  ZEROTH_RETURN_IF_ERROR(status);
-  return result;
-}
+}  // namespace
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
                                                  const Tokenizer& tokenizer) {
-  for (size_t i = 0; i < std::size(kFormats); ++i) {
-    if (name == kFormats[i]) return Create(static_cast<Format>(i), tokenizer);
+  for (const Plain& plain : PlainTemplates()) {
+    if (name != plain.name) continue;
+    for (const absl::string_view token : plain.tokens) {
+      if (tokenizer.Find(token).has_value()) continue;
+      return InvalidArgument(
+          "the chat template ", name, " needs a token ", token, ", which the tokenizer (",
+          tokenizer.name(),
+          ") does not have; expected the tokenizer of a model that chats in this format, or "
+          "another --chat_template");
+    }
+    // A token since Mistral's version 0.3, text before it.
+    const bool has_token = tokenizer.Find("[/INST]").has_value();
+    return FromJinja(
+        absl::StrReplaceAll(plain.jinja, {{" [/INST]", has_token ? "[/INST]" : " [/INST]"}}),
+        tokenizer);
   }
-  return InvalidArgument("chat template \"", name, "\", expected chatml, llama3 or mistral");
+  return InvalidArgument("chat template \"", name,
+                         "\", expected chatml, llama3, mistral, or the path of a .jinja file");
 }
 
-std::string ChatTemplate::Trimmed(const ChatMessage& message) const {
-  const bool trims = message.role == kSystem ? trims_.system
-                     : message.role == kUser ? trims_.user
-                                             : trims_.assistant;
-  return std::string(trims ? StripPython(message.content) : message.content);
-}
-
-void ChatTemplate::OpenTurn(absl::string_view role, Writer& writer) const {
-  writer.Token(begin_of_turn_);
-  writer.Text(role);
-  if (format_ == Format::kLlama3) writer.Token(end_of_header_);
-  writer.Text(format_ == Format::kLlama3 ? "\n\n" : "\n");
-}
-
-void ChatTemplate::WriteTurn(const ChatMessage& message, bool last, Writer& writer) const {
-  OpenTurn(message.role, writer);
-  ChatMessage said = {message.role, Trimmed(message), message.thought};
-  if (message.role != kAssistant) {
-    if (message.role == kSystem) writer.Text(before_system_);
-    writer.Text(said.content);
-    writer.Token(end_of_turn_);
+absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(
+    absl::string_view jinja, const Tokenizer& tokenizer,
+    const std::optional<SpecialTokens>& special_tokens) {
+  Source source;
+  source.text = std::string(jinja);
+  auto parsed = ParseJinja(jinja);
+  ZEROTH_RETURN_IF_ERROR_WITH(parsed.status(), "the chat template cannot be run here");
+  source.jinja = *std::move(parsed);
+  if (special_tokens.has_value()) {
+    source.special_tokens = *special_tokens;
   } else {
-    writer.Reply(thinks_ ? ReplyWithThoughts(said, last) : said.content, end_of_turn_);
+    source.special_tokens["eos_token"] = tokenizer.Decode({tokenizer.end_of_text()}).value_or("");
+    if (!tokenizer.prefix().empty()) {
+      source.special_tokens["bos_token"] =
+          tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
+    }
   }
-  writer.Text(after_turn_);
+  ChatTemplate result(tokenizer, std::make_shared<const Source>(std::move(source)));
+  ZEROTH_RETURN_IF_ERROR(result.Probe());
+  return result;
 }
 
-void ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view system,
-                                Writer& writer) const {
-  const std::string content = Trimmed(message);
-  if (message.role == kAssistant) {
-    writer.Reply(absl::StrCat(before_reply_, content, after_reply_), end_of_turn_);
-    return writer.Text(after_turn_);
+std::string ChatTemplate::Identity() const {
+  const auto text = [](const std::string& part) { return absl::StrCat(part.size(), ":", part); };
+  std::string identity = text(source_->text);
+  for (const auto& [name, token] : source_->special_tokens) {
+    absl::StrAppend(&identity, text(name), text(token));
   }
-  const std::string text = absl::StrCat(system, system.empty() ? "" : "\n\n", content);
-  if (!has_inst_tokens()) return writer.Text(absl::StrCat(before_user_, text, after_user_));
-  const std::pair<std::string, std::string> before =
-      absl::StrSplit(before_user_, absl::MaxSplits("[INST]", 1));
-  const std::pair<std::string, std::string> after =
-      absl::StrSplit(after_user_, absl::MaxSplits("[/INST]", 1));
-  writer.Text(before.first);
-  writer.Token(begin_of_turn_);
-  writer.Text(absl::StrCat(before.second, text, after.first));
-  writer.Token(end_of_header_);
+  return identity;
 }
 
 absl::string_view ChatTemplate::ReplyOf(absl::string_view generated) const {
-  if (format_ != Format::kMistral) return generated;
-  if (!has_inst_tokens() || !before_reply_.empty()) absl::ConsumePrefix(&generated, " ");
-  if (!after_reply_.empty()) absl::ConsumeSuffix(&generated, " ");
+  absl::ConsumePrefix(&generated, blanks_before_);
+  absl::ConsumeSuffix(&generated, blanks_after_);
   return generated;
-}
-
-absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, bool opens_reply,
-                                 Writer& writer) const {
-  for (const ChatMessage& message : messages) {
-    if (!message.thought.has_value() || message.thought->empty()) continue;
-    if (thinks_ && message.role == kAssistant) continue;
-    return InvalidArgument("message ", &message - messages.data() + 1,
-                           " has \"reasoning_content\", which the chat template (", name(),
-                           ") does not write", thinks_ ? " for others than the assistant" : "");
-  }
-  const bool has_system = messages[0].role == kSystem;
-  const ChatMessage system = {kSystem,
-                              has_system ? messages[0].content : default_system_.value_or("")};
-  messages.remove_prefix(has_system ? 1 : 0);
-  if (begin_of_text_ >= 0) writer.Token(begin_of_text_);
-  if (format_ != Format::kMistral) {
-    if (has_system) {
-      WriteTurn(system, /*last=*/false, writer);
-    } else if (default_system_.has_value()) {
-      OpenTurn(kSystem, writer);
-      writer.Text(system.content);
-      writer.Token(end_of_turn_);
-      writer.Text(after_turn_);
-    }
-    for (const ChatMessage& message : messages) {
-      WriteTurn(message, &message == &messages.back(), writer);
-    }
-    if (opens_reply) {
-      OpenTurn(kAssistant, writer);
-      writer.Text(opened_);
-    }
-    return absl::OkStatus();
-  }
-  // The user's message that the system's precedes. User and assistant take turns.
-  const size_t last = messages.size() - (messages.back().role == kUser ? 1 : 2);
-  const size_t place = system_place_ == SystemPlace::kBeforeLast ? last : 0;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    WriteMistral(messages[i], i == place ? Trimmed(system) : "", writer);
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
     absl::Span<const ChatMessage> messages) const {
-  ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kAssistant));
-  Writer writer(*tokenizer_, /*spells=*/false);
-  ZEROTH_RETURN_IF_ERROR(Write(messages, /*opens_reply=*/false, writer));
-  ZEROTH_RETURN_IF_ERROR(CheckAgainstJinja(messages, /*opens_reply=*/false));
-  return std::move(writer).Finish();
+  ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, "assistant"));
+  return Write(messages, /*opens_reply=*/false);
 }
 
 absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
     absl::Span<const ChatMessage> messages) const {
-  ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kUser));
-  Writer writer(*tokenizer_, /*spells=*/false);
-  ZEROTH_RETURN_IF_ERROR(Write(messages, /*opens_reply=*/true, writer));
-  ZEROTH_RETURN_IF_ERROR(CheckAgainstJinja(messages, /*opens_reply=*/true));
-  ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, std::move(writer).Finish());
+  ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, "user"));
+  ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, Write(messages, /*opens_reply=*/true));
   return std::move(prompt.ids);
 }
 
-absl::StatusOr<std::string> ChatTemplate::Spell(absl::Span<const ChatMessage> messages,
-                                                bool opens_reply) const {
-  Writer writer(*tokenizer_, /*spells=*/true);
-  ZEROTH_RETURN_IF_ERROR(Write(messages, opens_reply, writer));
-  return std::move(writer).FinishText();
+absl::StatusOr<std::string> ChatTemplate::MarkSpecial(std::vector<ChatMessage>& messages) const {
+  constexpr uint32_t kFirstPrivate = 0xE000;
+  std::string mark;
+  bool is_used = true;
+  for (uint32_t c = kFirstPrivate; is_used; ++c) {
+    mark.clear();
+    AppendUtf8(c, &mark);
+    is_used = absl::StrContains(source_->text, mark);
+    for (const ChatMessage& message : messages) {
+      is_used = is_used || absl::StrContains(message.content, mark) ||
+                absl::StrContains(message.thought.value_or(""), mark);
+    }
+  }
+  bool marks = false;
+  for (ChatMessage& message : messages) {
+    for (std::string* const text :
+         {&message.content, message.thought.has_value() ? &*message.thought : nullptr}) {
+      if (text == nullptr) continue;
+      std::string marked;
+      ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(
+          *text, [&](absl::string_view part, std::optional<int32_t> token) {
+            // Behind the first character of the spelling, which blanks may precede.
+            const absl::string_view spelled = StripPython(part);
+            const bool is_special = token.has_value() && !spelled.empty();
+            size_t at = 0;
+            if (is_special) {
+              at = static_cast<size_t>(spelled.data() - part.data()) + DecodeUtf8(spelled).length;
+            }
+            absl::StrAppend(&marked, part.substr(0, at), is_special ? mark : "", part.substr(at));
+            marks = marks || is_special;
+            return absl::OkStatus();
+          }));
+      *text = std::move(marked);
+    }
+  }
+  return marks ? mark : "";
+}
+
+absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
+    absl::Span<const ChatMessage> messages, bool opens_reply) const {
+  for (const ChatMessage& message : messages) {
+    const bool writes = writes_thoughts_ && message.role == "assistant";
+    if (message.thought.value_or("").empty() || writes) continue;
+    return InvalidArgument("message ", &message - messages.data() + 1,
+                           " has \"reasoning_content\", which the chat template does not write",
+                           writes_thoughts_ ? " for others than the assistant" : "");
+  }
+  std::vector<ChatMessage> marked(messages.begin(), messages.end());
+  ZEROTH_ASSIGN_OR_RETURN(const std::string mark, MarkSpecial(marked));
+  std::vector<JinjaSpan> replies;
+  ZEROTH_ASSIGN_OR_RETURN(std::string text, Run(marked, opens_reply, &replies));
+  if (!mark.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::string plain, Run(messages, opens_reply));
+    if (absl::StrReplaceAll(text, {{mark, ""}}) != plain) {
+      return InvalidArgument(
+          "a message spells a special token, for which the chat template looks: it writes ",
+          Excerpt(plain),
+          ". Expected special tokens by the template only; remove it from the "
+          "message");
+    }
+  }
+  if (messages[0].role == "system" && !absl::StrContains(text, StripPython(marked[0].content))) {
+    return InvalidArgument("the chat template leaves the system's message out: it writes ",
+                           Excerpt(text),
+                           "; remove the message, or choose another --chat_template");
+  }
+  if (opens_reply) {
+    text += header_;
+    replies.clear();
+  } else if (!marks_replies_) {
+    ZEROTH_ASSIGN_OR_RETURN(replies, RepliesIn(text, marked));
+  }
+  return Encode(text, replies, mark);
+}
+
+absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Encode(absl::string_view text,
+                                                                absl::Span<const JinjaSpan> replies,
+                                                                absl::string_view mark) const {
+  Conversation result;
+  std::string pending;  // text that is not encoded yet, of one speaker
+  bool by_assistant = false;
+  bool follows_text = false;
+  const auto add = [&](absl::Span<const int32_t> ids) {
+    result.ids.insert(result.ids.end(), ids.begin(), ids.end());
+    result.by_assistant.resize(result.ids.size(), by_assistant);
+  };
+  const auto flush = [&]() -> absl::Status {
+    const std::string piece = absl::StrReplaceAll(std::exchange(pending, ""), {{mark, ""}});
+    if (piece.empty()) return absl::OkStatus();
+    const bool follows_token = !follows_text && !result.ids.empty();
+    follows_text = true;
+    return follows_token ? tokenizer_->EncodeAfterToken(piece, add)
+                         : tokenizer_->EncodeTo(piece, /*continues=*/result.ids.size() > 0, add);
+  };
+  size_t at = 0;
+  // Goes to a place of the text, at which another speaker may begin.
+  const auto switch_to = [&](bool speaker) -> absl::Status {
+    if (speaker != by_assistant) ZEROTH_RETURN_IF_ERROR(flush());
+    by_assistant = speaker;
+    return absl::OkStatus();
+  };
+  const JinjaSpan* reply = replies.begin();
+  const auto advance = [&] {
+    while (reply != replies.end() && at >= reply->end) ++reply;
+    return reply != replies.end() && at >= reply->begin;
+  };
+  const auto take = [&](absl::string_view part, std::optional<int32_t> token) -> absl::Status {
+    const size_t end = at + part.size();
+    if (token.has_value()) {
+      // Some tokens take the blanks around them.
+      at += part.size() - StripPython(part, std::nullopt, /*left=*/true, false).size();
+      ZEROTH_RETURN_IF_ERROR(flush());
+      ZEROTH_RETURN_IF_ERROR(switch_to(advance()));
+      add(absl::MakeConstSpan(&*token, 1));
+      follows_text = false;
+      at = end;
+      return absl::OkStatus();
+    }
+    while (at < end) {
+      ZEROTH_RETURN_IF_ERROR(switch_to(advance()));
+      size_t next = end;
+      if (reply != replies.end()) next = std::min(end, by_assistant ? reply->end : reply->begin);
+      absl::StrAppend(&pending, text.substr(at, next - at));
+      at = next;
+    }
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(text, take));
+  ZEROTH_RETURN_IF_ERROR(flush());
+  return result;
 }
 
 }  // namespace zeroth

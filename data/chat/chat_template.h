@@ -15,23 +15,23 @@
 #include "absl/types/span.h"
 
 #include "zeroth/data/chat/chat_message.h"
+#include "zeroth/data/chat/jinja/render.h"
 #include "zeroth/data/chat/jinja/syntax.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
 
-// Writes a model's conversations as tokens, in one of the common formats. The format of the Jinja
-// template that comes with a tokenizer is recognized by markers, and its details by what it writes
-// for a few conversations. Render and RenderPrompt write exactly the template's text: they refuse a
-// conversation for which the template writes another. The spelling of a special token inside a
-// message is text, unless the tokenizer parses special tokens. Immutable and thread-safe. The
-// tokenizer must outlive this.
+// Writes a model's conversations as tokens, by running its Jinja template with the variables that
+// transformers gives it. Special tokens that the template's text spells are tokens, as with
+// apply_chat_template(tokenize=True). The spelling of a special token inside a message is text,
+// unless the tokenizer parses special tokens; a message that the template then writes in another
+// way is refused. Immutable and thread-safe. The tokenizer must outlive this.
 class ChatTemplate {
  public:
-  enum class Format { kChatMl, kLlama3, kMistral };
-
-  // The tokens of a conversation. by_assistant marks the assistant's text and the token that ends
-  // its turn, but not the tokens that open the turn.
+  // The tokens of a conversation. by_assistant marks what {% generation %} blocks write. In a
+  // template without any, it marks the assistant's text and the token that ends its turn, but not
+  // what the template writes for add_generation_prompt. A reply begins with a token of its own, as
+  // it does when a model continues the tokens of RenderPrompt.
   struct Conversation {
     std::vector<int32_t> ids;
     std::vector<bool> by_assistant;
@@ -40,96 +40,83 @@ class ChatTemplate {
   // bos_token, eos_token and others, by name.
   using SpecialTokens = std::map<std::string, std::string>;
 
-  // The plain format of this name: chatml, llama3 or mistral. InvalidArgument for another name, and
-  // for a tokenizer that lacks a token of the format.
+  // The plain template of this name: chatml, llama3 or mistral. InvalidArgument for another name,
+  // and for a tokenizer that lacks a token of the format.
   static absl::StatusOr<ChatTemplate> Named(absl::string_view name, const Tokenizer& tokenizer);
-  // The format that a Jinja template writes, with these values of bos_token and the like. Without
-  // any, bos_token is the tokenizer's first token of a text, and eos_token its end of text.
-  // InvalidArgument for an unknown format (the message names it if it can be recognized), for a
-  // template that cannot be run here, and for one that writes another text than its format; the
-  // message shows where they differ.
+  // With these values of bos_token and the like. Without any, bos_token is the tokenizer's first
+  // token of a text, and eos_token its end of text. InvalidArgument for a template that cannot be
+  // run here, and for one that writes no special token behind a reply: a model would not learn to
+  // stop.
   static absl::StatusOr<ChatTemplate> FromJinja(
       absl::string_view jinja, const Tokenizer& tokenizer,
       const std::optional<SpecialTokens>& special_tokens = std::nullopt);
 
-  // Writes a whole conversation, whose last message is the assistant's.
+  // Writes a whole conversation, whose last message is the assistant's. InvalidArgument if the
+  // template leaves out the system's message, or if the conversation up to a reply is written
+  // otherwise before that reply than as a prompt; the message shows where the two differ.
   absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages) const;
   // Writes a conversation whose last message is the user's, and opens the assistant's reply.
   absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages) const;
   // The assistant's reply in the text that a model generated after RenderPrompt, without the blanks
-  // that Render itself writes.
+  // that the template writes around it.
   absl::string_view ReplyOf(absl::string_view generated) const;
-  // The token that ends a reply.
+  // The token that ends the last reply.
   int32_t end_of_turn() const { return end_of_turn_; }
-  // "chatml", for messages.
-  absl::string_view name() const;
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
-  // A Jinja template of the plain format, from which FromJinja makes the same as Named.
-  std::string PlainJinja() const;
+  // The template's source.
+  const std::string& jinja() const { return source_->text; }
 
  private:
-  class Writer;
-  class Fitting;
-
-  enum class SystemPlace { kBeforeFirst, kBeforeLast };  // of the user's messages
-  struct Trims {
-    bool system = false;
-    bool user = false;
-    bool assistant = false;
-  };
-
-  explicit ChatTemplate(Format format) : format_(format) {}
-  static absl::StatusOr<ChatTemplate> Create(Format format, const Tokenizer& tokenizer);
-  // The text of a conversation, special tokens spelled out.
-  absl::StatusOr<std::string> Spell(absl::Span<const ChatMessage> messages, bool opens_reply) const;
-  // InvalidArgument if the template writes this conversation otherwise, or refuses it.
-  absl::Status CheckAgainstJinja(absl::Span<const ChatMessage> messages, bool opens_reply) const;
-  absl::Status Write(absl::Span<const ChatMessage> messages, bool opens_reply,
-                     Writer& writer) const;
-  std::string Trimmed(const ChatMessage& message) const;
-  std::string HeaderOf(absl::string_view role) const;
-  void OpenTurn(absl::string_view role, Writer& writer) const;
-  void WriteTurn(const ChatMessage& message, bool last, Writer& writer) const;
-  void WriteMistral(const ChatMessage& message, absl::string_view system, Writer& writer) const;
-
-  // Mistral: [INST] and [/INST] are tokens, as since version 0.3.
-  bool has_inst_tokens() const { return begin_of_turn_ >= 0 && end_of_header_ >= 0; }
-
-  Format format_;
-  const Tokenizer* tokenizer_ = nullptr;
-  int32_t begin_of_text_ = -1;  // -1: conversations begin without one
-  int32_t begin_of_turn_ = -1;  // <|im_start|>, <|start_header_id|>; [INST], -1: it is text
-  int32_t end_of_header_ = -1;  // <|end_header_id|>, [/INST]
-  int32_t end_of_turn_ = -1;
-  Trims trims_;  // blanks at the ends of these roles' contents are left out
-  std::string after_turn_;
-
-  // ChatML and Llama 3.
-  std::optional<std::string> default_system_;  // for conversations without one; may be empty
-  std::string before_system_;  // begins a message of the system, as Llama 3.1's dates
-  bool thinks_ = false;  // the last reply begins with its thoughts, and earlier ones lose theirs
-  std::string opened_;   // what a prompt has behind the header of the reply
-
-  // Mistral: [INST] and [/INST] with the blanks around them, and the blanks of a reply.
-  std::string before_user_;
-  std::string after_user_;
-  std::string before_reply_;
-  std::string after_reply_;
-  SystemPlace system_place_ = SystemPlace::kBeforeFirst;
-
-  // Set by FromJinja. Shared by copies.
   struct Source {
+    std::string text;
     JinjaNode jinja;
     SpecialTokens special_tokens;
-    bool opens_replies = false;  // add_generation_prompt changes what it writes
   };
-  std::shared_ptr<const Source> source_;
+
+  ChatTemplate(const Tokenizer& tokenizer, std::shared_ptr<const Source> source)
+      : tokenizer_(&tokenizer), source_(std::move(source)) {}
+
+  // The template's text. `generated` gets what {% generation %} blocks wrote.
+  absl::StatusOr<std::string> Run(absl::Span<const ChatMessage> messages, bool opens_reply,
+                                  std::vector<JinjaSpan>* generated = nullptr) const;
+  // Reads what ends and opens a reply from what the template writes for a few messages.
+  absl::Status Probe();
+  // The parts of `text`, which Run wrote, that are the assistant's.
+  absl::StatusOr<std::vector<JinjaSpan>> RepliesIn(absl::string_view text,
+                                                   absl::Span<const ChatMessage> messages) const;
+  absl::StatusOr<size_t> BeginOfReply(absl::string_view text,
+                                      absl::Span<const ChatMessage> before) const;
+  absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages,
+                                     bool opens_reply) const;
+  // Puts a character that is returned, and that no message has, into each spelling of a special
+  // token in the messages. Empty if there is none.
+  absl::StatusOr<std::string> MarkSpecial(std::vector<ChatMessage>& messages) const;
+  absl::StatusOr<Conversation> Encode(absl::string_view text, absl::Span<const JinjaSpan> replies,
+                                      absl::string_view mark) const;
+
+  const Tokenizer* tokenizer_;
+  std::shared_ptr<const Source> source_;  // shared by copies
+  int32_t end_of_turn_ = -1;
+  bool marks_replies_ = false;    // by {% generation %}
+  bool writes_thoughts_ = false;  // of the last reply
+  // What the template writes behind the user's message, before every reply, also without
+  // add_generation_prompt. header_: what a prompt lacks of it, if the template knows no prompts.
+  std::string opening_;
+  std::string header_;
+  // What follows a reply from its first special token on, and how much of it is the reply's.
+  std::string after_last_;
+  size_t end_of_last_ = 0;
+  std::string after_earlier_;  // empty: no special token
+  size_t end_of_earlier_ = 0;
+  // Blanks around a reply.
+  std::string blanks_before_;
+  std::string blanks_after_;
 };
 
-// `choice` is a name, or "auto": the template beside the tokenizer at `tokenizer_path`, a directory
-// or a file in it. That is chat_template.jinja, or otherwise "chat_template" of
-// tokenizer_config.json. NotFound if there is none; errors name the file.
+// `choice` is a name, the path of a .jinja file, or "auto": the template beside the tokenizer at
+// `tokenizer_path`, a directory or a file in it. That is chat_template.jinja, or otherwise
+// "chat_template" of tokenizer_config.json. NotFound if there is none; errors name the file.
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
                                               const Tokenizer& tokenizer);

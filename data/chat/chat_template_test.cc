@@ -5,6 +5,7 @@
 
 #include "zeroth/data/chat/chat_template.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <set>
@@ -192,44 +193,131 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   }
 }
 
-// Templates whose text differs from their format's, and where.
-TEST(ChatTemplateTest, OtherTextsOfChatMlAreRefused) {
+// Any template is run; one is refused if it is no Jinja that is known here, or if it cannot be said
+// where a reply ends.
+TEST(ChatTemplateTest, TemplatesThatCannotBeUsedAreRefused) {
   const auto tokenizer = Open("qwen2");
   const std::string turns = ChatMlJinja("");
-  const auto with = [&](const std::string& from, const std::string& to) {
-    EXPECT_THAT(turns, HasSubstr(from));
-    return absl::StrReplaceAll(turns, {{from, to}});
-  };
   for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
-           // An end of text behind the last reply, or instead of its end of turn.
-           {turns + "{{- eos_token }}", "<|endoftext|>\", the format"},
-           {with("'<|im_end|>'", "(eos_token if loop.last else '<|im_end|>')"), "<|endoftext|>"},
-           // A bare system text, none, and other separators.
-           {with("'<|im_start|>' + message['role'] + '\\n'",
-                 "('' if message.role == 'system' else '<|im_start|>' + message.role + '\\n')"),
-            "a system message: the template writes \"Be brief."},
-           {with("'\\n' + message", "' ' + message"), "<|im_start|>user Hi"},
-           {with("{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>bot\\n' }}"),
-            "for a prompt of 1 turn without a system message"},
-           {"Talk:" + turns, "the template writes \"Talk:<|im_start|>"},
-           // Thoughts that no format here knows.
-           {with("message['content']", "message.content.split('</think>')[-1]"), "</think>"},
-           // Unknown Jinja, and text that is not Jinja.
            {turns + "{% include 'x' %}", "line 4: the tag {% include %} is not known here"},
            {"\n" + turns + "{{ messages | shuffle }}", "line 5: the filter shuffle"},
            {turns + "{{ 'a }}", "a string has no end"},
            {turns + "{{ 'a'", "a tag has no end"},
            {turns + "{# a", "a comment has no end"},
-           {turns + "{{ strftime_now('%d') }}", "strftime_now"}}) {
+           {"{{ start + 'x' }}", "line 1: an undefined value + a string"},
+           {"{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}",
+            "writes \"\\n\" behind the last reply, in which the tokenizer (tokenizer.json) finds "
+            "no "
+            "special token"},
+           {"{% for m in messages %}{{ m.text }}<|im_end|>{% endfor %}",
+            "expected the content of each in turn; it does not write (user1)"}}) {
     const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
     EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
-    EXPECT_THAT(chat.status().message(),
-                AllOf(HasSubstr(text), HasSubstr("--chat_template=chatml")));
+    EXPECT_THAT(chat.status().message(), HasSubstr(text));
   }
+}
+
+// What is the assistant's cannot be said if a prompt is another text than the conversation has.
+TEST(ChatTemplateTest, ConversationsOtherThanTheirPromptsAreRefused) {
+  const auto tokenizer = Open("qwen2");
+  const auto chat = ChatTemplate::FromJinja(
+      ChatMlJinja("{{- messages | length if messages | length > 2 else '' }}"), *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_TRUE(chat->Render({{"user", "a"}, {"assistant", "b"}}).ok());
+  EXPECT_THAT(chat->Render(kTalk).status().message(),
+              AllOf(HasSubstr("writes \"5<|im_start|>system"),
+                    HasSubstr("but as a prompt \"<|im_start|>system")));
+}
+
+// The shapes of other published templates.
+TEST(ChatTemplateTest, AnyTemplateIsRun) {
+  nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
+  AddTokens(json, 903, {"<bos>", "<eos>", "<turn>", "</turn>", "<message>", "<end>", "<return>"});
   const TemporaryDirectory dir;
-  dir.Write("chat_template.jinja", "<|im_start|>system\nToday is {{ date }}");
-  EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
-              AllOf(HasSubstr("chat_template.jinja"), HasSubstr("--chat_template=chatml")));
+  dir.Write("tokenizer.json", json.dump());
+  const auto opened = OpenTokenizer(dir.path());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const Tokenizer& tokenizer = **opened;
+  const auto spelled = [&](const std::string& jinja, const std::vector<ChatMessage>& messages,
+                           const std::string& end) {
+    const auto chat = ChatTemplate::FromJinja(jinja, tokenizer, {{{"bos_token", "<bos>"}}});
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    if (!chat.ok()) return std::string();
+    EXPECT_EQ(chat->end_of_turn(), tokenizer.Find(end));
+    return Spelled(*chat, tokenizer, messages);
+  };
+  const std::vector<ChatMessage> talk(kTalk.begin() + 1, kTalk.end());
+  // Gemma's: another name of the assistant, and the system's message in the user's.
+  EXPECT_EQ(spelled(R"({{ bos_token }}{% set ns = namespace(s='') %}{% for m in messages %}
+{%- if m.role == 'system' %}{% set ns.s = m.content + '\n\n' %}{% else %}
+{{- '<turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' + ns.s + m.content | trim + '</turn>\n' }}
+{%- set ns.s = '' %}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<turn>model\n' }}{% endif %})",
+                    kTalk, "</turn>"),
+            "<bos><turn>user\nBe brief.\n\nHello!</turn>\n<turn>model\n{Hi there.</turn>}\n"
+            "<turn>user\nBye</turn>\n<turn>model\n{See you.</turn>}\n");
+  // Harmony's: the last reply ends with another token.
+  EXPECT_EQ(spelled(R"({% for m in messages %}{{ '<turn>' + m.role }}
+{%- if m.role == 'assistant' %}final{% endif %}{{ '<message>' + m.content }}
+{{- '<return>' if loop.last and m.role == 'assistant' else '<end>' }}{% endfor %}
+{%- if add_generation_prompt %}<turn>assistant{% endif %})",
+                    talk, "<return>"),
+            "<turn>user<message>Hello!<end><turn>assistant{final<message>Hi there.<end>}"
+            "<turn>user<message>Bye<end><turn>assistant{final<message>See you.<return>}");
+  // Llama 2's: no prompt of its own, and each turn begins a text.
+  EXPECT_EQ(spelled(R"({% for m in messages %}
+{%- if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content | trim + ' [/INST]' }}
+{%- else %}{{ ' ' + m.content | trim + ' <eos>' }}{% endif %}{% endfor %})",
+                    talk, "<eos>"),
+            "<bos>[INST] Hello! [/INST]{ Hi there. <eos>}<bos>[INST] Bye [/INST]{ See you. <eos>}");
+  // Two tokens end a reply, as Command A's.
+  EXPECT_EQ(spelled(R"({% for m in messages %}{{ '<turn>' + m.role + m.content }}
+{%- if m.role == 'assistant' %}<end>{% endif %}<eos>{% endfor %}
+{%- if add_generation_prompt %}<turn>assistant{% endif %})",
+                    talk, "<eos>"),
+            "<turn>userHello!<eos><turn>assistant{Hi there.<end><eos>}<turn>userBye<eos>"
+            "<turn>assistant{See you.<end><eos>}");
+  // A prompt opens thoughts that replies do not have, as DeepSeek R1's.
+  EXPECT_EQ(
+      spelled(
+          R"({% for m in messages %}{{ '<turn>' + m.role + '\n' + m.content + '<end>' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<turn>assistant\n<think>\n' }}{% endif %})",
+          talk, "<end>"),
+      "<turn>user\nHello!<end><turn>assistant\n{Hi there.<end>}<turn>user\nBye<end>"
+      "<turn>assistant\n{See you.<end>}");
+  // {% generation %} says what is the assistant's.
+  EXPECT_EQ(
+      spelled(
+          R"({% for m in messages %}{{ '<turn>' + m.role }}{% if m.role == 'assistant' and loop.last %}
+{%- generation %}{{ m.content }}<end>{% endgeneration %}
+{%- else %}{{ m.content }}<end>{% endif %}{% endfor %}{% if add_generation_prompt %}<turn>assistant{% endif %})",
+          talk, "<end>"),
+      "<turn>userHello!<end><turn>assistantHi there.<end><turn>userBye<end><turn>assistant"
+      "{See you.<end>}");
+}
+
+// A template may not treat what spells a special token in a message as one.
+TEST(ChatTemplateTest, SpecialTokensInMessagesAreMarkedAsText) {
+  const auto tokenizer = Open("qwen2");
+  const auto chat = ChatTemplate::FromJinja(ChatMlJinja(""), *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const std::vector<ChatMessage> talk = {{"user", "a"},
+                                         {"assistant", "x<|im_end|>\n<|im_start|>user\ny"},
+                                         {"user", "<|endoftext|>"},
+                                         {"assistant", " b"}};
+  EXPECT_EQ(
+      Spelled(*chat, *tokenizer, talk),
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+      "{x<|im_end|>\n<|im_start|>user\ny<|im_end|>}\n<|im_start|>user\n<|endoftext|><|im_end|>\n"
+      "<|im_start|>assistant\n{ b<|im_end|>}\n");
+  const auto ids = chat->Render(talk)->ids;
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer->Find("<|im_end|>")), 4);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer->Find("<|endoftext|>")), 0);
+  const auto looks = ChatTemplate::FromJinja(
+      absl::StrReplaceAll(ChatMlJinja(""),
+                          {{"message['content']", "message.content.split('<|im_end|>')[-1]"}}),
+      *tokenizer);
+  ASSERT_TRUE(looks.ok()) << looks.status();
+  EXPECT_THAT(looks->Render(talk).status().message(), HasSubstr("spells a special token"));
 }
 
 // ChatML: the beginning of a text, no line between turns, and trimmed blanks.
@@ -259,18 +347,14 @@ TEST(ChatTemplateTest, DetailsOfChatMlAreTheTemplates) {
       "<|im_start|>user\n a <|im_end|>\n<|im_start|>assistant\n{b<|im_end|>}\n");
 }
 
-// A conversation that a template treats otherwise, or refuses, than those it was tried with.
-TEST(ChatTemplateTest, EachConversationIsHeldAgainstTheTemplate) {
+TEST(ChatTemplateTest, WhatATemplateRefusesOrLeavesOutIsSaid) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::FromJinja(
       ChatMlJinja(
-          "{%- if messages[-1].content == 'secret' %}{{- 'X' }}{%- endif %}"
           "{%- if messages[0].content == 'no' %}{{- raise_exception('Not so.') }}{%- endif %}"),
       *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_TRUE(chat->Render({{"user", "a"}, {"assistant", "b"}}).ok());
-  EXPECT_THAT(chat->Render({{"user", "a"}, {"assistant", "secret"}}).status().message(),
-              HasSubstr("the template writes \"X<|im_start|>user"));
   EXPECT_THAT(chat->RenderPrompt({{"user", "no"}}).status().message(),
               HasSubstr("refuses the conversation: \"Not so.\""));
   const auto without = ChatTemplate::FromJinja(
@@ -279,7 +363,8 @@ TEST(ChatTemplateTest, EachConversationIsHeldAgainstTheTemplate) {
       *tokenizer);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_TRUE(without->RenderPrompt(kQuestion).ok());
-  EXPECT_THAT(without->Render(kTalk).status().message(), HasSubstr("the template writes"));
+  EXPECT_THAT(without->Render(kTalk).status().message(),
+              HasSubstr("leaves the system's message out"));
 }
 
 TEST(ChatTemplateTest, Llama3) {
@@ -483,28 +568,6 @@ TEST(ChatTemplateTest, MistralInTokens) {
   EXPECT_EQ(of(nemo).ReplyOf(" b"), " b");
 }
 
-TEST(ChatTemplateTest, OtherTemplatesWithInstAreRefused) {
-  const auto tokenizer = MistralTokenizer();
-  const std::string whole = MistralJinja("[INST] ", "first", "[/INST]", "' ' + ");
-  const auto with = [&](const std::string& from, const std::string& to) {
-    EXPECT_THAT(whole, HasSubstr(from));
-    return absl::StrReplaceAll(whole, {{from, to}});
-  };
-  for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
-           {with("eos_token", "''"), "</s>"},
-           {with("[/INST]", "[/I]") + "{# [INST] #}", "[/I]"},
-           {with("{%- else %}\n    {%- set loop",
-                 "{%- else %}\n    {%- set system_message = 'Be nice.' %}\n    {%- set loop"),
-            "Be nice."},
-           {with("\\n\\n", "\\n"), "a system message: the template writes"},
-           {with("message[\"content\"]", "message.text"), "cannot be run here"}}) {
-    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer, kMistralTokens);
-    EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument) << jinja;
-    EXPECT_THAT(chat.status().message(),
-                AllOf(HasSubstr(text), HasSubstr("--chat_template=mistral")));
-  }
-}
-
 // A tokenizer without a token [INST], as Mistral's before 0.3: the tokens are those of the whole
 // text, of which special tokens are read.
 TEST(ChatTemplateTest, MistralInText) {
@@ -527,7 +590,6 @@ TEST(ChatTemplateTest, MistralInText) {
     const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
     ASSERT_TRUE(chat.ok()) << chat.status();
     EXPECT_EQ(chat->Render(talk)->ids, *(*whole)->Encode(text)) << text;
-    EXPECT_EQ(chat->ReplyOf(" Hi there."), "Hi there.");
   }
   const auto chat = ChatTemplate::Named("mistral", *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
@@ -542,27 +604,14 @@ TEST(ChatTemplateTest, MistralInText) {
   EXPECT_EQ(*chat->RenderPrompt(absl::MakeConstSpan(kTalk).first(kTalk.size() - 1)), expected);
 }
 
-TEST(ChatTemplateTest, OthersAreRefusedByName) {
+TEST(ChatTemplateTest, NamesNeedTheirTokens) {
   const auto tokenizer = Open("qwen2");
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{{ '[INST] <<SYS>>' }}", "Llama 2"},
-      {"{{ '<start_of_turn>' }}", "Gemma"},
-      {"{{ '<|user|>' }}", "Phi 3"},
-      {"{{ '<|im_start|>user<|im_sep|>' }}", "Phi 4"},
-      {"{{ '[SYSTEM_PROMPT]' }}[INST]", "Mistral's of 2025"},
-      {"{{ 'USER: ' }}", "begins with \"{{ \\'USER: \\' }}\""}};
-  for (const auto& [jinja, name] : cases) {
-    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer);
-    EXPECT_EQ(chat.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(chat.status().message(), HasSubstr(name));
-    EXPECT_THAT(chat.status().message(), HasSubstr("--chat_template"));
-  }
   EXPECT_THAT(ChatTemplate::Named("llama3", *tokenizer).status().message(),
               HasSubstr("<|begin_of_text|>"));
   EXPECT_THAT(ChatTemplate::Named("chatml", ByteTokenizer()).status().message(),
               HasSubstr("<|im_start|>"));
   EXPECT_THAT(ChatTemplate::Named("gemma", *tokenizer).status().message(),
-              HasSubstr("chatml, llama3 or mistral"));
+              HasSubstr("chatml, llama3, mistral, or the path"));
 }
 
 TEST(ChatTemplateTest, PlainFormatsAreReadBack) {
@@ -572,19 +621,19 @@ TEST(ChatTemplateTest, PlainFormatsAreReadBack) {
     const auto tokenizer = Open(tokens);
     const auto named = ChatTemplate::Named(name, *tokenizer);
     ASSERT_TRUE(named.ok()) << named.status();
-    const auto read = ChatTemplate::FromJinja(named->PlainJinja(), *tokenizer);
+    const auto read = ChatTemplate::FromJinja(named->jinja(), *tokenizer);
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->Identity(), named->Identity());
   }
   const auto mistral = MistralTokenizer();
   const auto named = ChatTemplate::Named("mistral", *mistral);
-  const auto read = ChatTemplate::FromJinja(named->PlainJinja(), *mistral);
+  const auto read = ChatTemplate::FromJinja(named->jinja(), *mistral);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->Identity(), named->Identity());
   // The texts that Jinja2 renders as the tests above expect them.
   const auto text_of = [](const std::string& name, const std::string& tokens) {
     const auto tokenizer = Open(tokens);
-    return ChatTemplate::Named(name, *tokenizer)->PlainJinja();
+    return ChatTemplate::Named(name, *tokenizer)->jinja();
   };
   EXPECT_EQ(
       text_of("chatml", "qwen2"),
@@ -624,7 +673,8 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   const auto none = OpenChatTemplate("auto", dir.path(), *tokenizer);
   EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(none.status().message(), HasSubstr("--chat_template"));
-  EXPECT_EQ(OpenChatTemplate("chatml", dir.path(), *tokenizer)->name(), "chatml");
+  const std::string named = ChatTemplate::Named("chatml", *tokenizer)->jinja();
+  EXPECT_EQ(OpenChatTemplate("chatml", dir.path(), *tokenizer)->jinja(), named);
 
   dir.Write("tokenizer_config.json", R"({"chat_template": "{{ '<start_of_turn>' }}"})");
   EXPECT_THAT(OpenChatTemplate("auto", dir.path(), *tokenizer).status().message(),
@@ -633,15 +683,23 @@ TEST(ChatTemplateTest, OpensWhatIsBesideATokenizer) {
   const nlohmann::json tools = {{"name", "tools"}, {"template", "[INST]"}};
   const nlohmann::json plain = {{"name", "default"}, {"template", chatml}};
   dir.Write("tokenizer_config.json", nlohmann::json({{"chat_template", {tools, plain}}}).dump());
-  EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->name(), "chatml");
+  EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->jinja(), chatml);
   EXPECT_EQ(
-      OpenChatTemplate("auto", absl::StrCat(dir.path(), "/tokenizer.json"), *tokenizer)->name(),
-      "chatml");
+      OpenChatTemplate("auto", absl::StrCat(dir.path(), "/tokenizer.json"), *tokenizer)->jinja(),
+      chatml);
   dir.Write("tokenizer_config.json", R"({"chat_template": 3})");
   EXPECT_FALSE(OpenChatTemplate("auto", dir.path(), *tokenizer).ok());
   // chat_template.jinja comes first, as in transformers.
   dir.Write("chat_template.jinja", chatml);
-  EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->name(), "chatml");
+  EXPECT_EQ(OpenChatTemplate("auto", dir.path(), *tokenizer)->jinja(), chatml);
+  // Another file, with the tokens of those beside the tokenizer.
+  const std::string other = dir.Write("other.jinja", ChatMlJinja("{{- bos_token }}Other"));
+  dir.Write("tokenizer_config.json", R"({"bos_token": "<|endoftext|>"})");
+  const auto from_file = OpenChatTemplate(other, dir.path(), *tokenizer);
+  ASSERT_TRUE(from_file.ok()) << from_file.status();
+  EXPECT_THAT(SpelledPrompt(*from_file, *tokenizer, kQuestion), HasSubstr("<|endoftext|>Other<"));
+  EXPECT_THAT(OpenChatTemplate(dir.File("none.jinja"), dir.path(), *tokenizer).status().message(),
+              HasSubstr("none.jinja"));
   // The tokens that a template names are those of the files beside it.
   const auto begins_with = [&](const std::string& config) {
     dir.Write("tokenizer_config.json", config);

@@ -204,15 +204,22 @@ absl::Status LeaveOutUnlearned(absl::Span<const ChatMessage> messages, bool loss
         "the "
         "conversation out");
   }
+  if (std::find(learned.begin(), learned.end(), false) == learned.end()) return absl::OkStatus();
   // Turns alternate, so each run of the assistant's tokens is one of its messages.
+  std::vector<size_t> run_of(marks.size());
   size_t runs = 0;
   for (size_t i = 0; i < marks.size(); ++i) {
-    if (!written.by_assistant[i]) continue;
-    if (i == 0 || !written.by_assistant[i - 1]) ++runs;
-    ZEROTH_CHECK(runs <= learned.size());
-    if (!learned[runs - 1]) marks[i] |= kNoTarget;
+    if (written.by_assistant[i] && (i == 0 || !written.by_assistant[i - 1])) ++runs;
+    run_of[i] = runs;
   }
-  ZEROTH_CHECK(runs == learned.size());
+  if (runs != learned.size()) {
+    return InvalidArgument("a message of the assistant says that it is not learned, but of its ",
+                           learned.size(), " messages the chat template marks ", runs,
+                           " parts as the assistant's, expected one for each");
+  }
+  for (size_t i = 0; i < marks.size(); ++i) {
+    if (written.by_assistant[i] && !learned[run_of[i] - 1]) marks[i] |= kNoTarget;
+  }
   return absl::OkStatus();
 }
 

@@ -35,7 +35,11 @@ std::vector<std::string> Seeds() {
       "{% endmacro %}{% for m in messages[::-1] %}{% set ns.i = ns.i + 1 %}{{ f(ns.i) }}"
       "{{ m.content.split('</think>')[-1].strip('\\n') }}{% endfor %}{{ {'a': [ns.i]} | tojson }}"
       "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}"
-      "{% set b %}{{ range(3) | join(', ') }}{% endset %}{{ b.replace('1', 'z') if b is string }}"};
+      "{% set b %}{{ range(3) | join(', ') }}{% endset %}{{ b.replace('1', 'z') if b is string }}",
+      "{% generation %}{{ {'b': 1, 'a': [2]} | dictsort | tojson(indent=2) }}{% endgeneration %}"
+      "{{ ['b', 'A', 'a'] | unique | sort(reverse=true) | map('upper') | join('\n') | indent(2) }}"
+      "{{ '{} {0} {a}'.format(1, a='x') * 3 ~ strftime_now('%d %b %Y') }}"
+      "{{ 'a\nb'.splitlines() | select('in', ['a']) | list | length }}"};
 }
 
 }  // namespace

@@ -150,11 +150,69 @@ TEST(JinjaTest, WritesWhatJinja2Writes) {
            {"{{ messages[1].content[0:2] }}", " \302\240"},
            {"{% macro g(x) %}{% if x > 0 %}{{ x }}{{ g(x - 1) }}{% endif %}{% endmacro %}{{ g(3) "
             "}}",
-            "321"}}) {
+            "321"},
+           {"{{ {'b': [1, {}], 'a': {'c': []}} | tojson(indent=2) }}",
+            "{\n  \"b\": [\n    1,\n    {}\n  ],\n  \"a\": {\n    \"c\": []\n  }\n}"},
+           {"{{ {'b': 1, 'a': [1, 2]} | tojson(separators=(',', ':'), sort_keys=true) }}",
+            "{\"a\":[1,2],\"b\":1}"},
+           {"{% for k, v in {'b': 1, 'A': 2, 'c': 3} | dictsort %}{{ k }}{{ v }}{% endfor %}",
+            "A2b1c3"},
+           {"{{ ['b', 'A', 'c'] | sort | join }}{{ [3, 1, 2] | sort(reverse=true) | join(',') }}",
+            "Abc3,2,1"},
+           {"{{ messages | sort(attribute='role') | map(attribute='role') | join(',') }}",
+            "assistant,system,user"},
+           {"{{ ['a', 'B', 'b', 'A', 'c'] | unique | join(',') }}{{ [1, 2, 1] | unique | list | "
+            "length }}",
+            "a,B,c2"},
+           {"{{ ['a', 'b'] | map('upper') | join }}{{ messages | map(attribute='x', default='-') | "
+            "join }}",
+            "AB---"},
+           {"{{ [1, 2, 3, 4] | select('even') | join(',') }}{{ [0, 1, ''] | reject | list | length "
+            "}}{{ [1, 2, 3] | select('gt', 1) | join }}",
+            "2,4223"},
+           {"{{ messages | rejectattr('role', 'in', ['user', 'system']) | map(attribute='role') | "
+            "first }}",
+            "assistant"},
+           {"{{ 'a\\n\\nb\\n' | indent }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb' | "
+            "indent('> ', blank=true) }}",
+            "a\n\n    b\n|  a\n  b|a\n> \n> b"},
+           {"{{ 'abc' | reverse }}{{ '12' | int + 1 }}{{ 'x' | int }}{{ ' 7 ' | int }}{{ '<b>' | "
+            "safe }}",
+            "cba1307<b>"},
+           {"{{ '\303\200\303\211 Stra\303\237e \320\226' | lower }}",
+            "\303\240\303\251 stra\303\237e \320\266"},
+           {"{{ 'a {} b {} {{}}'.format(1, 'x') }}{{ '{1}{0}{n}'.format('a', 'b', n=2) }}",
+            "a 1 b x {}ba2"},
+           {"{{ 'xay'.removeprefix('x').removesuffix('y') }}{{ 'a\\r\\nb\\u2028c\\n'.splitlines() "
+            "| join('|') }}",
+            "aa|b|c"},
+           {"{{ '-' * 3 }}{{ 'ab' * 0 }}|", "---|"},
+           {"{{ strftime_now('%d %b %Y, %H:%M %A') }}{{ strftime_now is defined }}",
+            "26 Jul 2024, 00:00 FridayTrue"},
+           {"a{% generation %}b{% set x = 1 %}{% endgeneration %}c{{ x is defined }}", "abcFalse"},
+           {"{% macro f(a, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ f(b=3, a=1) }}{{ f(1) }}", "1312"},
+           {"{{ 'abcdef'[-2:] }}{{ [1, 2, 3, 4][::-2] | join }}{{ [1, 2, 3][-1:0:-1] | join }}",
+            "ef4232"}}) {
     const auto text = Rendered(jinja);
     ASSERT_TRUE(text.ok()) << jinja << ": " << text.status();
     EXPECT_EQ(*text, expected) << jinja;
   }
+}
+
+TEST(JinjaTest, TellsWhatGenerationBlocksWrote) {
+  const auto parsed = ParseJinja(
+      "a{% for i in range(2) %}\n<{% generation %}\xC3\xA9{{ i }}{% endgeneration %}>{% endfor %}");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  std::vector<JinjaSpan> generated;
+  EXPECT_EQ(*RenderJinja(*parsed, {}, &generated),
+            "a<\xC3\xA9"
+            "0><\xC3\xA9"
+            "1>");
+  ASSERT_EQ(generated.size(), 2u);
+  EXPECT_EQ(generated[0].begin, 2u);
+  EXPECT_EQ(generated[0].end, 5u);
+  EXPECT_EQ(generated[1].begin, 7u);
+  EXPECT_EQ(generated[1].end, 10u);
 }
 
 TEST(JinjaTest, WhatItDoesNotKnowIsRefusedByLine) {
@@ -164,7 +222,10 @@ TEST(JinjaTest, WhatItDoesNotKnowIsRefusedByLine) {
            {"{{ 1 is prime }}", "the test prime"},
            {"{{ 'a'.swapcase() }}", "the method swapcase of a string"},
            {"{{ cycler(1) }}", "a call of cycler"},
-           {"{{ strftime_now('%d') }}", "a call of strftime_now"},
+           {"{{ strftime_now() }}", "a call of strftime_now"},
+           {"{{ [1, 'a'] | sort }}", "sorts a string among others"},
+           {"{{ 'a{!r}'.format(1) }}", "format by"},
+           {"{% set x %}{% generation %}a{% endgeneration %}{% endset %}", "{% generation %} in"},
            {"{{ 1.5 }}", "the number 1"},
            {"{{ 3 / 2 }}", "an integer / an integer"},
            {"{{ '\u00E9'.upper() }}", "beyond ASCII"},
@@ -213,7 +274,9 @@ TEST(JinjaTest, HostileTemplatesEnd) {
         "{% set ns = namespace(a=[1]) %}{% for i in range(99) %}{% set ns.a = ns.a + ns.a %}"
         "{% endfor %}",
         "{% set ns = namespace(a=[1]) %}{% for i in range(30) %}{% set ns.a = [ns.a, ns.a] %}"
-        "{% endfor %}{{ ns.a | tojson }}"}) {
+        "{% endfor %}{{ ns.a | tojson }}",
+        "{{ 'x' * 999999999 }}", "{{ range(300000) | list | sort | first }}",
+        "{{ ('a\n' * 99999) | indent(1000) }}"}) {
     EXPECT_EQ(Rendered(jinja).status().code(), absl::StatusCode::kResourceExhausted) << jinja;
   }
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/formats/hf_tokenizer.h"
@@ -49,20 +50,29 @@ absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
                                               const Tokenizer& tokenizer) {
-  if (choice != "auto") return ChatTemplate::Named(choice, tokenizer);
+  const bool is_file = absl::EndsWith(choice, ".jinja");
+  if (choice != "auto" && !is_file) return ChatTemplate::Named(choice, tokenizer);
   std::error_code ignored;
   const std::filesystem::path path(tokenizer_path);
   HfChatTemplate found;
   std::string directory;
   if (!path.empty()) {
     directory = (std::filesystem::is_directory(path, ignored) ? path : path.parent_path()).string();
-    ZEROTH_ASSIGN_OR_RETURN(found, ReadHfChatTemplate(directory));
+    if (!is_file) {
+      ZEROTH_ASSIGN_OR_RETURN(found, ReadHfChatTemplate(directory));
+    }
+  }
+  if (is_file) {
+    constexpr size_t kMaxBytes = size_t{1} << 20;
+    found.path = std::string(choice);
+    ZEROTH_ASSIGN_OR_RETURN(found.jinja, ReadFile(found.path, kMaxBytes));
   }
   if (found.jinja.empty()) {
     return absl::NotFoundError(absl::StrCat(
         tokenizer_path.empty() ? "the tokenizer" : tokenizer_path,
         " has no chat template, neither a chat_template.jinja nor a \"chat_template\" in a "
-        "tokenizer_config.json; name one by --chat_template=chatml, llama3 or mistral"));
+        "tokenizer_config.json; name one by --chat_template=chatml, llama3, mistral or a .jinja "
+        "file"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const SpecialTokens tokens, ReadSpecialTokens(directory, tokenizer));
   absl::StatusOr<ChatTemplate> result = ChatTemplate::FromJinja(found.jinja, tokenizer, tokens);

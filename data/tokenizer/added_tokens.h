@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/data/tokenizer.h"
 #include "zeroth/formats/hf_tokenizer.h"
 
 namespace zeroth {
@@ -31,6 +33,13 @@ class AddedTokenFinder {
   bool CutsAtSpaces() const { return cuts_at_spaces_; }
 
   absl::Status Split(absl::string_view text, Sink sink) const;
+  // The same, as Tokenizer::SplitSpecial: other added tokens are text.
+  absl::Status SplitSpecial(absl::string_view text, Tokenizer::PartSink sink) const {
+    return Split(text, [sink](absl::string_view part, const AddedToken* token) {
+      const bool is_special = token != nullptr && token->special;
+      return sink(part, is_special ? std::make_optional(token->id) : std::nullopt);
+    });
+  }
 
  private:
   struct Entry {

@@ -128,6 +128,7 @@ absl::Status BpeTokenizer::AddTokens() {
     if (!spelling_of_[id].empty() && spelling_of_[id] != token.content)
       return wrong(absl::StrCat("which ", Excerpt(spelling_of_[id]), " has"));
     spelling_of_[id] = token.content;
+    special_.Add(token, token.content, /*parse_special=*/true);
     if (!token.normalized) {
       raw_.Add(token, token.content, parts_.parse_special);
       continue;

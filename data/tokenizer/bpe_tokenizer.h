@@ -58,6 +58,9 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status EncodeAfterToken(absl::string_view text, Sink sink) const override {
     return EncodeParts(text, /*continues=*/false, /*at_start=*/false, sink);
   }
+  absl::Status SplitSpecial(absl::string_view text, PartSink sink) const override {
+    return special_.SplitSpecial(text, sink);
+  }
   bool CutsAtSpaces() const override { return cuts_at_spaces_; }
 
  protected:
@@ -86,6 +89,7 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<std::string> spelling_of_;  // by id; empty where an id is not used
   AddedTokenFinder raw_;
   AddedTokenFinder normalized_;
+  AddedTokenFinder special_;
   bool cuts_at_spaces_ = false;
   mutable std::mutex mutex_;  // guards idle_
   // Scratch memory of calls, kept so that many small texts are fast, too.

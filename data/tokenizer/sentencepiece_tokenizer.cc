@@ -12,6 +12,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
+#include "zeroth/data/tokenizer/added_tokens.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/data/tokenizer/sentencepiece_library.h"
 
@@ -88,6 +89,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     bool ends_words_at_spaces = true;
     for (int id = 0; id < library_.size(); ++id) {
       const std::string& piece = library_.Piece(id);
+      if (library_.IsControl(id)) {
+        special_.Add({.id = id, .content = piece, .special = true}, piece, /*parse_special=*/true);
+      }
       // A space is allowed only at the beginning of a piece.
       size_t begin = 0;
       while (absl::StartsWith(absl::string_view(piece).substr(begin), kMetaspace))
@@ -126,6 +130,9 @@ class SentencePieceTokenizer final : public Tokenizer {
       sink(absl::MakeConstSpan(ids).subspan(begin, kPiece));
     return absl::OkStatus();
   }
+  absl::Status SplitSpecial(absl::string_view text, PartSink sink) const override {
+    return special_.SplitSpecial(text, sink);
+  }
   bool CutsAtSpaces() const override { return cuts_at_spaces_; }
 
  protected:
@@ -155,6 +162,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   SentencePieceLibrary library_;
+  AddedTokenFinder special_;  // control tokens
   std::array<int32_t, 1> prefix_ = {};
   bool cuts_at_spaces_ = false;
 };

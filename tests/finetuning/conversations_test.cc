@@ -259,6 +259,11 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   EXPECT_NE(Read(dir_ / "named/final/chat_template.jinja"), jinja);
   EXPECT_EQ(nlohmann::json::parse(Read(dir_ / "named/final/tokenizer_config.json")),
             nlohmann::json({{"eos_token", "<|im_end|>"}}));
+  // And one trained by a template of its own.
+  Write(dir_ / "own.jinja", jinja + "{# own #}");
+  EXPECT_EQ(Train("own", With(run, {"--chat_template=" + (dir_ / "own.jinja").string()})),
+            assistant);
+  EXPECT_EQ(Read(dir_ / "own/final/chat_template.jinja"), jinja + "{# own #}");
   const std::string named = (dir_ / "named/final").string();
   EXPECT_TRUE(Generate("--chat --max_tokens=4 --prompt='one and two' --model=" + named))
       << Read(dir_ / "error.txt");
@@ -387,7 +392,7 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
   refuse({"--chat_template=mistral"}, "needs a token <s>");
   refuse({"--tokenizer=tests/testdata/tokenizers/qwen2"}, "has no chat template");
   Write(dir_ / "model/chat_template.jinja", "{{ '<start_of_turn>' }}");
-  refuse({}, "the chat template is Gemma");
+  refuse({}, "expected the content of each in turn; it does not write (user1)");
   Write(dir_ / "bad.jsonl",
         Conversations(0, 3) + R"({"messages": [{"role": "user", "content": "a"}]})");
   refuse({"--chat_template=chatml", "--data=" + (dir_ / "bad.jsonl").string()},

@@ -36,8 +36,8 @@ ABSL_FLAG(bool, chat, false,
           "standard input, with the conversation so far as context.");
 ABSL_FLAG(
     std::string, chat_template, "auto",
-    "With --chat, the format of conversations: auto (the model's own template), chatml, llama3 "
-    "or mistral.");
+    "With --chat, the format of conversations: auto (the model's own template), chatml, llama3, "
+    "mistral, or the path of a .jinja file.");
 ABSL_FLAG(std::string, system, "",
           "With --chat, the system message at the beginning; empty: none.");
 

@@ -2,14 +2,17 @@
 
 #include "zeroth/data/chat/jinja/builtins.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/unicode.h"
 #include "zeroth/data/chat/jinja/text.h"
@@ -21,7 +24,8 @@ using Kind = JinjaValue::Kind;
 
 JinjaValue Text(absl::string_view text) { return JinjaValue::String(std::string(text)); }
 
-// The string at this argument, or none if it is absent or none.
+}  // namespace
+
 std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t position,
                                         absl::string_view name, JinjaWork& work) {
   const JinjaValue* const value = arguments.Get(position, name);
@@ -30,6 +34,8 @@ std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t 
   work.Fail(absl::StrCat("the argument ", name, " is ", value->KindName(), ", expected a string"));
   return std::nullopt;
 }
+
+namespace {
 
 // Python's str.split: at each run of blanks, or at each separator.
 JinjaValue Split(absl::string_view text, std::optional<absl::string_view> separator, int64_t most,
@@ -58,6 +64,8 @@ JinjaValue Split(absl::string_view text, std::optional<absl::string_view> separa
   return JinjaValue::Of(std::move(parts));
 }
 
+}  // namespace
+
 JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_view to,
                    JinjaWork& work) {
   if (from.empty()) work.Fail("replace of an empty string is not known here");
@@ -74,18 +82,26 @@ JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_
   return JinjaValue::String(std::move(result));
 }
 
-enum class Case { kUpper, kLower, kTitle, kCapital };
-
-// Letters beyond ASCII have special rules, which are left to Python.
-JinjaValue ChangeCase(absl::string_view text, Case to, JinjaWork& work) {
+JinjaValue ChangeCase(absl::string_view text, JinjaCase to, JinjaWork& work) {
+  using Case = JinjaCase;
   std::string result;
   bool begins = true;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x80) {
-      work.Fail("the case of letters beyond ASCII is not known here");
-      break;
+  for (; work.ok() && !text.empty();) {
+    const DecodedChar c = DecodeUtf8(text);
+    text.remove_prefix(c.length);
+    if (c.code_point >= 0x80) {
+      // Python's rules for the others depend on the context, or make several characters of one.
+      constexpr uint32_t kSigma = 0x3A3;
+      constexpr uint32_t kDottedI = 0x130;
+      if (to != Case::kLower || c.code_point == kSigma || c.code_point == kDottedI) {
+        work.Fail("the case of these letters beyond ASCII is not known here");
+        break;
+      }
+      AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<int32_t>(c.code_point))),
+                 &result);
+      continue;
     }
+    const auto byte = static_cast<unsigned char>(c.code_point);
     const bool upper = to == Case::kUpper || (begins && to != Case::kLower);
     result.push_back(upper ? absl::ascii_toupper(byte) : absl::ascii_tolower(byte));
     begins = to == Case::kTitle && !absl::ascii_isalpha(byte);
@@ -106,62 +122,24 @@ JinjaValue Items(const JinjaValue& map, JinjaWork& work) {
   return JinjaValue::Of(std::move(list));
 }
 
-// As json.dumps(value, ensure_ascii=False).
-void AppendJson(const JinjaValue& value, std::string& out, JinjaWork& work) {
-  work.Count(value.Is(Kind::kString) ? value.text->size() : 0);
-  if (!work.ok()) return;
-  const auto quote = [&](absl::string_view text) {
-    out += '"';
-    for (const char c : text) {
-      static constexpr absl::string_view kEscaped = "\"\\\n\r\t\b\f";
-      const size_t at = kEscaped.find(c);
-      if (at != absl::string_view::npos) {
-        absl::StrAppend(&out, "\\", absl::string_view("\"\\nrtbf").substr(at, 1));
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned char>(c));
-      } else {
-        out += c;
-      }
+JinjaValue::List SplitLines(absl::string_view text, JinjaWork& work) {
+  JinjaValue::List lines;
+  while (work.ok() && !text.empty()) {
+    size_t end = 0;
+    size_t length = 0;
+    while (end < text.size() && length == 0) {
+      const DecodedChar c = DecodeUtf8(text.substr(end));
+      const bool ends = (c.code_point >= 0x0A && c.code_point <= 0x0D) ||
+                        (c.code_point >= 0x1C && c.code_point <= 0x1E) || c.code_point == 0x85 ||
+                        c.code_point == 0x2028 || c.code_point == 0x2029;
+      ends ? length = c.length : end += c.length;
     }
-    out += '"';
-  };
-  absl::string_view between;
-  switch (value.kind) {
-    case Kind::kNone:
-      out += "null";
-      break;
-    case Kind::kBool:
-      out += value.integer != 0 ? "true" : "false";
-      break;
-    case Kind::kInteger:
-      absl::StrAppend(&out, value.integer);
-      break;
-    case Kind::kString:
-      quote(*value.text);
-      break;
-    case Kind::kList:
-      out += '[';
-      for (const JinjaValue& each : *value.list) {
-        absl::StrAppend(&out, between);
-        between = ", ";
-        AppendJson(each, out, work);
-      }
-      out += ']';
-      break;
-    case Kind::kMap:
-      out += '{';
-      for (const auto& [name, each] : *value.map) {
-        absl::StrAppend(&out, between);
-        between = ", ";
-        quote(name);
-        out += ": ";
-        AppendJson(each, out, work);
-      }
-      out += '}';
-      break;
-    default:
-      work.Fail(absl::StrCat("tojson of ", value.KindName()));
+    if (absl::StartsWith(text.substr(end), "\r\n")) length = 2;
+    work.Count(end);
+    lines.push_back(Text(text.substr(0, end)));
+    text.remove_prefix(end + length);
   }
+  return lines;
 }
 
 JinjaValue Join(const JinjaValue& value, absl::string_view separator, JinjaWork& work) {
@@ -177,37 +155,48 @@ JinjaValue Join(const JinjaValue& value, absl::string_view separator, JinjaWork&
   return JinjaValue::String(std::move(text));
 }
 
-// The members of a list whose attribute passes a test, or does not.
-JinjaValue SelectByAttribute(const JinjaValue& value, const JinjaArguments& arguments, bool keep,
-                             JinjaWork& work) {
-  const auto name = TextAt(arguments, 0, "attribute", work);
-  const auto test = TextAt(arguments, 1, "test", work);
-  JinjaArguments more;
-  for (size_t i = 2; i < arguments.positional.size(); ++i) {
-    more.positional.push_back(arguments.positional[i]);
-  }
-  JinjaValue::List list;
-  if (!name.has_value() || absl::StrContains(*name, '.')) {
-    work.Fail("an attribute of this name is not known here");
-    return {};
-  }
-  for (const JinjaValue& each : ToList(value, work)) {
-    const JinjaValue member = Element(each, Text(*name), work);
-    const bool passes = test.has_value() ? ApplyTest(*test, member, more, work) : IsTrue(member);
-    if (!work.ok()) break;
-    if (passes == keep) list.push_back(each);
-  }
-  return JinjaValue::Of(std::move(list));
-}
-
-}  // namespace
-
 bool IsMapMethod(absl::string_view name) {
   static constexpr absl::string_view kMethods[] = {"clear",      "copy",   "fromkeys", "get",
                                                    "items",      "keys",   "pop",      "popitem",
                                                    "setdefault", "update", "values"};
   return std::find(std::begin(kMethods), std::end(kMethods), name) != std::end(kMethods);
 }
+
+namespace {
+
+// Python's str.format with {}, {0} and {name}.
+JinjaValue Format(absl::string_view text, const JinjaArguments& arguments, JinjaWork& work) {
+  std::string result;
+  size_t next = 0;
+  while (work.ok() && !text.empty()) {
+    const size_t at = std::min(text.find_first_of("{}"), text.size());
+    absl::StrAppend(&result, text.substr(0, at));
+    text.remove_prefix(at);
+    if (text.empty()) break;
+    if (text.size() > 1 && text[0] == text[1]) {
+      result += text[0];
+      text.remove_prefix(2);
+      continue;
+    }
+    const size_t end = text.find('}');
+    const absl::string_view name = text.substr(1, end == 0 ? 0 : end - 1);
+    size_t place = arguments.positional.size();
+    const bool is_place = name.empty() || absl::SimpleAtoi(name, &place);
+    if (name.empty()) place = next++;
+    const JinjaValue* const value =
+        is_place ? arguments.Get(place, "") : arguments.Get(arguments.positional.size(), name);
+    if (text[0] == '}' || end == absl::string_view::npos || value == nullptr) {
+      work.Fail(absl::StrCat("format by ", Excerpt(text.substr(0, end))));
+      break;
+    }
+    absl::StrAppend(&result, ToText(*value, work));
+    work.Count(result.size() / 64);
+    text.remove_prefix(end + 1);
+  }
+  return JinjaValue::String(std::move(result));
+}
+
+}  // namespace
 
 JinjaValue CallMethod(const JinjaValue& object, absl::string_view name,
                       const JinjaArguments& arguments, JinjaWork& work) {
@@ -230,6 +219,8 @@ JinjaValue CallMethod(const JinjaValue& object, absl::string_view name,
       if (found != nullptr) return *found;
       return given == 2 ? arguments.positional[1] : JinjaValue::None();
     }
+  } else if (object.Is(Kind::kString) && name == "format") {
+    return Format(*object.text, arguments, work);
   } else if (object.Is(Kind::kString) && arguments.named.empty()) {
     const absl::string_view text = *object.text;
     work.Count(text.size());
@@ -252,125 +243,26 @@ JinjaValue CallMethod(const JinjaValue& object, absl::string_view name,
     if (name == "replace" && given == 2) {
       return Replace(text, text_at(0).value_or(""), text_at(1).value_or(""), work);
     }
+    if ((name == "removeprefix" || name == "removesuffix") && given == 1) {
+      const absl::string_view part = text_at(0).value_or("");
+      return Text(name == "removeprefix" ? absl::StripPrefix(text, part)
+                                         : absl::StripSuffix(text, part));
+    }
+    if (name == "splitlines" && given == 0) return JinjaValue::Of(SplitLines(text, work));
     if (name == "find" && given == 1) {
       const size_t at = text.find(text_at(0).value_or(""));
       if (at == absl::string_view::npos) return JinjaValue::Integer(-1);
       return JinjaValue::Integer(LengthOf(Text(text.substr(0, at)), work));
     }
     if (name == "join" && given == 1) return Join(arguments.positional[0], text, work);
-    if (given == 0 && name == "upper") return ChangeCase(text, Case::kUpper, work);
-    if (given == 0 && name == "lower") return ChangeCase(text, Case::kLower, work);
-    if (given == 0 && name == "title") return ChangeCase(text, Case::kTitle, work);
-    if (given == 0 && name == "capitalize") return ChangeCase(text, Case::kCapital, work);
+    if (given == 0 && name == "upper") return ChangeCase(text, JinjaCase::kUpper, work);
+    if (given == 0 && name == "lower") return ChangeCase(text, JinjaCase::kLower, work);
+    if (given == 0 && name == "title") return ChangeCase(text, JinjaCase::kTitle, work);
+    if (given == 0 && name == "capitalize") return ChangeCase(text, JinjaCase::kCapital, work);
   }
   work.Fail(absl::StrCat("the method ", name, " of ", object.KindName(), ", with ", given,
                          " arguments, is not known here"));
   return {};
-}
-
-JinjaValue ApplyFilter(absl::string_view name, const JinjaValue& value,
-                       const JinjaArguments& arguments, JinjaWork& work) {
-  work.Count();
-  const size_t given = arguments.positional.size() + arguments.named.size();
-  const auto text = [&] { return ToText(value, work); };
-  if (name == "trim" && given <= 1) {
-    return Text(StripPython(text(), TextAt(arguments, 0, "chars", work), true, true));
-  }
-  if ((name == "length" || name == "count") && given == 0) {
-    return JinjaValue::Integer(LengthOf(value, work));
-  }
-  if (name == "default" || name == "d") {
-    const JinjaValue* const otherwise = arguments.Get(0, "default_value");
-    const JinjaValue* const boolean = arguments.Get(1, "boolean");
-    const bool by_truth = boolean != nullptr && IsTrue(*boolean);
-    if (by_truth ? IsTrue(value) : !value.Is(Kind::kUndefined)) return value;
-    return otherwise != nullptr ? *otherwise : Text("");
-  }
-  if (name == "tojson" && given == 0) {
-    std::string json;
-    AppendJson(value, json, work);
-    return JinjaValue::String(std::move(json));
-  }
-  if (name == "join" && given <= 1 && arguments.Get(1, "attribute") == nullptr) {
-    return Join(value, TextAt(arguments, 0, "d", work).value_or(""), work);
-  }
-  if (name == "string" && given == 0) return JinjaValue::String(text());
-  if (name == "upper" && given == 0) return ChangeCase(text(), Case::kUpper, work);
-  if (name == "lower" && given == 0) return ChangeCase(text(), Case::kLower, work);
-  if (name == "title" && given == 0) return ChangeCase(text(), Case::kTitle, work);
-  if (name == "capitalize" && given == 0) return ChangeCase(text(), Case::kCapital, work);
-  if ((name == "first" || name == "last") && given == 0) {
-    const JinjaValue::List list = ToList(value, work);
-    if (list.empty()) return JinjaValue::Undefined("an element of an empty list");
-    return name == "first" ? list.front() : list.back();
-  }
-  if (name == "list" && given == 0) return JinjaValue::Of(ToList(value, work));
-  if (name == "reverse" && given == 0 && value.Is(Kind::kList)) {
-    JinjaValue::List list = ToList(value, work);
-    std::reverse(list.begin(), list.end());
-    return JinjaValue::Of(std::move(list));
-  }
-  if (name == "items" && given == 0) return Items(value, work);
-  if (name == "int" && given == 0 && value.is_number()) return JinjaValue::Integer(value.integer);
-  if (name == "replace" && given == 2) {
-    return Replace(text(), TextAt(arguments, 0, "old", work).value_or(""),
-                   TextAt(arguments, 1, "new", work).value_or(""), work);
-  }
-  if (name == "selectattr" || name == "rejectattr") {
-    return SelectByAttribute(value, arguments, name == "selectattr", work);
-  }
-  if (name == "map" && given == 1 && arguments.named.size() == 1) {
-    JinjaValue::List list;
-    const auto attribute = TextAt(arguments, 1, "attribute", work);
-    if (attribute.has_value() && !absl::StrContains(*attribute, '.')) {
-      for (const JinjaValue& each : ToList(value, work)) {
-        list.push_back(Element(each, Text(*attribute), work));
-      }
-      return JinjaValue::Of(std::move(list));
-    }
-  }
-  work.Fail(absl::StrCat("the filter ", name, " of ", value.KindName(), ", with ", given,
-                         " arguments, is not known here"));
-  return {};
-}
-
-bool ApplyTest(absl::string_view name, const JinjaValue& value, const JinjaArguments& arguments,
-               JinjaWork& work) {
-  work.Count();
-  const size_t given = arguments.positional.size();
-  if (given == 0) {
-    const bool is_true = value.Is(Kind::kBool) && value.integer != 0;
-    const std::pair<absl::string_view, bool> tests[] = {
-        {"defined", !value.Is(Kind::kUndefined)},
-        {"undefined", value.Is(Kind::kUndefined)},
-        {"none", value.Is(Kind::kNone)},
-        {"string", value.Is(Kind::kString)},
-        {"mapping", value.Is(Kind::kMap)},
-        {"number", value.is_number()},
-        {"integer", value.Is(Kind::kInteger)},
-        {"boolean", value.Is(Kind::kBool)},
-        {"true", is_true},
-        {"false", value.Is(Kind::kBool) && !is_true},
-        {"callable", value.Is(Kind::kMacro)},
-        {"odd", value.is_number() && value.integer % 2 != 0},
-        {"even", value.is_number() && value.integer % 2 == 0},
-        {"sequence", value.list != nullptr || value.Is(Kind::kString) || value.Is(Kind::kMap) ||
-                         value.Is(Kind::kUndefined)},
-        {"iterable", value.list != nullptr || value.Is(Kind::kString) || value.Is(Kind::kMap) ||
-                         value.Is(Kind::kUndefined)}};
-    for (const auto& [test, result] : tests) {
-      if (test == name) return result;
-    }
-  } else if (given == 1) {
-    const JinjaValue& other = arguments.positional[0];
-    if (name == "equalto" || name == "eq" || name == "==") {
-      return AreEqual(value, other, work);
-    }
-    if (name == "ne" || name == "!=") return !AreEqual(value, other, work);
-    if (name == "in") return IsIn(value, other, work);
-  }
-  work.Fail(absl::StrCat("the test ", name, " with ", given, " arguments is not known here"));
-  return false;
 }
 
 }  // namespace zeroth

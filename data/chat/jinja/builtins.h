@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,20 @@ std::string ToText(const JinjaValue& value, JinjaWork& work);
 JinjaValue::List ToList(const JinjaValue& value, JinjaWork& work);
 int64_t LengthOf(const JinjaValue& value, JinjaWork& work);
 
+// The string at this argument, or none if it is absent or none.
+std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t position,
+                                        absl::string_view name, JinjaWork& work);
+JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_view to,
+                   JinjaWork& work);
+enum class JinjaCase { kUpper, kLower, kTitle, kCapital };
+// Of ASCII, and lower case of the letters for which Python has no special rule.
+JinjaValue ChangeCase(absl::string_view text, JinjaCase to, JinjaWork& work);
+// Pairs of names and values, as lists.
+JinjaValue Items(const JinjaValue& map, JinjaWork& work);
+JinjaValue Join(const JinjaValue& value, absl::string_view separator, JinjaWork& work);
+// Python's str.splitlines.
+JinjaValue::List SplitLines(absl::string_view text, JinjaWork& work);
+
 JinjaValue CallMethod(const JinjaValue& object, absl::string_view name,
                       const JinjaArguments& arguments, JinjaWork& work);
 // True for the methods of mappings, which hide members of their names.
@@ -65,6 +80,10 @@ JinjaValue Slice(const JinjaValue& value, const JinjaValue& begin, const JinjaVa
                  const JinjaValue& step, JinjaWork& work);
 // Python's range, as a list.
 JinjaValue Range(const JinjaArguments& arguments, JinjaWork& work);
+// The variable `loop` at an element of the list that a loop is over.
+JinjaValue LoopAt(const JinjaValue::List& items, size_t index);
+// Python's strftime on 26 July 2024, 0:00.
+JinjaValue StrftimeNow(absl::string_view format);
 // value[index], or an undefined value.
 JinjaValue Element(const JinjaValue& value, const JinjaValue& index, JinjaWork& work);
 

@@ -5,6 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/civil_time.h"
+#include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
@@ -200,6 +202,14 @@ JinjaValue ApplyOperator(absl::string_view sign, const JinjaValue& a, const Jinj
     const bool strict = sign[0] == '<' ? order < 0 : order > 0;
     if (comparable) return JinjaValue::Bool(strict || (sign.size() == 2 && order == 0));
   }
+  if (sign == "*" && a.Is(Kind::kString) && b.is_number()) {
+    std::string text;
+    for (int64_t i = 0; i < b.integer && work.ok(); ++i) {
+      work.Count(text.size() / kBytesOfAStep + a.text->size());
+      absl::StrAppend(&text, *a.text);
+    }
+    return JinjaValue::String(std::move(text));
+  }
   if (a.is_number() && b.is_number()) {
     // Python's integers have no bounds: results beyond these are refused.
     constexpr int64_t kBound = int64_t{1} << 31;
@@ -293,6 +303,30 @@ JinjaValue Range(const JinjaArguments& arguments, JinjaWork& work) {
     list.push_back(JinjaValue::Integer(i));
   }
   return JinjaValue::Of(std::move(list));
+}
+
+JinjaValue LoopAt(const JinjaValue::List& items, size_t index) {
+  const size_t count = items.size();
+  const auto number = [](size_t n) { return JinjaValue::Integer(static_cast<int64_t>(n)); };
+  const auto item = [&](bool exists, size_t at, absl::string_view name) {
+    return exists ? items[at] : JinjaValue::Undefined(name);
+  };
+  return JinjaValue::Of(
+      JinjaValue::Map{{"index", number(index + 1)},
+                      {"index0", number(index)},
+                      {"revindex", number(count - index)},
+                      {"revindex0", number(count - index - 1)},
+                      {"first", JinjaValue::Bool(index == 0)},
+                      {"last", JinjaValue::Bool(index + 1 == count)},
+                      {"length", number(count)},
+                      {"previtem", item(index > 0, index - 1, "loop.previtem")},
+                      {"nextitem", item(index + 1 < count, index + 1, "loop.nextitem")}});
+}
+
+JinjaValue StrftimeNow(absl::string_view format) {
+  const absl::TimeZone utc = absl::UTCTimeZone();
+  return JinjaValue::String(
+      absl::FormatTime(format, absl::FromCivil(absl::CivilDay(2024, 7, 26), utc), utc));
 }
 
 }  // namespace zeroth

@@ -76,7 +76,7 @@ class Parser : public JinjaExpressionParser {
     if (is_name && word == "generation") {  // marks what is trained, and writes its body
       Next();
       ExpectClose();
-      list.push_back(Body({"endgeneration"}));
+      list.push_back(With(Kind::kGeneration, "", Body({"endgeneration"})));
       return End("endgeneration");
     }
     Fail(absl::StrCat("the tag {% ", word, " %} is not known here"));

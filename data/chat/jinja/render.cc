@@ -26,9 +26,10 @@ class Renderer {
  public:
   explicit Renderer(const JinjaValue::Map& variables) : frames_{{variables, false}} {}
 
-  absl::StatusOr<std::string> Render(const JinjaNode& body) && {
+  absl::StatusOr<std::string> Render(const JinjaNode& body, std::vector<JinjaSpan>* generated) && {
     Run(body);
     if (!work_.ok()) return work_.status();
+    if (generated != nullptr) *generated = std::move(generated_);
     return std::move(out_);
   }
 
@@ -56,15 +57,17 @@ class Renderer {
     return nullptr;
   }
 
-  void Set(absl::string_view name, JinjaValue value) {
-    JinjaValue::Map& variables = frames_.back().variables;
-    work_.Count(variables.size());
-    for (auto& [key, old] : variables) {
+  void Put(JinjaValue::Map& map, absl::string_view name, JinjaValue value) {
+    work_.Count(map.size());
+    for (auto& [key, old] : map) {
       if (key != name) continue;
       old = std::move(value);
       return;
     }
-    variables.emplace_back(name, std::move(value));
+    map.emplace_back(name, std::move(value));
+  }
+  void Set(absl::string_view name, JinjaValue value) {
+    Put(frames_.back().variables, name, std::move(value));
   }
 
   // Namespaces are not elements of others, which could then hold themselves.
@@ -79,20 +82,15 @@ class Renderer {
     if (!object.Is(Kind::kNamespace)) {
       return Fail(absl::StrCat("sets a member of ", object.KindName(), ", expected a namespace"));
     }
-    value = AsElement(std::move(value));
-    work_.Count(object.map->size());
-    for (auto& [key, old] : *object.map) {
-      if (key != target.text) continue;
-      old = std::move(value);
-      return;
-    }
-    object.map->emplace_back(target.text, std::move(value));
+    Put(*object.map, target.text, AsElement(std::move(value)));
   }
 
   // Returns what `body` writes, instead of writing it.
   std::string Captured(const JinjaNode& body) {
     std::string outer = std::exchange(out_, "");
+    ++captures_;
     Run(body);
+    --captures_;
     return std::exchange(out_, std::move(outer));
   }
 
@@ -101,6 +99,12 @@ class Renderer {
     work_.Count();
     if (work_.ok() && flow_ == Flow::kOn) Execute(node);
     --depth_;
+  }
+
+  void RunInFrame(const JinjaNode& node) {
+    frames_.push_back({});
+    Run(node);
+    frames_.pop_back();
   }
 
   void Execute(const JinjaNode& node) {
@@ -131,6 +135,14 @@ class Renderer {
       }
       case Node::kMacro:
         return Set(node.text, {.kind = Kind::kMacro, .macro = &node});
+      case Node::kGeneration: {
+        if (captures_ > 0)
+          return Fail("{% generation %} in a macro or {% set %} is not known here");
+        const size_t begin = out_.size();
+        RunInFrame(node.kids[0]);
+        generated_.push_back({begin, out_.size()});
+        return;
+      }
       case Node::kBreak:
         flow_ = Flow::kBreak;
         return;
@@ -163,30 +175,15 @@ class Renderer {
     }
     const size_t count = items.size();
     for (size_t i = 0; i < count && work_.ok() && flow_ != Flow::kBreak; ++i) {
-      const auto number = [](size_t n) { return JinjaValue::Integer(static_cast<int64_t>(n)); };
       frames_.push_back({});
-      Set("loop", JinjaValue::Of(JinjaValue::Map{
-                      {"index", number(i + 1)},
-                      {"index0", number(i)},
-                      {"revindex", number(count - i)},
-                      {"revindex0", number(count - i - 1)},
-                      {"first", JinjaValue::Bool(i == 0)},
-                      {"last", JinjaValue::Bool(i + 1 == count)},
-                      {"length", number(count)},
-                      {"previtem", i > 0 ? items[i - 1] : JinjaValue::Undefined("loop.previtem")},
-                      {"nextitem",
-                       i + 1 < count ? items[i + 1] : JinjaValue::Undefined("loop.nextitem")}}));
+      Set("loop", LoopAt(items, i));
       Bind(node, items[i]);
       Run(node.kids[2]);
       frames_.pop_back();
       if (flow_ == Flow::kContinue) flow_ = Flow::kOn;
     }
     flow_ = Flow::kOn;
-    if (count == 0 && node.kids[3].kind != Node::kNothing) {
-      frames_.push_back({});
-      Run(node.kids[3]);
-      frames_.pop_back();
-    }
+    if (count == 0 && node.kids[3].kind != Node::kNothing) RunInFrame(node.kids[3]);
   }
 
   JinjaValue Eval(const JinjaNode& node) {
@@ -278,25 +275,17 @@ class Renderer {
     if (name == "false" || name == "False") return JinjaValue::Bool(false);
     if (name == "none" || name == "None") return JinjaValue::None();
     if (const JinjaValue* const found = Find(name); found != nullptr) return *found;
-    for (const absl::string_view function : {"namespace", "range", "dict", "raise_exception"}) {
-      if (name == function) return {.kind = Kind::kMacro};
-    }
+    static constexpr absl::string_view kFunctions[] = {"namespace", "range", "dict",
+                                                       "raise_exception", "strftime_now"};
+    const auto* const end = std::end(kFunctions);
+    if (std::find(std::begin(kFunctions), end, name) != end) return {.kind = Kind::kMacro};
     return JinjaValue::Undefined(name);
   }
 
   // If a member is given twice, the last one counts.
   JinjaValue MapOf(JinjaValue::Map members) {
     JinjaValue::Map map;
-    for (auto& [name, value] : members) {
-      work_.Count(map.size());
-      const auto old = std::find_if(map.begin(), map.end(),
-                                    [&](const auto& each) { return each.first == name; });
-      if (old == map.end()) {
-        map.emplace_back(name, AsElement(std::move(value)));
-      } else {
-        old->second = AsElement(std::move(value));
-      }
-    }
+    for (auto& [name, value] : members) Put(map, name, AsElement(std::move(value)));
     return JinjaValue::Of(std::move(map));
   }
 
@@ -342,10 +331,11 @@ class Renderer {
     JinjaArguments arguments = ArgumentsOf(node);
     work_.set_line(node.line);
     if (!work_.ok()) return {};
-    const JinjaValue* const found = callee.kind == Node::kName ? Find(callee.text) : nullptr;
+    const bool is_name = callee.kind == Node::kName;
+    const JinjaValue* const found = is_name ? Find(callee.text) : nullptr;
     if (found != nullptr && found->Is(Kind::kMacro)) return CallMacro(*found->macro, arguments);
     const size_t given = arguments.positional.size();
-    if (found == nullptr && callee.kind == Node::kName) {
+    if (found == nullptr && is_name) {
       if (callee.text == "raise_exception" && given == 1) {
         work_.Fail(absl::FailedPreconditionError(ToText(arguments.positional[0], work_)));
         return {};
@@ -356,18 +346,20 @@ class Renderer {
         value.depth = callee.text == "namespace" ? 0 : value.depth;
         return value;
       }
+      if (callee.text == "strftime_now" && given == 1) {
+        return StrftimeNow(ToText(arguments.positional[0], work_));
+      }
       if (callee.text == "range") return Range(arguments, work_);
     }
-    Fail(absl::StrCat("a call of ", callee.kind == Node::kName ? callee.text : "a value", " with ",
-                      given, " arguments, which is not known here"));
+    Fail(absl::StrCat("a call of ", is_name ? callee.text : "a value", " with ", given,
+                      " arguments, which is not known here"));
     return {};
   }
 
   JinjaValue CallMacro(const JinjaNode& macro, const JinjaArguments& arguments) {
     const size_t count = macro.names.size();
     const size_t first_default = count - (macro.kids.size() - 1);
-    if (arguments.positional.size() > count)
-      Fail(absl::StrCat("too many arguments of ", macro.text));
+    if (arguments.positional.size() > count) Fail("too many arguments of " + macro.text);
     for (const auto& [name, value] : arguments.named) {
       if (std::find(macro.names.begin(), macro.names.end(), name) != macro.names.end()) continue;
       Fail(absl::StrCat("the argument ", name, " of ", macro.text, ", which it does not have"));
@@ -386,6 +378,8 @@ class Renderer {
 
   std::vector<Frame> frames_;
   std::string out_;
+  int captures_ = 0;  // bodies whose text is not written
+  std::vector<JinjaSpan> generated_;
   Flow flow_ = Flow::kOn;
   int depth_ = 0;
   JinjaWork work_;
@@ -393,8 +387,9 @@ class Renderer {
 
 }  // namespace
 
-absl::StatusOr<std::string> RenderJinja(const JinjaNode& jinja, const JinjaValue::Map& variables) {
-  return Renderer(variables).Render(jinja);
+absl::StatusOr<std::string> RenderJinja(const JinjaNode& jinja, const JinjaValue::Map& variables,
+                                        std::vector<JinjaSpan>* generated) {
+  return Renderer(variables).Render(jinja, generated);
 }
 
 }  // namespace zeroth

@@ -40,7 +40,8 @@ struct JinjaNode {
     kFor,    // iterable, filter or kNothing, body, body of else; names
     kSet,    // target, value
     kSetBlock,
-    kMacro,  // body, then the default values of the last parameters; text and names
+    kMacro,       // body, then the default values of the last parameters; text and names
+    kGeneration,  // statements
     kBreak,
     kContinue,
   };

@@ -1,0 +1,212 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Runs a template, and finds the assistant's replies in what it writes.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/chat/jinja/text.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kUser[] = "user";
+constexpr char kAssistant[] = "assistant";
+
+absl::string_view CommonBeginning(absl::string_view a, absl::string_view b) {
+  const size_t most = std::min(a.size(), b.size());
+  size_t size = 0;
+  while (size < most && a[size] == b[size]) ++size;
+  return a.substr(0, size);
+}
+
+// Both texts around the first byte in which they differ.
+std::string Difference(absl::string_view text, absl::string_view prompt) {
+  constexpr size_t kBefore = 30;
+  size_t begin = CommonBeginning(text, prompt).size();
+  begin -= std::min(begin, kBefore);
+  // Not within a character.
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  const auto shown = [begin](absl::string_view whole) {
+    return absl::StrCat(begin > 0 ? "..." : "", Excerpt(whole.substr(begin)));
+  };
+  return absl::StrCat("the chat template writes ", shown(text), ", but as a prompt ",
+                      shown(prompt));
+}
+
+struct Ending {
+  size_t begin = 0;
+  size_t end = 0;  // of the first special token, and of those that follow at once
+  int32_t last = -1;
+};
+
+// The first run of special tokens within text[0, limit), or within the text if there is none.
+absl::StatusOr<std::optional<Ending>> FirstSpecial(const Tokenizer& tokenizer,
+                                                   absl::string_view text, size_t limit) {
+  std::optional<Ending> result;
+  size_t at = 0;
+  ZEROTH_RETURN_IF_ERROR(
+      tokenizer.SplitSpecial(text, [&](absl::string_view part, std::optional<int32_t> token) {
+        const bool within = !result.has_value() || (at == result->end && at + part.size() <= limit);
+        if (token.has_value() && within) {
+          // Without the blanks that some tokens take from around them.
+          const absl::string_view spelled = StripPython(part);
+          const size_t begin = at + static_cast<size_t>(spelled.data() - part.data());
+          if (!result.has_value()) result = Ending{begin, 0, 0};
+          result->end = begin + spelled.size();
+          result->last = *token;
+        }
+        at += part.size();
+        return absl::OkStatus();
+      }));
+  return result;
+}
+
+bool IsBlank(absl::string_view text) { return StripPython(text).empty(); }
+
+}  // namespace
+
+absl::StatusOr<std::string> ChatTemplate::Run(absl::Span<const ChatMessage> messages,
+                                              bool opens_reply,
+                                              std::vector<JinjaSpan>* generated) const {
+  JinjaValue::List list;
+  for (const ChatMessage& message : messages) {
+    JinjaValue::Map members = {{"role", JinjaValue::String(message.role)},
+                               {"content", JinjaValue::String(message.content)}};
+    if (message.thought.has_value()) {
+      // The second is Harmony's name, which transformers adds as well.
+      for (const char* const name : {"reasoning_content", "thinking"}) {
+        members.emplace_back(name, JinjaValue::String(*message.thought));
+      }
+    }
+    list.push_back(JinjaValue::Of(std::move(members)));
+  }
+  JinjaValue::Map variables = {{"messages", JinjaValue::Of(std::move(list))},
+                               {"tools", JinjaValue::None()},
+                               {"documents", JinjaValue::None()},
+                               {"add_generation_prompt", JinjaValue::Bool(opens_reply)}};
+  for (const auto& [name, token] : source_->special_tokens) {
+    variables.emplace_back(name, JinjaValue::String(token));
+  }
+  absl::StatusOr<std::string> text = RenderJinja(source_->jinja, variables, generated);
+  if (absl::IsFailedPrecondition(text.status())) {
+    return FailedPrecondition("the chat template refuses the conversation: ",
+                              Excerpt(text.status().message()));
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(text.status(), "the chat template cannot be run here");
+  return text;
+}
+
+absl::Status ChatTemplate::Probe() {
+  std::vector<ChatMessage> talk = {
+      {kUser, "(user1)"}, {kAssistant, "(reply1)"}, {kUser, "(user2)"}, {kAssistant, "(reply2)"}};
+  const absl::Span<const ChatMessage> all = talk;
+  std::vector<JinjaSpan> generated;
+  ZEROTH_ASSIGN_OR_RETURN(const std::string written, Run(all, false, &generated));
+  const absl::string_view text = written;
+  marks_replies_ = !generated.empty();
+  std::vector<size_t> places;
+  for (const ChatMessage& message : talk) {
+    places.push_back(text.find(message.content, places.empty() ? 0 : places.back()));
+    if (places.back() != absl::string_view::npos) continue;
+    return InvalidArgument("the chat template writes ", Excerpt(text),
+                           " for four messages, expected the content of each in turn; it does not "
+                           "write ",
+                           message.content);
+  }
+  const absl::string_view after_last = text.substr(places[3] + talk[3].content.size());
+  const size_t earlier = places[1] + talk[1].content.size();
+  const absl::string_view after_earlier = text.substr(earlier, places[2] - earlier);
+  // Several tokens may end a turn; those that follow it open the next.
+  const size_t common = CommonBeginning(after_last, after_earlier).size();
+  ZEROTH_ASSIGN_OR_RETURN(const auto last, FirstSpecial(*tokenizer_, after_last, common));
+  ZEROTH_ASSIGN_OR_RETURN(const auto first, FirstSpecial(*tokenizer_, after_earlier, common));
+  if (!last.has_value()) {
+    return InvalidArgument(
+        "the chat template writes ", Excerpt(after_last),
+        " behind the last reply, in which the tokenizer (", tokenizer_->name(),
+        ") finds no special token: a model would not learn to end its turn. "
+        "Expected the tokenizer of a model that chats in this format, or another "
+        "--chat_template");
+  }
+  end_of_turn_ = last->last;
+  after_last_ = std::string(after_last.substr(last->begin));
+  end_of_last_ = last->end - last->begin;
+  if (first.has_value()) {
+    after_earlier_ = std::string(after_earlier.substr(first->begin));
+    end_of_earlier_ = first->end - first->begin;
+  }
+  if (const auto blanks = after_last.substr(0, last->begin); IsBlank(blanks)) {
+    blanks_after_ = std::string(blanks);
+  }
+  const std::string closed = Run(all.first(1), false).value_or("");
+  const std::string later = Run(all.first(3), false).value_or("");
+  const std::string prompt = Run(all.first(1), true).value_or("");
+  if (absl::StartsWith(text, closed) && absl::StartsWith(text, later) &&
+      later.size() <= places[3]) {
+    const absl::string_view before = text.substr(later.size(), places[3] - later.size());
+    absl::string_view opening =
+        CommonBeginning(before, text.substr(closed.size(), places[1] - closed.size()));
+    const bool opens = prompt != closed && absl::StartsWith(prompt, closed);
+    if (opens) {
+      opening = CommonBeginning(opening, absl::string_view(prompt).substr(closed.size()));
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(const auto special,
+                              FirstSpecial(*tokenizer_, opening, opening.size()));
+      if (!special.has_value()) opening = "";
+      header_ = std::string(opening);
+    }
+    opening_ = std::string(opening);
+    const absl::string_view blanks = before.substr(opening.size());
+    if (IsBlank(blanks)) blanks_before_ = std::string(blanks);
+  }
+  talk[3].thought = "(thought2)";
+  writes_thoughts_ = absl::StrContains(Run(all, false).value_or(""), *talk[3].thought);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> ChatTemplate::BeginOfReply(absl::string_view text,
+                                                  absl::Span<const ChatMessage> before) const {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string prompt, Run(before, /*opens_reply=*/true));
+  if (header_.empty() && absl::StartsWith(text, prompt)) return prompt.size();
+  // Prompts may open thoughts that earlier replies do not have.
+  const std::string closed =
+      absl::StrCat(Run(before, /*opens_reply=*/false).value_or(prompt), opening_);
+  if (!opening_.empty() && absl::StartsWith(text, closed)) return closed.size();
+  return InvalidArgument(Difference(text, prompt),
+                         "; so it cannot be said which tokens are the assistant's");
+}
+
+absl::StatusOr<std::vector<JinjaSpan>> ChatTemplate::RepliesIn(
+    absl::string_view text, absl::Span<const ChatMessage> messages) const {
+  std::vector<JinjaSpan> replies;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role != kAssistant) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const size_t begin, BeginOfReply(text, messages.first(i)));
+    const bool is_last = i + 1 == messages.size();
+    const std::string& after = is_last ? after_last_ : after_earlier_;
+    size_t place = absl::string_view::npos;
+    if (!after.empty()) place = is_last ? text.rfind(after) : text.find(after, begin);
+    const bool ends = place != absl::string_view::npos && place >= begin &&
+                      (!is_last || place + after.size() == text.size());
+    if (!ends) {
+      return InvalidArgument("the chat template writes ", Excerpt(text.substr(begin)),
+                             " as message ", i + 1, ", expected it to end with ",
+                             after.empty() ? "a special token" : Excerpt(after),
+                             ", as for other replies; so it cannot be said where it ends");
+    }
+    replies.push_back({begin, place + (is_last ? end_of_last_ : end_of_earlier_)});
+  }
+  return replies;
+}
+
+}  // namespace zeroth
