@@ -17,6 +17,7 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/train/interrupt.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/reporter.h"
 #include "zeroth/train/resume.h"
@@ -31,8 +32,11 @@ namespace zeroth {
 // One rank's run: set up and ended in rank_run.cc, its steps and evaluations in rank_run_step.cc.
 class RankRun {
  public:
-  RankRun(const RunSpec& spec, const RunInput& input, Communicator& world)
-      : spec_(spec), options_(spec.options), input_(input), world_(world) {}
+  using Clock = std::chrono::steady_clock;
+
+  // The program's run began at `begin`.
+  RankRun(const RunSpec& spec, const RunInput& input, Communicator& world, Clock::time_point begin)
+      : spec_(spec), options_(spec.options), input_(input), world_(world), begin_(begin) {}
 
   // Runs to the end. Writes a flight record if a communication error ended the run.
   absl::Status Run();
@@ -40,8 +44,6 @@ class RankRun {
   RunEnd end() const { return end_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   absl::Status SetUpAndTrain();
   // Prepares everything that the first step needs.
   absl::Status SetUp();
@@ -91,6 +93,13 @@ class RankRun {
   // An error becomes a warning, unless the ranks cannot go on together.
   absl::Status ShowSample(int64_t step);
 
+  // True if --max_seconds have passed.
+  bool IsTimeUp() const {
+    return options_.max_seconds > 0 &&
+           Clock::now() - begin_ >= std::chrono::seconds(options_.max_seconds);
+  }
+  // True if this rank wants the run to end early. The ranks agree on it with the next result.
+  bool WantsToStop() const { return Interrupted() || IsTimeUp(); }
   int64_t SequencesAfter(int64_t steps) const {
     return first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
   }
@@ -115,6 +124,7 @@ class RankRun {
   const TrainOptions& options_;
   const RunInput& input_;
   Communicator& world_;
+  const Clock::time_point begin_;
   std::unique_ptr<Rank> rank_;
   std::optional<BatchesAhead> batches_;  // of the steps
   std::optional<DataLoader> eval_loader_;
@@ -127,7 +137,7 @@ class RankRun {
   int64_t first_sequence_ = 0;          // sequences that earlier runs have read
   int64_t skipped_steps_ = 0;
   int64_t nonfinite_in_a_row_ = 0;  // skipped steps in a row that were not finite
-  bool interrupted_ = false;        // some rank got a signal, as all ranks know
+  bool interrupted_ = false;        // some rank wanted to stop, as all ranks know
   RunEnd end_ = RunEnd::kFinished;
   absl::Status failure_;  // ends the run after everything good is saved
 };

@@ -21,7 +21,6 @@
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/generate.h"
 #include "zeroth/optim/replica_check.h"
-#include "zeroth/train/interrupt.h"
 #include "zeroth/train/rank_run.h"
 #include "zeroth/train/text_generation.h"
 
@@ -80,7 +79,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const double data_seconds = SecondsSince(step_start);
   const double lr = input_.schedule.At(step);
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
-                          trainer_->Step(micro_batches, lr, Interrupted()));
+                          trainer_->Step(micro_batches, lr, WantsToStop()));
   ZEROTH_RETURN_IF_ERROR(trace_->AfterStep(step + 1));
   if (trace_->IsComplete(step + 1)) SayTraced();
   StepMetrics metrics;
@@ -106,6 +105,10 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.communication_seconds = result.waited;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
   interrupted_ = result.stop && !failed && step + 1 < options_.steps;
+  if (interrupted_ && !Interrupted() && IsTimeUp()) {
+    Say(absl::StrCat("time      --max_seconds=", options_.max_seconds,
+                     " have passed: the run ends after this step"));
+  }
   const bool last = step + 1 == options_.steps || interrupted_ || failed;
   if (reporter_ != nullptr) {
     metrics.saving = store_->saving();
@@ -237,7 +240,7 @@ absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                             eval_loader_->LoadMany(i * count, count));
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
-                            trainer_->Evaluate(micro_batches, Interrupted()));
+                            trainer_->Evaluate(micro_batches, WantsToStop()));
     // Every target counts the same, in whichever batch it is.
     const auto weight =
         static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));

@@ -2,6 +2,7 @@
 
 #include "zeroth/train/run.h"
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -33,6 +34,7 @@ absl::Status CheckFiles(const RunSpec& spec, const RunInput& input) {
 }  // namespace
 
 absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
   AnnounceOnInterrupt(
       "\ninterrupt: the run is still starting; it ends after its first step and saves a "
       "checkpoint. A second interrupt ends it at once and loses nothing.\n",
@@ -57,7 +59,7 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
       LauncherRegistry::Launch(spec.options.comm, launch, [&](Communicator& world) {
         absl::Status result;
         {
-          RankRun run(spec, input, world);
+          RankRun run(spec, input, world, begin);
           result = run.Run();
           if (!spec.ranks_are_threads || world.rank() == 0) end = run.end();
           // All ranks learn of this error, and not of the communicators that `run` destroys.

@@ -10,7 +10,8 @@ namespace zeroth {
 
 enum class RunEnd {
   kFinished,
-  // A signal ended the run early (Interrupted). A checkpoint has all steps so far, and a run with
+  // A signal or --max_seconds ended the run early. A checkpoint has all steps so far, and a run
+  // with
   // --resume=auto continues from it.
   kInterrupted,
 };

@@ -129,6 +129,7 @@ absl::StatusOr<std::vector<std::string>> RunStore::Begin(std::optional<int64_t> 
   if (!shared.ok()) {
     ZEROTH_RETURN_IF_ERROR(world.status());
     if (options.checkpoint_every > 0) return Annotate(shared, "--checkpoint_every");
+    if (options.max_seconds > 0) return Annotate(shared, "--max_seconds");
     return std::vector<std::string>{
         absl::StrCat(Warning(shared), "; a signal ends this run without a checkpoint")};
   }

@@ -54,7 +54,8 @@ class RunStore {
 
   // Called when only training remains. Rank 0 deletes the files that --overwrite gives up, writes
   // config.toml, and points zeroth_out/latest to this run. Then checkpoints can be saved, unless
-  // the ranks do not share the directory, which is an error with --checkpoint_every. `resumed`: the
+  // the ranks do not share the directory, which is an error with --checkpoint_every or
+  // --max_seconds. `resumed`: the
   // step of the checkpoint that the run goes on from. Returns lines to print.
   absl::StatusOr<std::vector<std::string>> Begin(std::optional<int64_t> resumed);
 

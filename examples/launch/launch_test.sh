@@ -70,11 +70,15 @@ END
 cat >"$work/bin/srun" <<'END'
 #!/usr/bin/env bash
 set -euo pipefail
-[[ "$1" == --kill-on-bad-exit=1 ]] || { echo "unknown: $1"; exit 2; }
+[[ "$1" == --kill-on-bad-exit=0 ]] || { echo "unknown: $1"; exit 2; }
 shift
 exec run_as $((SLURM_NNODES * SLURM_NTASKS_PER_NODE)) "$@"
 END
-chmod +x "$work"/bin/{run_as,torchrun,srun}
+cat >"$work/bin/scontrol" <<'END'
+#!/usr/bin/env bash
+printf '%s\n' "$*" >>"$work/scontrol"
+END
+chmod +x "$work"/bin/{run_as,torchrun,srun,scontrol}
 PATH="$work/bin:$PATH"
 
 fail() {
@@ -132,6 +136,17 @@ sbatch() { # sbatch FILE WORDS...: as Slurm tells a job what its #SBATCH lines a
 }
 trains slurm.sh sbatch "$work/slurm.sh" --out="$work/shared/slurm"
 expect slurm.sh "vocabulary 901" "hybrid_shard over 16 ranks" "16 sequences of 64 tokens"
+[[ ! -e "$work/scontrol" ]] || fail "slurm.sh queues a finished run again: $(<"$work/scontrol")"
+# A run that a signal or its time ended is queued again, and one with an error is not.
+sed -i 's/--steps=1 /--steps=${STEPS:-1} /' "$work/bin/run_as"
+code=0
+output="$(SLURM_JOB_ID=17 STEPS=1000000 sbatch "$work/slurm.sh" --out="$work/shared/slurm2" --max_seconds=1 2>&1)" || code=$?
+[[ "$code" == 75 ]] || fail "slurm.sh ends with code $code, expected 75: $output"
+[[ "$(<"$work/scontrol")" == "requeue 17" ]] || fail "slurm.sh calls scontrol $(<"$work/scontrol")"
+if SLURM_JOB_ID=18 sbatch "$work/slurm.sh" --out="$work/shared/slurm3" --lr=-1 >"$work/output" 2>&1; then
+  fail "slurm.sh hides an error: $(<"$work/output")"
+fi
+[[ "$(<"$work/scontrol")" == "requeue 17" ]] || fail "slurm.sh queues a run with an error again"
 
 # The pod's command, with the ConfigMap's file where the pod has it.
 change kubernetes.yaml llama_1b "$work/config.json" 'seq_len = 2048' 'seq_len = 64' 'batch_size = 4' 'batch_size = 1' \

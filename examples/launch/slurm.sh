@@ -10,9 +10,9 @@
 #SBATCH --signal=TERM@120
 #SBATCH --requeue
 #
-# A rank for each GPU. Two minutes before its time ends, the run saves a checkpoint and stops; queued
-# again, it goes on from there. For CPUs: leave out --gpus-per-node, and train with --comm=mpi instead.
-# Further arguments go to the trainer.
+# A rank for each GPU. Two minutes before its time ends, or when it is preempted, the run saves a
+# checkpoint, stops with code 75, and is queued again to go on from there. For CPUs: leave out
+# --gpus-per-node, and train with --comm=mpi instead. Further arguments go to the trainer.
 set -euo pipefail
 
 # Change these lines, and those above.
@@ -23,7 +23,12 @@ options=(--model=llama_1b --tokenizer="$shared/tokenizer" --seq_len=2048 --batch
 # Only processes with the secret can join. srun passes it on to them.
 export ZEROTH_JOB_SECRET="${ZEROTH_JOB_SECRET:-$(od -An -N32 -tx1 /dev/urandom | tr -d " \n")}"
 
-srun --kill-on-bad-exit=1 zeroth-train \
+# srun must not kill ranks because others have exited with 75: ranks notice by themselves that one is
+# lost.
+code=0
+srun --kill-on-bad-exit=0 zeroth-train \
   --device=cuda --comm=nccl \
   --strategy=hybrid_shard --shard_size=8 --param_dtype=bf16 --reduce_dtype=bf16 \
-  "${options[@]}" --async_checkpoint "$@"
+  "${options[@]}" --async_checkpoint "$@" || code=$?
+if [[ "$code" == 75 ]]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$code"

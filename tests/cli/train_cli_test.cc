@@ -333,6 +333,26 @@ TEST(TrainCliTest, ASignalEndsAfterTheStepSavesAndExitsWithItsOwnCode) {
   }
 }
 
+TEST(TrainCliTest, TheTimeLimitEndsTheRunAsASignalDoes) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run =
+      RunTrainer(With(Reference(out), {"--steps=1000000", "--world_size=2", "--max_seconds=1"}));
+  EXPECT_EQ(run.exit_code, kInterrupted) << run.output;
+  EXPECT_NE(run.output.find("--max_seconds=1 have passed"), std::string::npos) << run.output;
+  const std::vector<nlohmann::json> lines = Metrics(out);
+  ASSERT_FALSE(lines.empty());
+  const nlohmann::json& summary = lines.back()["summary"];
+  EXPECT_EQ(summary["interrupted"], true);
+  EXPECT_FALSE(fs::exists(out / "final"));
+  // A run that goes on gets its own time.
+  const int64_t steps = summary["steps"].get<int64_t>();
+  const Outcome resumed =
+      RunTrainer(With(Reference(out), {"--steps=" + std::to_string(steps + 2), "--resume=auto"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("after step " + std::to_string(steps)), std::string::npos)
+      << resumed.output;
+}
+
 // Evaluations of a large model would outlast the grace period after a signal.
 TEST(TrainCliTest, ASignalEndsAnEvaluationWhichTheResumedRunMakesUpFor) {
   const fs::path out = Scratch() / "out";
