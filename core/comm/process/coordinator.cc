@@ -375,6 +375,13 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& o
                  "interfaces, port %d, until all ranks have joined\n",
                  options.host.c_str(), listener.port);
   }
+  if (options.others_elsewhere && options.key.secret.empty()) {
+    std::fprintf(stderr,
+                 "warning: there is no job secret: until all ranks have joined, anyone who can "
+                 "connect to port %d of this machine can pose as a rank, and read or change the "
+                 "model. Set ZEROTH_JOB_SECRET to the same random text on all ranks\n",
+                 listener.port);
+  }
   Socket stop(eventfd(0, EFD_CLOEXEC));
   if (!stop.is_open()) {
     return absl::UnavailableError(absl::StrCat("cannot create an eventfd: ", std::strerror(errno)));

@@ -320,6 +320,24 @@ TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   }
 }
 
+TEST(CoordinatorTest, WarnsOfRanksOfOtherMachinesWithoutASecret) {
+  const auto warning = [](bool others_elsewhere, const std::string& secret) {
+    Coordinator::Options options;
+    options.world_size = 2;
+    options.back_end = "test";
+    options.others_elsewhere = others_elsewhere;
+    options.key = {"id", secret};
+    ::testing::internal::CaptureStderr();
+    const absl::Status status = Coordinator::Start(options).status();
+    const std::string printed = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status, absl::OkStatus());
+    return printed;
+  };
+  EXPECT_TRUE(absl::StrContains(warning(true, ""), "Set ZEROTH_JOB_SECRET"));
+  EXPECT_EQ(warning(true, "secret"), "");
+  EXPECT_EQ(warning(false, ""), "");
+}
+
 // One connection that claims to be both ranks does not count as both.
 TEST(CoordinatorTest, AConnectionIsOneRank) {
   Coordinator::Options options;
