@@ -158,6 +158,9 @@ void CoordinatorWorld::Settle() {
   }
   if (over_ || !all_returned) return;
   over_ = true;
+  // No timeout would announce them later.
+  AnnounceAll(due_);
+  AnnounceAll(put_off_);
   SendToAll(StatusMessage(MessageType::kAllReturned, world_->RootCause()));
 }
 

@@ -146,11 +146,11 @@ class CoordinatorWorld {
   std::vector<std::unique_ptr<Group>> groups_;
   size_t group_count_ = 0;
   std::vector<std::unique_ptr<Group>> left_;  // to be destroyed without the world's mutex
-  // Groups to announce, by number: when output is taken, and at put_off_until_ at the latest.
-  std::vector<uint32_t> due_;
-  std::vector<uint32_t> put_off_;
+  std::vector<uint32_t> due_;                 // groups to announce when output is taken
+  std::vector<uint32_t> put_off_;             // and at put_off_until_ at the latest
   Clock::time_point put_off_until_;
-  // No rank's wait times out before. Set if any rank waits; may be earlier than needed.
+  // No rank's wait times out before this time. Set while a rank waits; may be too early, and is
+  // computed anew then.
   std::optional<Clock::time_point> no_timeout_before_;
   std::vector<std::optional<size_t>> connection_of_rank_;
   std::unordered_map<size_t, int> rank_of_connection_;

@@ -275,8 +275,10 @@ absl::Status ProcessWorld::Send(const WireWriter& message) {
 // Callers ignore errors of Send: the connection is lost then, which the reading thread learns too.
 template <typename Predicate>
 absl::Status ProcessWorld::Await(std::unique_lock<std::mutex>& lock, Predicate done) {
-  changed_.wait(lock, [&] { return done() || stopped_; });
-  return done() ? absl::OkStatus() : broken_->ToStatus();
+  changed_.wait(lock, [&] { return done() || stopped_ || connection_lost_; });
+  if (done()) return absl::OkStatus();
+  if (broken_.has_value()) return broken_->ToStatus();
+  return absl::UnavailableError("all ranks have returned, and rank 0 answers no more");
 }
 
 void ProcessWorld::Break(const absl::Status& reason) {
@@ -322,7 +324,7 @@ uint64_t ProcessWorld::Agreed(uint32_t group) const {
 absl::Status ProcessWorld::AwaitAgreed(uint32_t group, uint64_t count) {
   std::unique_lock<std::mutex> lock(mutex_);
   Calls& calls = calls_[group];
-  if (calls.asked < count && calls.agreed < count) {
+  if (calls.asked != count && calls.agreed < count) {
     calls.asked = count;
     lock.unlock();
     static_cast<void>(Send(Message(MessageType::kAwait).U32(group).U64(count)));

@@ -164,7 +164,7 @@ class ProcessWorld {
   std::vector<std::function<void()>> on_break_;
   struct Calls {
     uint64_t posted = 0;
-    uint64_t asked = 0;  // the coordinator will say when as many are agreed
+    uint64_t asked = 0;  // the number that the coordinator was asked for last
     uint64_t agreed = 0;
   };
   std::map<uint32_t, Calls> calls_;  // by group
