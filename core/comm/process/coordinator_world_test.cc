@@ -131,6 +131,20 @@ TEST_F(CoordinatorWorldTest, AgreedCallsAreAnnouncedBeforeTheWorldBreaks) {
   }
 }
 
+// A device may still run calls when the ranks' functions have returned.
+TEST_F(CoordinatorWorldTest, AgreedCallsAreAnnouncedBeforeAllHaveReturned) {
+  Start(2);
+  for (int rank : {0, 1}) Send(rank, Call(kWorldGroup, 0, "h", /*awaits=*/false));
+  for (int rank : {0, 1}) Send(rank, StatusMessage(MessageType::kReturned, absl::OkStatus()));
+  const auto messages = TakeMessages();
+  ASSERT_EQ(messages.size(), 2u);
+  for (const auto& of_rank : messages) {
+    ASSERT_EQ(of_rank.size(), 2u);
+    EXPECT_EQ(of_rank[0], Agreed(kWorldGroup, 1));
+    EXPECT_EQ(WireReader(of_rank[1]).U8(), static_cast<uint8_t>(MessageType::kAllReturned));
+  }
+}
+
 TEST_F(CoordinatorWorldTest, ErrorsNameTheRankAndTheCall) {
   constexpr int kSize = 10'000;
   Start(kSize);
