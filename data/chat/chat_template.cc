@@ -146,16 +146,25 @@ absl::StatusOr<std::string> ChatTemplate::MarkSpecial(std::vector<ChatMessage>& 
       std::string marked;
       ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(
           *text, [&](absl::string_view part, std::optional<int32_t> token) {
-            // Behind the first character of the spelling, which blanks may precede.
-            const absl::string_view spelled = StripPython(part);
-            const bool is_special = token.has_value() && !spelled.empty();
-            size_t at = 0;
-            if (is_special) {
-              at = static_cast<size_t>(spelled.data() - part.data()) + DecodeUtf8(spelled).length;
+            if (!token.has_value()) {
+              absl::StrAppend(&marked, part);
+              return absl::OkStatus();
             }
-            absl::StrAppend(&marked, part.substr(0, at), is_special ? mark : "", part.substr(at));
-            marks = marks || is_special;
+            // Behind each character, since the rest may spell another token.
+            for (size_t at = 0; at < part.size();) {
+              const size_t length = DecodeUtf8(part.substr(at)).length;
+              absl::StrAppend(&marked, part.substr(at, length), mark);
+              at += length;
+            }
+            marks = true;
             return absl::OkStatus();
+          }));
+      ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(
+          marked, [&](absl::string_view part, std::optional<int32_t> token) -> absl::Status {
+            if (!token.has_value()) return absl::OkStatus();
+            return InvalidArgument("a message has ", Excerpt(part),
+                                   ", a special token of one character, which cannot be written as "
+                                   "text; remove it from the message");
           }));
       *text = std::move(marked);
     }
@@ -196,6 +205,11 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
     replies.clear();
   } else if (!marks_replies_) {
     ZEROTH_ASSIGN_OR_RETURN(replies, RepliesIn(text, marked));
+  } else if (std::all_of(replies.begin(), replies.end(),
+                         [](const JinjaSpan& reply) { return reply.begin == reply.end; })) {
+    return InvalidArgument(
+        "no {% generation %} block of the chat template writes anything for the conversation, so "
+        "nothing would be trained");
   }
   return Encode(text, replies, mark);
 }

@@ -29,9 +29,9 @@ namespace zeroth {
 class ChatTemplate {
  public:
   // The tokens of a conversation. by_assistant marks what {% generation %} blocks write. In a
-  // template without any, it marks the assistant's text and the token that ends its turn, but not
-  // what the template writes for add_generation_prompt. A reply begins with a token of its own, as
-  // it does when a model continues the tokens of RenderPrompt.
+  // template that runs none, it marks the assistant's text and the token that ends its turn, but
+  // not what the template writes for add_generation_prompt. A reply begins with a token of its own,
+  // as it does when a model continues the tokens of RenderPrompt.
   struct Conversation {
     std::vector<int32_t> ids;
     std::vector<bool> by_assistant;
@@ -53,7 +53,8 @@ class ChatTemplate {
 
   // Writes a whole conversation, whose last message is the assistant's. InvalidArgument if the
   // template leaves out the system's message, or if the conversation up to a reply is written
-  // otherwise before that reply than as a prompt; the message shows where the two differ.
+  // otherwise before that reply than as a prompt, and not opened like other replies; the message
+  // shows where the two differ.
   absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages) const;
   // Writes a conversation whose last message is the user's, and opens the assistant's reply.
   absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages) const;
@@ -100,14 +101,14 @@ class ChatTemplate {
   int32_t end_of_turn_ = -1;
   bool marks_replies_ = false;    // by {% generation %}
   bool writes_thoughts_ = false;  // of the last reply
-  // What the template writes behind the user's message, before every reply, also without
-  // add_generation_prompt. header_: what a prompt lacks of it, if the template knows no prompts.
+  // opening_: how a reply is opened, in prompts and in conversations. header_: the same, if
+  // add_generation_prompt changes nothing; RenderPrompt appends it then.
   std::string opening_;
   std::string header_;
   // What follows a reply from its first special token on, and how much of it is the reply's.
   std::string after_last_;
   size_t end_of_last_ = 0;
-  std::string after_earlier_;  // empty: no special token
+  std::string after_earlier_;  // empty if it has no special token
   size_t end_of_earlier_ = 0;
   // Blanks around a reply.
   std::string blanks_before_;

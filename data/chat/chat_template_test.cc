@@ -230,6 +230,72 @@ TEST(ChatTemplateTest, ConversationsOtherThanTheirPromptsAreRefused) {
 }
 
 // The shapes of other published templates.
+// A user's text must not be trained, and a reply's end must be.
+TEST(ChatTemplateTest, RepliesWithoutAClearEndAreRefused) {
+  const auto tokenizer = Open("qwen2");
+  const std::vector<ChatMessage> talk = {{"user", "Hello!"},
+                                         {"assistant", "Hi there."},
+                                         {"user", "More than twenty characters"},
+                                         {"assistant", "Indeed."},
+                                         {"user", "Bye"},
+                                         {"assistant", "See you."}};
+  // What follows a reply depends on the next message.
+  const auto depends = ChatTemplate::FromJinja(
+      R"({% for m in messages %}<|im_start|>{{ m.role + (' (long)' if m.content|length > 20 else '') }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %})",
+      *tokenizer);
+  ASSERT_TRUE(depends.ok()) << depends.status();
+  EXPECT_THAT(depends->Render(talk).status().ToString(),
+              HasSubstr("it cannot be said where it ends"));
+  // Only the last reply has an end; <|im_start|> opens the user's turn.
+  const auto one_end = ChatTemplate::FromJinja(
+      R"({% for m in messages %}{% if m.role == 'user' %}<|im_start|>{{ m.content }}
+{% else %}{{ m.content }}{% if loop.last %}<|im_end|>{% endif %}{% endif %}{% endfor %})",
+      *tokenizer);
+  ASSERT_TRUE(one_end.ok()) << one_end.status();
+  EXPECT_THAT(one_end->Render(talk).status().ToString(),
+              HasSubstr("expected it to end with a special token"));
+  EXPECT_EQ(Spelled(*one_end, *tokenizer, {talk[0], talk[1]}),
+            "<|im_start|>Hello!\n{Hi there.<|im_end|>}");
+}
+
+TEST(ChatTemplateTest, PromptsThatOpenThoughtsDoNotCutTokens) {
+  const auto tokenizer = Open("qwen2");
+  const auto chat = ChatTemplate::FromJinja(
+      R"({% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.role == 'assistant' %}</think>{% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+<think>{% endif %})",
+      *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(Spelled(*chat, *tokenizer, {{"user", "Hello!"}, {"assistant", "Hi."}}),
+            "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n{</think>Hi.<|im_end|>}\n");
+}
+
+TEST(ChatTemplateTest, GenerationBlocksMustTeachSomethingAndItsEnd) {
+  const auto tokenizer = Open("qwen2");
+  const auto with_reply = [&](const std::string& reply) {
+    return ChatTemplate::FromJinja(
+        absl::StrCat(
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}",
+            reply, "{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"),
+        *tokenizer);
+  };
+  EXPECT_THAT(with_reply("{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>")
+                  .status()
+                  .ToString(),
+              HasSubstr("leave out the special token behind the last reply"));
+  const auto sometimes = with_reply(
+      "{% if messages|length > 2 %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}"
+      "{% else %}{{ m.content }}<|im_end|>{% endif %}");
+  ASSERT_TRUE(sometimes.ok()) << sometimes.status();
+  EXPECT_TRUE(sometimes->Render(kTalk).ok());
+  EXPECT_THAT(sometimes->Render({{"user", "Hello!"}, {"assistant", "Hi."}}).status().ToString(),
+              HasSubstr("nothing would be trained"));
+}
+
 TEST(ChatTemplateTest, AnyTemplateIsRun) {
   nlohmann::json json = *ReadJsonFile("tests/testdata/tokenizers/qwen2/tokenizer.json");
   AddTokens(json, 903, {"<bos>", "<eos>", "<turn>", "</turn>", "<message>", "<end>", "<return>"});

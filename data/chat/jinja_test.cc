@@ -215,6 +215,17 @@ TEST(JinjaTest, TellsWhatGenerationBlocksWrote) {
   EXPECT_EQ(generated[1].end, 10u);
 }
 
+TEST(JinjaTest, AGenerationBlockWithinAnotherAddsNothing) {
+  const auto parsed =
+      ParseJinja("{% generation %}a{% generation %}b{% endgeneration %}c{% endgeneration %}d");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  std::vector<JinjaSpan> generated;
+  EXPECT_EQ(*RenderJinja(*parsed, {}, &generated), "abcd");
+  ASSERT_EQ(generated.size(), 1u);
+  EXPECT_EQ(generated[0].begin, 0u);
+  EXPECT_EQ(generated[0].end, 3u);
+}
+
 TEST(JinjaTest, WhatItDoesNotKnowIsRefusedByLine) {
   for (const auto& [jinja, text] : std::vector<std::pair<std::string, std::string>>{
            {"\n{% include 'x' %}", "line 2: the tag {% include %}"},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -49,7 +50,7 @@ struct Ending {
   int32_t last = -1;
 };
 
-// The first run of special tokens within text[0, limit), or within the text if there is none.
+// The first special token of the text, with those that follow it at once within text[0, limit).
 absl::StatusOr<std::optional<Ending>> FirstSpecial(const Tokenizer& tokenizer,
                                                    absl::string_view text, size_t limit) {
   std::optional<Ending> result;
@@ -72,6 +73,38 @@ absl::StatusOr<std::optional<Ending>> FirstSpecial(const Tokenizer& tokenizer,
 }
 
 bool IsBlank(absl::string_view text) { return StripPython(text).empty(); }
+
+// The last special token of a text; -1: none.
+absl::StatusOr<int32_t> LastSpecial(const Tokenizer& tokenizer, absl::string_view text) {
+  int32_t last = -1;
+  ZEROTH_RETURN_IF_ERROR(
+      tokenizer.SplitSpecial(text, [&](absl::string_view, std::optional<int32_t> token) {
+        last = token.value_or(last);
+        return absl::OkStatus();
+      }));
+  return last;
+}
+
+// Returns the part of `common`, with which two texts begin, that cannot end within a token in
+// either: up to a blank or the end of a special token. Empty if letters follow there.
+absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::string_view common) {
+  size_t special = 0;
+  size_t at = 0;
+  ZEROTH_RETURN_IF_ERROR(
+      tokenizer.SplitSpecial(common, [&](absl::string_view part, std::optional<int32_t> token) {
+        at += part.size();
+        if (token.has_value()) special = at;
+        return absl::OkStatus();
+      }));
+  const size_t blank = common.find_last_of(" \n\t");
+  const size_t end = std::max(special, blank == absl::string_view::npos ? 0 : blank + 1);
+  const absl::string_view rest = common.substr(end);
+  const bool has_letters = std::any_of(rest.begin(), rest.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           (static_cast<unsigned char>(c) & 0x80) != 0;
+  });
+  return has_letters ? absl::string_view() : common.substr(0, end);
+}
 
 }  // namespace
 
@@ -134,31 +167,51 @@ absl::Status ChatTemplate::Probe() {
     return InvalidArgument(
         "the chat template writes ", Excerpt(after_last),
         " behind the last reply, in which the tokenizer (", tokenizer_->name(),
-        ") finds no special token: a model would not learn to end its turn. "
-        "Expected the tokenizer of a model that chats in this format, or another "
-        "--chat_template");
+        ") finds no special token (an added token counts only if it is special): a model would not "
+        "learn to end its turn. Expected the tokenizer of a model that chats in this format, or "
+        "another --chat_template");
+  }
+  if (marks_replies_) {
+    const size_t token = places[3] + talk[3].content.size() + last->begin;
+    const bool is_marked = std::any_of(
+        generated.begin(), generated.end(),
+        [&](const JinjaSpan& span) { return span.begin <= token && token + 1 <= span.end; });
+    if (!is_marked) {
+      return InvalidArgument(
+          "the chat template's {% generation %} blocks leave out the special token behind the last "
+          "reply, ",
+          Excerpt(after_last.substr(last->begin)),
+          ": a model would not learn to end its turn. Expected the block to end behind it");
+    }
   }
   end_of_turn_ = last->last;
   after_last_ = std::string(after_last.substr(last->begin));
   end_of_last_ = last->end - last->begin;
-  if (first.has_value()) {
+  // A token that also opens the user's first turn ends no reply.
+  ZEROTH_ASSIGN_OR_RETURN(const int32_t opens_user,
+                          LastSpecial(*tokenizer_, text.substr(0, places[0])));
+  if (first.has_value() && (first->last != opens_user || first->last == last->last)) {
     after_earlier_ = std::string(after_earlier.substr(first->begin));
     end_of_earlier_ = first->end - first->begin;
   }
   if (const auto blanks = after_last.substr(0, last->begin); IsBlank(blanks)) {
     blanks_after_ = std::string(blanks);
   }
-  const std::string closed = Run(all.first(1), false).value_or("");
-  const std::string later = Run(all.first(3), false).value_or("");
-  const std::string prompt = Run(all.first(1), true).value_or("");
-  if (absl::StartsWith(text, closed) && absl::StartsWith(text, later) &&
-      later.size() <= places[3]) {
-    const absl::string_view before = text.substr(later.size(), places[3] - later.size());
+  const absl::StatusOr<std::string> closed = Run(all.first(1), false);
+  const absl::StatusOr<std::string> later = Run(all.first(3), false);
+  const absl::StatusOr<std::string> prompt = Run(all.first(1), true);
+  if (closed.ok() && later.ok() && prompt.ok() && absl::StartsWith(text, *closed) &&
+      absl::StartsWith(text, *later) && closed->size() <= places[1] && later->size() <= places[3]) {
+    const absl::string_view before = text.substr(later->size(), places[3] - later->size());
     absl::string_view opening =
-        CommonBeginning(before, text.substr(closed.size(), places[1] - closed.size()));
-    const bool opens = prompt != closed && absl::StartsWith(prompt, closed);
+        CommonBeginning(before, text.substr(closed->size(), places[1] - closed->size()));
+    const bool opens = *prompt != *closed && absl::StartsWith(*prompt, *closed);
     if (opens) {
-      opening = CommonBeginning(opening, absl::string_view(prompt).substr(closed.size()));
+      const absl::string_view opened = absl::string_view(*prompt).substr(closed->size());
+      opening = CommonBeginning(opening, opened);
+      if (opening != opened) {
+        ZEROTH_ASSIGN_OR_RETURN(opening, CutAtToken(*tokenizer_, opening));
+      }
     } else {
       ZEROTH_ASSIGN_OR_RETURN(const auto special,
                               FirstSpecial(*tokenizer_, opening, opening.size()));
@@ -203,6 +256,12 @@ absl::StatusOr<std::vector<JinjaSpan>> ChatTemplate::RepliesIn(
                              " as message ", i + 1, ", expected it to end with ",
                              after.empty() ? "a special token" : Excerpt(after),
                              ", as for other replies; so it cannot be said where it ends");
+    }
+    if (!replies.empty() && replies.back().end > begin) {
+      return InvalidArgument("the chat template writes ",
+                             Excerpt(text.substr(replies.back().begin)), " for message ", i - 1,
+                             ", in which no reply ends as others do before the next one begins; so "
+                             "it cannot be said where it ends");
     }
     replies.push_back({begin, place + (is_last ? end_of_last_ : end_of_earlier_)});
   }

@@ -18,6 +18,8 @@ namespace zeroth {
 // The cost limit of a rendering, and its first error. Operations on a failed one return any value.
 class JinjaWork {
  public:
+  // The bound on the steps grows with the messages among the template's variables.
+  explicit JinjaWork(const JinjaValue::Map& variables);
   // Counts a step, and bytes or elements that it copies or reads.
   void Count(size_t size = 0);
   // Keeps the first error, with the line.
@@ -28,6 +30,7 @@ class JinjaWork {
   void set_line(int line) { line_ = line; }
 
  private:
+  uint64_t max_steps_ = 0;
   uint64_t steps_ = 0;
   int line_ = 0;
   absl::Status status_;

@@ -18,15 +18,32 @@ namespace {
 using Kind = JinjaValue::Kind;
 
 constexpr size_t kMaxTextBytes = size_t{8} << 20;
-constexpr uint64_t kMaxSteps = 1 << 20;
+constexpr uint64_t kLeastSteps = 1 << 20;  // that any template may take
+constexpr uint64_t kMostSteps = 1 << 24;
+// Some templates walk over all earlier messages for each message, or over each byte.
+constexpr uint64_t kStepsOfAPair = 64;
+constexpr uint64_t kStepsOfAByte = 16;
 // Bytes that are copied about as fast as a step is taken.
 constexpr size_t kBytesOfAStep = 64;
 
 }  // namespace
 
+JinjaWork::JinjaWork(const JinjaValue::Map& variables) {
+  for (const auto& [name, value] : variables) {
+    if (!value.Is(Kind::kList)) continue;
+    max_steps_ += kStepsOfAPair * value.list->size() * value.list->size();
+    for (const JinjaValue& element : *value.list) {
+      const JinjaValue* const content = element.Find("content");
+      if (content == nullptr || !content->Is(Kind::kString)) continue;
+      max_steps_ += kStepsOfAByte * content->text->size();
+    }
+  }
+  max_steps_ = std::clamp(max_steps_, kLeastSteps, kMostSteps);
+}
+
 void JinjaWork::Count(size_t size) {
   steps_ += 1 + size / kBytesOfAStep;
-  if (steps_ > kMaxSteps || size > kMaxTextBytes) {
+  if (steps_ > max_steps_ || size > kMaxTextBytes) {
     Fail(absl::ResourceExhaustedError(
         absl::StrCat("line ", line_, ": the template takes too long or writes too much")));
   }

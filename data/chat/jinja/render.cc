@@ -24,7 +24,8 @@ constexpr int kMaxValueDepth = 32;
 
 class Renderer {
  public:
-  explicit Renderer(const JinjaValue::Map& variables) : frames_{{variables, false}} {}
+  explicit Renderer(const JinjaValue::Map& variables)
+      : frames_{{variables, false}}, work_(variables) {}
 
   absl::StatusOr<std::string> Render(const JinjaNode& body, std::vector<JinjaSpan>* generated) && {
     Run(body);
@@ -136,10 +137,13 @@ class Renderer {
       case Node::kMacro:
         return Set(node.text, {.kind = Kind::kMacro, .macro = &node});
       case Node::kGeneration: {
-        if (captures_ > 0)
+        if (captures_ > 0) {
           return Fail("{% generation %} in a macro or {% set %} is not known here");
+        }
         const size_t begin = out_.size();
+        const size_t earlier = generated_.size();
         RunInFrame(node.kids[0]);
+        generated_.resize(earlier);  // blocks within this one
         generated_.push_back({begin, out_.size()});
         return;
       }
