@@ -122,7 +122,7 @@ HWY_INLINE size_t FinishRange(D d, const float* values, size_t begin, size_t cou
 template <class Op, class Source, class Result>
 void ReduceTyped(const HostReduction& r) {
   const int ranks = static_cast<int>(r.sources.size());
-  const int divisor = r.mean_over > 0 ? r.mean_over : ranks;
+  const int divisor = r.mean_of > 0 ? r.mean_of : ranks;
   const float scale = r.op == ReduceOp::kMean ? 1.0f / static_cast<float>(divisor) : 1.0f;
   const bool direct = std::is_same_v<Result, float> && r.op != ReduceOp::kMean && !r.accumulate;
   const auto scratch = hwy::AllocateAligned<float>((ScratchBlocks(ranks) + 1) * kBlock);

@@ -28,7 +28,7 @@ struct HostReduction {
   bool accumulate = false;
   // kMean divides by this number of ranks, if each source is a sum over several. 0: by the number
   // of sources.
-  int mean_over = 0;
+  int mean_of = 0;
 };
 
 // Returns the reduction that `collective` asks for, of these elements.

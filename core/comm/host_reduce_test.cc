@@ -158,7 +158,7 @@ TYPED_TEST(HostReduceTest, GroupsThenAcrossHasTheBitsOfTheTree) {
       const std::vector<void*> destinations = {result.data()};
       HostReduction across = Describe<Partial>(partials, destinations, count, op);
       across.result_dtype = DTypeOf<T>::value;
-      across.mean_over = ranks;
+      across.mean_of = ranks;
       ReduceOnHost(across);
       for (size_t i = 0; i < result.size(); i += 1 + i / 16) {
         ExpectSameBits(result[i], ReferenceReduce<T>(op, Column(values, i)), i);

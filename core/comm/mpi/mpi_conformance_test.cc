@@ -36,17 +36,17 @@ TEST_P(MpiConformanceTest, EveryRankPassesTheSuite) {
                   absl::StrCat("Mpi/CommunicatorTest.CountsAndRecordsCalls", suffix));
 }
 
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<MpiKind, Ranks>>& info) {
+  const auto& [kind, ranks] = info.param;
+  const std::string name = absl::StrCat(MpiKindName(kind), "_", ranks.ranks);
+  return ranks.per_node > 0 ? absl::StrCat(name, "_on_nodes_of_", ranks.per_node) : name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiConformanceTest,
                          ::testing::Combine(::testing::Values(MpiKind::kOpenMpi, MpiKind::kMpich),
                                             ::testing::Values(Ranks{1}, Ranks{2}, Ranks{3},
                                                               Ranks{4}, Ranks{5}, Ranks{4, 2})),
-                         [](const auto& param) {
-                           const auto [ranks, per_node] = std::get<1>(param.param);
-                           const std::string on_nodes =
-                               per_node > 0 ? absl::StrCat("_on_nodes_of_", per_node) : "";
-                           return absl::StrCat(MpiKindName(std::get<0>(param.param)), "_", ranks,
-                                               on_nodes);
-                         });
+                         NameOf);
 
 }  // namespace
 }  // namespace zeroth::testing

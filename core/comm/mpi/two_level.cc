@@ -142,7 +142,7 @@ void TwoLevelReduction::FinishBlock(int64_t block) const {
   HostReduction reduction =
       ReductionOf(collective_, sources, absl::MakeConstSpan(&destination, 1), count);
   reduction.dtype = sums_.dtype;
-  reduction.mean_over = grid_.size;
+  reduction.mean_of = grid_.size;
   ReduceOnHost(reduction);
 }
 
