@@ -136,9 +136,8 @@ absl::Status ExpectPartAcross(TestRank& rank, int per_node, bool member, int64_t
   return absl::OkStatus();
 }
 
-// mpi_test.cc emulates two nodes of four ranks. The four ranks of a node send equally many bytes,
-// which are together half of a buffer for each direction of it: (N - 1)/N, as in a ring over N = 2
-// nodes.
+// mpi_test.cc emulates N = 2 nodes of four ranks. A node sends (N - 1)/N of a buffer, as in a ring
+// over nodes, and each of its ranks a quarter of that.
 TEST(MpiRanks, ANodeSendsTheBytesOfARing) {
   const int per_node = 4;
   const absl::Status status = RunOnCpu([&](TestRank& rank) -> absl::Status {
