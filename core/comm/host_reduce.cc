@@ -122,7 +122,8 @@ HWY_INLINE size_t FinishRange(D d, const float* values, size_t begin, size_t cou
 template <class Op, class Source, class Result>
 void ReduceTyped(const HostReduction& r) {
   const int ranks = static_cast<int>(r.sources.size());
-  const float scale = r.op == ReduceOp::kMean ? 1.0f / static_cast<float>(ranks) : 1.0f;
+  const int divisor = r.mean_of > 0 ? r.mean_of : ranks;
+  const float scale = r.op == ReduceOp::kMean ? 1.0f / static_cast<float>(divisor) : 1.0f;
   const bool direct = std::is_same_v<Result, float> && r.op != ReduceOp::kMean && !r.accumulate;
   const auto scratch = hwy::AllocateAligned<float>((ScratchBlocks(ranks) + 1) * kBlock);
   float* const values = scratch.get();
@@ -163,7 +164,9 @@ void ReduceWithOp(const HostReduction& r) {
 void ReduceFloating(const HostReduction& r) {
   const bool widen = r.result_dtype == DType::kFloat32;
   if (r.dtype == DType::kFloat32) {
-    ReduceWithOp<float, float>(r);
+    if (widen) return ReduceWithOp<float, float>(r);
+    r.result_dtype == DType::kBFloat16 ? ReduceWithOp<float, BFloat16>(r)
+                                       : ReduceWithOp<float, Float16>(r);
   } else if (r.dtype == DType::kBFloat16) {
     widen ? ReduceWithOp<BFloat16, float>(r) : ReduceWithOp<BFloat16, BFloat16>(r);
   } else {
@@ -212,7 +215,9 @@ void ReduceIntegers(const HostReduction& r) {
 void ReduceOnHost(const HostReduction& r) {
   const bool floating = IsFloatingPoint(r.dtype);
   ZEROTH_CHECK(!r.sources.empty() && !r.destinations.empty());
-  ZEROTH_CHECK(r.result_dtype == r.dtype || (floating && r.result_dtype == DType::kFloat32));
+  ZEROTH_CHECK(r.result_dtype == r.dtype ||
+               (floating && IsFloatingPoint(r.result_dtype) &&
+                (r.dtype == DType::kFloat32 || r.result_dtype == DType::kFloat32)));
   ZEROTH_CHECK(floating || r.op != ReduceOp::kMean);
   ZEROTH_CHECK(!r.accumulate || (r.result_dtype == DType::kFloat32 && r.op != ReduceOp::kMax &&
                                  r.destinations.size() == 1));

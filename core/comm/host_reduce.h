@@ -21,10 +21,14 @@ struct HostReduction {
   absl::Span<void* const> destinations;   // each receives the result, of `result_dtype`
   int64_t count = 0;
   DType dtype = DType::kFloat32;
-  DType result_dtype = DType::kFloat32;  // `dtype`, or fp32 if `dtype` is floating-point
-  ReduceOp op = ReduceOp::kSum;          // not kMean for integers, whose sums wrap around
+  // `dtype`, or, if both are floating-point, fp32 from any and any from fp32.
+  DType result_dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;  // not kMean for integers, whose sums wrap around
   // Adds the result to the destination: one, of fp32, that is not a source. Not for kMax.
   bool accumulate = false;
+  // kMean divides by this number of ranks, if each source is a sum over several. 0: by the number
+  // of sources.
+  int mean_of = 0;
 };
 
 // Returns the reduction that `collective` asks for, of these elements.

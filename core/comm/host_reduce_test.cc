@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -128,6 +130,41 @@ TYPED_TEST(HostReduceTest, HasTheBitsOfTheTree) { ExpectTree<TypeParam>(kCounts)
 
 TYPED_TEST(HostReduceTest, HasTheBitsOfTheTreeOnEveryInstructionSet) {
   OnEveryInstructionSet([] { ExpectTree<TypeParam>({131}); });
+}
+
+// Aligned groups of ranks are subtrees, whose sums are kept in fp32.
+TYPED_TEST(HostReduceTest, GroupsThenAcrossHasTheBitsOfTheTree) {
+  using T = TypeParam;
+  using Partial = std::conditional_t<std::is_integral_v<T>, T, float>;
+  const int64_t count = 2100;
+  for (const auto& [ranks, group] : {std::pair(8, 4), std::pair(6, 2), std::pair(24, 8)}) {
+    const auto values = RandomRanks<T>(ranks, count, 15);
+    const auto sources = Pointers(values);
+    for (ReduceOp op : OpsOf<T>()) {
+      SCOPED_TRACE(::testing::Message() << ranks << " ranks, groups of " << group);
+      std::vector<std::vector<Partial>> partial;
+      for (int begin = 0; begin < ranks; begin += group) {
+        partial.emplace_back(static_cast<size_t>(count));
+        const std::vector<const void*> members(sources.begin() + begin,
+                                               sources.begin() + begin + group);
+        const std::vector<void*> sum = {partial.back().data()};
+        HostReduction inside =
+            Describe<T>(members, sum, count, op == ReduceOp::kMean ? ReduceOp::kSum : op);
+        inside.result_dtype = DTypeOf<Partial>::value;
+        ReduceOnHost(inside);
+      }
+      std::vector<T> result(static_cast<size_t>(count));
+      const auto partials = Pointers(partial);
+      const std::vector<void*> destinations = {result.data()};
+      HostReduction across = Describe<Partial>(partials, destinations, count, op);
+      across.result_dtype = DTypeOf<T>::value;
+      across.mean_of = ranks;
+      ReduceOnHost(across);
+      for (size_t i = 0; i < result.size(); i += 1 + i / 16) {
+        ExpectSameBits(result[i], ReferenceReduce<T>(op, Column(values, i)), i);
+      }
+    }
+  }
 }
 
 TYPED_TEST(HostReduceTest, WritesIntoItsSources) {

@@ -288,6 +288,12 @@ absl::Status LaunchByType(const Reduction& reduction, const Ranks& ranks, int me
   const DType result = reduction.result_dtype;
   switch (reduction.dtype) {
     case DType::kFloat32:
+      if (result == DType::kBFloat16) {
+        return LaunchFor<float, __nv_bfloat16>(arguments, multiprocessors, stream);
+      }
+      if (result == DType::kFloat16) {
+        return LaunchFor<float, __half>(arguments, multiprocessors, stream);
+      }
       return LaunchFor<float, float>(arguments, multiprocessors, stream);
     case DType::kBFloat16:
       return LaunchForFloat<__nv_bfloat16>(arguments, result, multiprocessors, stream);
@@ -316,7 +322,9 @@ absl::Status TreeReduce(const HostReduction& reduction, int multiprocessors, cud
   std::copy(reduction.destinations.begin(), reduction.destinations.end(), ranks.destinations);
   ranks.source_count = static_cast<int>(reduction.sources.size());
   ranks.destination_count = static_cast<int>(reduction.destinations.size());
-  return LaunchByType(reduction, ranks, ranks.source_count, multiprocessors, stream);
+  return LaunchByType(reduction, ranks,
+                      reduction.mean_of > 0 ? reduction.mean_of : ranks.source_count,
+                      multiprocessors, stream);
 }
 
 absl::Status TreeReduce(const StridedReduction& reduction, int multiprocessors,

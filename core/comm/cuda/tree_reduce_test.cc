@@ -27,6 +27,7 @@ struct Case {
   DType result_dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   bool accumulate = false;
+  int mean_of = 0;
   bool aligned = true;  // to 16 bytes, all ranks' elements and the result
 
   std::string ToString() const {
@@ -103,6 +104,7 @@ class TreeReduceTest : public testing::Test {
     listed.result_dtype = reduction.result_dtype;
     listed.op = reduction.op;
     listed.accumulate = reduction.accumulate;
+    listed.mean_of = reduction.mean_of;
     return listed;
   }
 
@@ -121,6 +123,7 @@ class TreeReduceTest : public testing::Test {
     strided.result_dtype = reduction.result_dtype;
     strided.op = reduction.op;
     strided.accumulate = reduction.accumulate;
+    strided.mean_of = reduction.mean_of;
     return strided;
   }
 
@@ -201,6 +204,21 @@ TEST_F(TreeReduceTest, SumsOfEveryTypeAlignedOrNot) {
           one.result_dtype = DType::kFloat32;
           Check(one);
           one.accumulate = true;
+          Check(one);
+        }
+      }
+    }
+  }
+}
+
+// The upper levels of a tree, over sums of subtrees.
+TEST_F(TreeReduceTest, SumsOfSubtreesAreRoundedOnce) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const int ranks : {2, 3, 8}) {
+      for (const int64_t count : kCounts) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax}) {
+          Case one{ranks, count, DType::kFloat32, dtype, op};
+          one.mean_of = ranks * 4;
           Check(one);
         }
       }

@@ -54,7 +54,7 @@ class PendingCall {
     started_ = true;
     // Allocated before the agreement: after it, nothing may fail on this rank alone.
     absl::StatusOr<char*> scratch =
-        channel_->Scratch(mpi::ScratchBytes(collective_, channel_->size()), stream_);
+        channel_->Scratch(mpi::ScratchBytes(collective_, channel_->grid()), stream_);
     if (!scratch.ok()) return channel_->processes().Fail(scratch.status(), what_);
     ZEROTH_RETURN_IF_ERROR(channel_->Agree(collective_.call));
     return mpi::MoveData(collective_, *channel_, *scratch);
@@ -251,6 +251,7 @@ absl::StatusOr<StartedRanks> ReadStarted() {
 // that this rank has returned, and not that its communicator is gone.
 absl::Status RunRank(const std::shared_ptr<ProcessWorld>& processes, mpi::Engine& engine,
                      const RankMain& rank_main, std::unique_ptr<MpiCommunicator>& communicator) {
+  ZEROTH_RETURN_IF_ERROR(processes->AnnounceNode());
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<mpi::Channel> channel,
                           mpi::Channel::Create(processes, engine, processes->WorldSeat()));
   communicator = std::make_unique<MpiCommunicator>(std::move(channel));

@@ -37,7 +37,8 @@ Channel::Channel(std::shared_ptr<ProcessWorld> processes, Engine& engine, Proces
     : processes_(std::move(processes)),
       engine_(engine),
       seat_(std::move(seat)),
-      name_(processes_->NameOf(seat_)) {}
+      name_(processes_->NameOf(seat_)),
+      per_node_(processes_->RanksPerNodeOf(seat_)) {}
 
 Channel::~Channel() { processes_->Leave(seat_.group); }
 

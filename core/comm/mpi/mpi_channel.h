@@ -17,6 +17,7 @@
 
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
+#include "zeroth/core/comm/mpi/two_level.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/device.h"
 
@@ -39,6 +40,7 @@ class Channel {
 
   int rank() const { return seat_.rank; }
   int size() const { return static_cast<int>(seat_.world_ranks.size()); }
+  NodeGrid grid() const { return {rank(), size(), per_node_}; }
   uint32_t group() const { return seat_.group; }
   const std::string& name() const { return name_; }
   ProcessWorld& processes() const { return *processes_; }
@@ -69,17 +71,20 @@ class Channel {
   Engine& engine_;
   const ProcessWorld::Seat seat_;
   const std::string name_;
+  const int per_node_;
   std::shared_ptr<Buffer> scratch_;
 };
 
-// Returns the bytes of scratch that MoveData needs, on a channel of `size` ranks. `collective` must
-// have passed the checks of collective.h.
-size_t ScratchBytes(const Collective& collective, int size);
+// Returns the bytes of scratch that MoveData needs on a channel. `collective` must have passed the
+// checks of collective.h.
+size_t ScratchBytes(const Collective& collective, const NodeGrid& grid);
 
 // Moves the data of a collective by messages between host memories. All ranks of the channel must
 // have agreed on the call. All-gathers and all-to-alls send each byte straight to its place. A
 // broadcast uses a binomial tree. Reductions exchange pieces all-to-all in blocks, and add them in
-// the fixed tree of communicator.h. While one block is added, the next one arrives.
+// the fixed tree of communicator.h. While one block is added, the next one arrives. In a group of
+// equal nodes (process/node.h), reductions, and large gathers, exchange data inside nodes and then
+// across them (two_level.h).
 absl::Status MoveData(const Collective& collective, Channel& channel, char* scratch);
 
 }  // namespace zeroth::mpi

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -14,15 +15,14 @@
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/host_reduce.h"
 #include "zeroth/core/comm/mpi/mpi_channel.h"
+#include "zeroth/core/comm/mpi/two_level.h"
 
 namespace zeroth::mpi {
 namespace {
 
-using Way = Message::Way;
-
 constexpr int64_t kCacheLine = 64;
 // Up to this many bytes from all ranks together, one round of messages is faster than two.
-constexpr int64_t kSmallAllReduceBytes = int64_t{256} << 10;
+constexpr int64_t kSmallBytes = int64_t{256} << 10;
 // A block of all other ranks together stays in the last-level cache until it is added. The block of
 // one rank is large enough that its transfer takes longer than its latency.
 constexpr int64_t kBlockBytesOfAll = int64_t{8} << 20;
@@ -30,13 +30,6 @@ constexpr int64_t kLeastBlockBytes = int64_t{16} << 10;
 constexpr int64_t kMostBlockBytes = int64_t{1} << 20;
 
 using ConstPointers = absl::InlinedVector<const void*, 16>;
-
-Message Send(int peer, const BufferView& view) {
-  return {Way::kSend, peer, view.data, ByteSize(view)};
-}
-Message Receive(int peer, const BufferView& view) {
-  return {Way::kReceive, peer, view.data, ByteSize(view)};
-}
 
 void Copy(const BufferView& from, const BufferView& to) {
   if (from.count > 0 && from.data != to.data) {
@@ -59,9 +52,7 @@ std::vector<Message> Exchange(const Channel& channel, Outgoing send, Arrivals re
   return messages;
 }
 
-bool IsSmall(const BufferView& buffer, int size) {
-  return ByteSize(buffer) * size <= kSmallAllReduceBytes;
-}
+bool IsSmall(const BufferView& buffer, int size) { return ByteSize(buffer) * size <= kSmallBytes; }
 
 // The elements in a block of one rank.
 int64_t BlockElements(DType dtype, int size) {
@@ -70,8 +61,10 @@ int64_t BlockElements(DType dtype, int size) {
   return bytes / kCacheLine * kCacheLine / static_cast<int64_t>(SizeOf(dtype));
 }
 
-// Space for two blocks of each other rank: one is added while the next arrives.
-size_t BlockScratchBytes(const Pieces& pieces, DType dtype, int size) {
+// In one all-to-all, space for two blocks of each other rank: one is added while the next arrives.
+size_t BlockScratchBytes(const Pieces& pieces, DType dtype, const NodeGrid& grid) {
+  if (grid.has_two_levels()) return TwoLevelReduction::ScratchBytes(grid, pieces, dtype);
+  const int size = grid.size;
   const int64_t block = std::min(BlockElements(dtype, size), pieces.Count(0));
   return static_cast<size_t>(2 * (size - 1) * block) * SizeOf(dtype);
 }
@@ -146,12 +139,77 @@ class PieceReduction {
   const int64_t block_;
 };
 
-// An all-gather sends all of a rank's elements to each other one, an all-to-all a piece.
-absl::Status ExchangePieces(const Collective& collective, Channel& channel) {
+// Runs a reduction in two levels. While a step's elements are added, those of the next step arrive
+// from the node's ranks, and earlier sums from other nodes.
+absl::Status ReduceInTwoLevels(const TwoLevelReduction& reduction, Channel& channel,
+                               const CollectiveCall& call) {
+  const int64_t steps = reduction.steps();
+  if (steps == 0) return absl::OkStatus();
+  std::shared_ptr<Engine::Exchange> next = channel.Start(reduction.LocalMessages(0));
+  std::array<std::shared_ptr<Engine::Exchange>, 2> cross;
+  const auto finish_cross = [&](int64_t step) {
+    const std::shared_ptr<Engine::Exchange> exchange =
+        std::move(cross[static_cast<size_t>(step % 2)]);
+    return exchange == nullptr ? absl::OkStatus() : channel.Finish(*exchange, call);
+  };
+  int64_t finished = 0;  // blocks
+  for (int64_t step = 0; step < steps; ++step) {
+    const std::shared_ptr<Engine::Exchange> local = std::move(next);
+    if (step + 1 < steps) next = channel.Start(reduction.LocalMessages(step + 1));
+    ZEROTH_RETURN_IF_ERROR(channel.Finish(*local, call));
+    ZEROTH_RETURN_IF_ERROR(finish_cross(step));  // of the step before the last
+    reduction.AddLocal(step);
+    cross[static_cast<size_t>(step % 2)] = channel.Start(reduction.CrossMessages(step));
+    // The network has this block's first sums to move while the block before is finished, whose
+    // last step had no messages for it.
+    if (step > 0 && step % channel.grid().nodes() == 0) reduction.FinishBlock(finished++);
+  }
+  ZEROTH_RETURN_IF_ERROR(finish_cross(steps));
+  reduction.FinishBlock(finished);
+  return absl::OkStatus();
+}
+
+absl::Status ReducePiece(const Collective& collective, const BufferView& from, const BufferView& to,
+                         const Pieces& pieces, Channel& channel, char* scratch) {
+  if (!channel.grid().has_two_levels()) {
+    return PieceReduction(collective, from, to, pieces, channel, scratch).Run();
+  }
+  return ReduceInTwoLevels(TwoLevelReduction(collective, from, to, pieces, channel.grid(), scratch),
+                           channel, collective.call);
+}
+
+// Gathers the pieces of all ranks, each at place(rank), where this rank's is already.
+template <typename Place>
+absl::Status GatherPieces(Channel& channel, Place place, const CollectiveCall& call) {
+  const BufferView own = place(channel.rank());
+  if (!channel.grid().has_two_levels() || IsSmall(own, channel.size())) {
+    return channel.Move(Exchange(
+                            channel, [&](int) { return own; }, place),
+                        call);
+  }
+  const TwoLevelGather gather(channel.grid(), place);
+  std::vector<std::shared_ptr<Engine::Exchange>> cross;
+  for (int step = 0; step < gather.steps(); ++step) {
+    cross.push_back(channel.Start(gather.CrossMessages(step)));
+  }
+  std::vector<std::shared_ptr<Engine::Exchange>> local;
+  for (int step = 0; step < gather.steps(); ++step) {
+    ZEROTH_RETURN_IF_ERROR(channel.Finish(*cross[static_cast<size_t>(step)], call));
+    local.push_back(channel.Start(gather.LocalMessages(step)));
+  }
+  for (const auto& exchange : local) ZEROTH_RETURN_IF_ERROR(channel.Finish(*exchange, call));
+  return absl::OkStatus();
+}
+
+absl::Status AllGather(const Collective& collective, Channel& channel) {
+  const auto place = [&](int rank) { return Piece(collective.recv, rank, collective.send.count); };
+  Copy(collective.send, place(channel.rank()));
+  return GatherPieces(channel, place, collective.call);
+}
+
+absl::Status AllToAll(const Collective& collective, Channel& channel) {
   const auto sent = [&](int to) {
-    return collective.op == CollectiveOp::kAllGather
-               ? collective.send
-               : PieceOf(collective.send, collective.counts.send, to, channel.size());
+    return PieceOf(collective.send, collective.counts.send, to, channel.size());
   };
   const auto received = [&](int from) {
     return PieceOf(collective.recv, collective.counts.recv, from, channel.size());
@@ -184,8 +242,7 @@ absl::Status Broadcast(const Collective& collective, Channel& channel) {
 
 absl::Status ReduceScatter(const Collective& collective, Channel& channel, char* scratch) {
   const Pieces pieces = {collective.recv.count, collective.send.count};
-  return PieceReduction(collective, collective.send, collective.recv, pieces, channel, scratch)
-      .Run();
+  return ReducePiece(collective, collective.send, collective.recv, pieces, channel, scratch);
 }
 
 absl::Status SmallAllReduce(const Collective& collective, Channel& channel, char* scratch) {
@@ -210,24 +267,23 @@ absl::Status AllReduce(const Collective& collective, Channel& channel, char* scr
   if (IsSmall(buffer, channel.size())) return SmallAllReduce(collective, channel, scratch);
   const Pieces pieces = Pieces::OfLines(buffer, channel.size());
   const BufferView own = pieces.Of(buffer, channel.rank());
-  ZEROTH_RETURN_IF_ERROR(PieceReduction(collective, buffer, own, pieces, channel, scratch).Run());
-  return channel.Move(
-      Exchange(
-          channel, [&](int) { return own; }, [&](int from) { return pieces.Of(buffer, from); }),
-      collective.call);
+  ZEROTH_RETURN_IF_ERROR(ReducePiece(collective, buffer, own, pieces, channel, scratch));
+  return GatherPieces(
+      channel, [&](int rank) { return pieces.Of(buffer, rank); }, collective.call);
 }
 
 }  // namespace
 
-size_t ScratchBytes(const Collective& collective, int size) {
+size_t ScratchBytes(const Collective& collective, const NodeGrid& grid) {
   const BufferView& buffer = collective.recv;
+  const int size = grid.size;
   if (size == 1) return 0;
   switch (collective.op) {
     case CollectiveOp::kReduceScatter:
-      return BlockScratchBytes({buffer.count, collective.send.count}, collective.send.dtype, size);
+      return BlockScratchBytes({buffer.count, collective.send.count}, collective.send.dtype, grid);
     case CollectiveOp::kAllReduce:
       if (IsSmall(buffer, size)) return static_cast<size_t>(ByteSize(buffer) * (size - 1));
-      return BlockScratchBytes(Pieces::OfLines(buffer, size), buffer.dtype, size);
+      return BlockScratchBytes(Pieces::OfLines(buffer, size), buffer.dtype, grid);
     case CollectiveOp::kAllGather:
     case CollectiveOp::kAllToAll:
     case CollectiveOp::kBroadcast:
@@ -241,8 +297,9 @@ absl::Status MoveData(const Collective& collective, Channel& channel, char* scra
   if (collective.call.count == 0) return absl::OkStatus();
   switch (collective.op) {
     case CollectiveOp::kAllGather:
+      return AllGather(collective, channel);
     case CollectiveOp::kAllToAll:
-      return ExchangePieces(collective, channel);
+      return AllToAll(collective, channel);
     case CollectiveOp::kReduceScatter:
       return ReduceScatter(collective, channel, scratch);
     case CollectiveOp::kAllReduce:

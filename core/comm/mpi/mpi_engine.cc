@@ -213,6 +213,9 @@ std::shared_ptr<Engine::Exchange> Engine::Start(int tag, const std::vector<Messa
   exchange->failed_ = failure_.has_value();
   exchange->over_ = exchange->failed_ || exchange->IsEmpty();
   if (exchange->over_) return exchange;
+  for (const Message& message : messages) {
+    if (message.way == Message::Way::kSend) bytes_sent_[message.peer] += message.bytes;
+  }
   submitted_.push_back(exchange);
   work_.notify_one();
   return exchange;
@@ -227,6 +230,12 @@ absl::Status Engine::StatusOf(const Exchange& exchange) const {
   std::lock_guard<std::mutex> lock(mutex_);
   ZEROTH_CHECK(exchange.over_);
   return exchange.failed_ ? failure_->ToStatus() : absl::OkStatus();
+}
+
+int64_t Engine::BytesSentForTest(int peer) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = bytes_sent_.find(peer);
+  return found == bytes_sent_.end() ? 0 : found->second;
 }
 
 void Engine::Abandon(const absl::Status& reason) {

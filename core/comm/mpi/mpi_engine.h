@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -65,6 +66,9 @@ class Engine {
   // The result of an exchange that is over.
   absl::Status StatusOf(const Exchange& exchange) const;
 
+  // The bytes of all messages to this rank that were started.
+  int64_t BytesSentForTest(int peer) const;
+
   // Makes no MPI calls any more. Current and later exchanges fail. Returns when the thread touches
   // no message any more, or hangs in the library.
   void Abandon(const absl::Status& reason);
@@ -98,6 +102,7 @@ class Engine {
   bool started_ = false;
   std::optional<SharedError> failure_;
   std::vector<std::shared_ptr<Exchange>> submitted_;
+  std::map<int, int64_t> bytes_sent_;                // by peer
   std::atomic<bool> in_library_{false};              // the thread may be in an MPI call
   std::atomic<const char*> last_call_{"MPI_Isend"};  // the function that it called last
   bool in_order_ = false;

@@ -46,6 +46,18 @@ TEST_P(MpiTest, LargeReductionsHaveTheBitsOfTheTree) {
   Expect(Ranks(3), "LargeReductionsHaveTheBitsOfTheTree");
 }
 
+TEST_P(MpiTest, LargeReductionsOverNodesHaveTheBitsOfTheTree) {
+  Mpirun run = Ranks(4);
+  run.environment = {{"ZEROTH_TEST_RANKS_PER_NODE", "2"}};
+  Expect(run, "LargeReductionsHaveTheBitsOfTheTree");
+}
+
+TEST_P(MpiTest, ANodeSendsTheBytesOfARing) {
+  Mpirun run = Ranks(8);
+  run.environment = {{"ZEROTH_TEST_RANKS_PER_NODE", "4"}};
+  Expect(run, "ANodeSendsTheBytesOfARing");
+}
+
 TEST_P(MpiTest, AnotherWorldSizeIsRefused) { Expect(Ranks(2), "AnotherWorldSizeIsRefused"); }
 
 TEST_P(MpiTest, AnUnknownLauncherDoesNotSayWhoIsOnThisMachine) {

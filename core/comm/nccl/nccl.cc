@@ -4,10 +4,7 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <unistd.h>
 
-#include <climits>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +18,7 @@
 #include "zeroth/core/comm/nccl/nccl_communicator.h"
 #include "zeroth/core/comm/nccl/nccl_memory.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
+#include "zeroth/core/comm/process/node.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
 
@@ -50,18 +48,6 @@ absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
   return FailedPrecondition("rank ", environment.rank, " is process ", environment.local_rank,
                             " of its node (counted from 0), which has ", devices,
                             " GPUs; start at most one process per GPU");
-}
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
 }
 
 // This rank's abilities, with memory of `device`. `mode` is LaunchOptions::nccl_copy_engine.

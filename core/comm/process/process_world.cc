@@ -22,6 +22,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/thread.h"
+#include "zeroth/core/comm/process/node.h"
 
 namespace zeroth {
 namespace {
@@ -350,6 +351,21 @@ absl::StatusOr<ProcessWorld::Seat> ProcessWorld::Split(uint32_t group, int color
 absl::StatusOr<std::vector<std::string>> ProcessWorld::Meet(uint32_t group,
                                                             absl::string_view value) {
   return Ask(group, Message(MessageType::kMeet).U32(group).String(value), met_);
+}
+
+absl::Status ProcessWorld::AnnounceNode() {
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> nodes, Meet(kWorldGroup, NodeName()));
+  std::lock_guard<std::mutex> lock(mutex_);
+  nodes_ = std::move(nodes);
+  return absl::OkStatus();
+}
+
+int ProcessWorld::RanksPerNodeOf(const Seat& seat) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (nodes_.empty()) return 1;
+  std::vector<std::string> nodes;
+  for (const int rank : seat.world_ranks) nodes.push_back(nodes_[static_cast<size_t>(rank)]);
+  return RanksPerNode(nodes);
 }
 
 void ProcessWorld::Leave(uint32_t group) {

@@ -113,6 +113,11 @@ class ProcessWorld {
   // A barrier on the host: waits until all ranks of the group have called it. Returns the small
   // values that they passed, in the order of ranks.
   absl::StatusOr<std::vector<std::string>> Meet(uint32_t group, absl::string_view value = "");
+  // Tells all ranks of the world which node this one is on (node.h), and learns theirs. Collective
+  // on the host.
+  absl::Status AnnounceNode();
+  // RanksPerNode (node.h) of the group, or 1 before AnnounceNode.
+  int RanksPerNodeOf(const Seat& seat) const;
   // Says that this rank makes no further calls in the group.
   void Leave(uint32_t group);
 
@@ -173,6 +178,7 @@ class ProcessWorld {
   std::map<uint32_t, std::vector<std::string>> met_;
   std::map<uint32_t, MeetingAnswer> meeting_parts_;  // of which more must arrive
   bool connection_lost_ = false;
+  std::vector<std::string> nodes_;  // by world rank
 };
 
 }  // namespace zeroth
