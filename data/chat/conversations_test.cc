@@ -79,11 +79,11 @@ TEST_F(ConversationsTest, RowsHoldWholeConversationsAndTheRestIsNoTarget) {
           all ? static_cast<int64_t>(talk.ids.size()) - 1
               : std::count(talk.by_assistant.begin(), talk.by_assistant.end(), true);
     }
-    const auto counts = CountExamples(**source);
-    ASSERT_TRUE(counts.ok()) << counts.status();
-    EXPECT_EQ(counts->examples, expected.examples);
-    EXPECT_EQ(counts->tokens, expected.tokens);
-    EXPECT_EQ(counts->learned, expected.learned);
+    const auto found = CountExamples(**source);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->examples, expected.examples);
+    EXPECT_EQ(found->tokens, expected.tokens);
+    EXPECT_EQ(found->learned, expected.learned);
     std::vector<bool> seen(talks.size());
     for (int64_t begin = 0; begin < (*source)->size(); begin += kSeq + 1) {
       std::vector<int32_t> ids(kSeq + 1);
