@@ -400,7 +400,7 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
   Write(dir_ / "text.jsonl", "{\"text\": \"a\"}\n");
   refuse({"--chat_template=chatml",
           "--data=" + (dir_ / "text.jsonl").string() + "," + (dir_ / "train.jsonl").string()},
-         "conversations and text cannot be mixed");
+         "text and other records cannot be mixed");
   Write(dir_ / "long.jsonl", "{\"text\": \"" + std::string(500, 'a') + "\"}\n");
   const std::string text = "--data=" + (dir_ / "long.jsonl").string();
   refuse(
