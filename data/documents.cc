@@ -172,7 +172,11 @@ absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
                                                              held_begin_, kExcerptBytes)));
   };
   ZEROTH_ASSIGN_OR_RETURN(char next, SkipBlanks());
-  if (done_) return next == '\0' ? absl::StatusOr<bool>(false) : wrong("expected nothing behind ]");
+  if (done_) {
+    // A file may have a zero byte, too.
+    if (held_begin_ < held_.size()) return wrong("expected nothing behind ]");
+    return false;
+  }
   if (lines_ == 0) {
     if (absl::StartsWith(absl::string_view(held_).substr(held_begin_), kByteOrderMark)) {
       Pass(kByteOrderMark.size());

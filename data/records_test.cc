@@ -86,6 +86,8 @@ TEST(RecordsTest, NothingMayFollowAnArray) {
   const std::vector<std::string> found = ReadRecords(content + "{}] more");
   ASSERT_EQ(found.size(), 1002u);
   EXPECT_THAT(found.back(), HasSubstr("a.json: expected nothing behind ], found \"more\""));
+  EXPECT_THAT(ReadRecords(content + "{}]" + std::string(1, '\0')).back(),
+              HasSubstr("a.json: expected nothing behind ], found \"\\x00\""));
 }
 
 TEST(RecordsTest, KindsAreKnownByTheirKeys) {
