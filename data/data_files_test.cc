@@ -101,7 +101,7 @@ TEST_F(DataFilesTest, DataThatIsNotReadIsAnErrorInADirectoryToo) {
   ASSERT_EQ(files->size(), 2u);
   EXPECT_EQ((*files)[1].kind, DataFileKind::kJsonLines);
   for (const char* const name : {"b.json", "b.txt"}) {
-    const std::string array = dir_.Write(name, "[{\"text\": \"a\"}]");
+    const std::string array = dir_.Write(name, "[\"a\"]");
     EXPECT_THAT(ErrorOf(dir_.path(), absl::StatusCode::kInvalidArgument),
                 HasSubstr(array + ": is a JSON array"));
     EXPECT_THAT(ErrorOf(dir_.File("b*"), absl::StatusCode::kInvalidArgument),

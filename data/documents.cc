@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
@@ -27,8 +27,10 @@
 namespace zeroth {
 namespace {
 
-// Bytes of a file of lines that are read at a time.
+// Bytes of a file of records that are read at a time.
 constexpr size_t kReadBytes = size_t{1} << 20;
+
+constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // Returns the last place after `least` where `text` may be cut (see Tokenizer::CutsAtSpaces); 0 if
 // there is none.
@@ -52,20 +54,19 @@ absl::Status CheckTextKeys(const nlohmann::json& json) {
     return InvalidArgument("has \"", key, "\": ", Shorten(found->dump(-1, ' ', true)),
                            ", but all text is learned alike; leave the record or the key out");
   }
-  if (json.contains("messages")) {
-    return absl::InvalidArgumentError(
-        "has \"text\" and \"messages\", but the file's first record is text; keep one of them");
-  }
   return absl::OkStatus();
 }
 
 template <typename T>
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<DataFile>& files,
-                                                            const Tokenizer& tokenizer) {
+                                                            const Tokenizer& tokenizer,
+                                                            ColumnNames& columns) {
   std::vector<T> ids;
   for (const DataFile& file : files) {
     ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
-                            DocumentReader::Open(file, tokenizer.CutsAtSpaces()));
+                            IsRecords(file.kind)
+                                ? DocumentReader::OpenRecords(file, &columns)
+                                : DocumentReader::Open(file, tokenizer.CutsAtSpaces()));
     for (TextPart part;;) {
       ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.Next(&part));
       if (!more) break;
@@ -77,6 +78,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<Da
                                   file.path);
     }
   }
+  ZEROTH_RETURN_IF_ERROR(columns.CheckFound(DescribeFiles(files)));
   ids.shrink_to_fit();
   TokenSource::Facts facts;
   facts.description = DescribeFiles(files);
@@ -85,51 +87,21 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<Da
 
 }  // namespace
 
-std::string DescribeRecord(const nlohmann::json& json) {
-  constexpr char kMessages[] =
-      "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", "
-      "\"content\": \"...\"}]}";
-  struct Format {
-    const char* name;
-    std::vector<const char*> keys;
-  };
-  static const std::vector<Format>& formats = *new std::vector<Format>({
-      {"is of the ShareGPT format (\"conversations\" of \"from\" and \"value\")",
-       {"conversations"}},
-      {"is of the Alpaca format (\"instruction\", \"input\", \"output\")",
-       {"instruction", "output"}},
-      {"is of the Alpaca format (\"instruction\")", {"instruction"}},
-      {"has pairs of answers for preference learning (\"chosen\", \"rejected\")",
-       {"chosen", "rejected"}},
-      {"is of the format \"prompt\", \"completion\"", {"prompt", "completion"}},
-      {"is of the format \"prompt\", \"response\"", {"prompt", "response"}},
-      {"is of the format \"question\", \"answer\"", {"question", "answer"}},
-  });
-  if (!json.is_object()) return absl::StrCat("found ", json.type_name());
-  if (json.contains("messages")) {
-    return "and this is a conversation (\"messages\"): the trainer's --data reads a file of these, "
-           "without text between them";
-  }
-  for (const Format& format : formats) {
-    const bool is_it = std::all_of(format.keys.begin(), format.keys.end(),
-                                   [&json](const char* key) { return json.contains(key); });
-    if (is_it) return absl::StrCat("and this ", format.name, "; expected ", kMessages);
-  }
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json.items()) {
-    if (keys.size() < 8) keys.push_back(Excerpt(key, 20));
-  }
-  return absl::StrCat("found the keys ", keys.empty() ? "(none)" : absl::StrJoin(keys, ", "),
-                      keys.size() < json.size() ? ", ..." : "");
-}
-
 absl::StatusOr<DocumentReader> DocumentReader::Open(const DataFile& file, bool cuts_at_spaces,
                                                     size_t part_bytes) {
   DocumentReader reader;
   ZEROTH_ASSIGN_OR_RETURN(reader.file_, RandomAccessFile::Open(file.path));
-  reader.is_lines_ = file.kind == DataFileKind::kJsonLines;
+  reader.kind_ = file.kind;
   reader.cuts_at_spaces_ = cuts_at_spaces;
-  reader.part_bytes_ = reader.is_lines_ ? kReadBytes : part_bytes;
+  reader.part_bytes_ = IsRecords(file.kind) ? kReadBytes : part_bytes;
+  return reader;
+}
+
+absl::StatusOr<DocumentReader> DocumentReader::OpenRecords(const DataFile& file,
+                                                           ColumnNames* columns) {
+  ZEROTH_CHECK(IsRecords(file.kind));
+  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, Open(file, /*cuts_at_spaces=*/false));
+  reader.columns_ = columns;
   return reader;
 }
 
@@ -139,7 +111,7 @@ void DocumentReader::Seek(size_t position, int64_t lines, bool inside) {
   read_ = position_ = std::min(position, file_.size());
   lines_ = lines;
   inside_ = inside;
-  done_ = !is_lines_ && !inside && position > 0;
+  done_ = !IsRecords(kind_) && !inside && position > 0;
 }
 
 absl::Status DocumentReader::ReadMore() {
@@ -176,7 +148,94 @@ absl::StatusOr<bool> DocumentReader::NextText(TextPart* part) {
   return true;
 }
 
+void DocumentReader::Pass(size_t bytes) {
+  held_begin_ += bytes;
+  position_ += bytes;
+}
+
+absl::StatusOr<char> DocumentReader::SkipBlanks() {
+  while (true) {
+    for (; held_begin_ < held_.size(); Pass(1)) {
+      const char c = held_[held_begin_];
+      if (!absl::ascii_isspace(static_cast<unsigned char>(c))) return c;
+    }
+    if (read_ == file_.size()) return '\0';
+    ZEROTH_RETURN_IF_ERROR(ReadMore());
+  }
+}
+
+absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
+  const auto wrong = [this](const auto&... what) {
+    return InvalidArgument(file_.path(), ": ", what..., ", found ",
+                           held_begin_ == held_.size() ? "the end of the file"
+                                                       : Excerpt(absl::string_view(held_).substr(
+                                                             held_begin_, kExcerptBytes)));
+  };
+  ZEROTH_ASSIGN_OR_RETURN(char next, SkipBlanks());
+  if (done_) {
+    // A file may have a zero byte, too.
+    if (held_begin_ < held_.size()) return wrong("expected nothing behind ]");
+    return false;
+  }
+  if (lines_ == 0) {
+    if (absl::StartsWith(absl::string_view(held_).substr(held_begin_), kByteOrderMark)) {
+      Pass(kByteOrderMark.size());
+      ZEROTH_ASSIGN_OR_RETURN(next, SkipBlanks());
+    }
+    if (next != '[') return wrong("expected a JSON array");
+    Pass(1);
+    ZEROTH_ASSIGN_OR_RETURN(next, SkipBlanks());
+  } else if (next == ',') {
+    Pass(1);
+    ZEROTH_ASSIGN_OR_RETURN(next, SkipBlanks());
+    if (next == ']') return wrong("expected a record behind the comma after record ", lines_);
+  } else if (next != ']') {
+    return wrong("expected a comma or ] behind record ", lines_);
+  }
+  if (next == ']') {
+    Pass(1);
+    done_ = true;
+    return NextElement(record);
+  }
+  if (next != '{') return wrong("record ", lines_ + 1, ": expected an object");
+  // The object ends with the brace of its depth.
+  size_t length = 0;
+  int64_t depth = 0;
+  bool quoted = false;
+  bool escaped = false;
+  while (length == 0 || depth > 0) {
+    if (held_begin_ + length == held_.size()) {
+      if (read_ == file_.size()) break;
+      ZEROTH_RETURN_IF_ERROR(ReadMore());
+      continue;
+    }
+    const char c = held_[held_begin_ + length++];
+    if (quoted) {
+      if (c == '"' && !escaped) quoted = false;
+      escaped = c == '\\' && !escaped;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  record->where = absl::StrCat(file_.path(), " record ", ++lines_);
+  const absl::string_view text = absl::string_view(held_).substr(held_begin_, length);
+  Pass(length);
+  ZEROTH_ASSIGN_OR_RETURN(record->json, ParseJson(text, record->where));
+  return true;
+}
+
 absl::StatusOr<bool> DocumentReader::NextRecord(JsonRecord* record) {
+  ZEROTH_ASSIGN_OR_RETURN(
+      const bool more, kind_ == DataFileKind::kJsonArray ? NextElement(record) : NextLine(record));
+  if (more && columns_ != nullptr) columns_->Apply(record->json);
+  return more;
+}
+
+absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {
   while (true) {
     size_t searched = held_begin_;
     size_t end = held_.find('\n', searched);
@@ -190,8 +249,7 @@ absl::StatusOr<bool> DocumentReader::NextRecord(JsonRecord* record) {
     const absl::string_view line = absl::string_view(held_).substr(held_begin_, stop - held_begin_);
     const size_t taken = line.size() + (end == std::string::npos ? 0 : 1);
     ++lines_;
-    position_ += taken;
-    held_begin_ += taken;
+    Pass(taken);
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     record->where = absl::StrCat(file_.path(), " line ", lines_);
     ZEROTH_ASSIGN_OR_RETURN(record->json, ParseJson(line, record->where));
@@ -200,15 +258,16 @@ absl::StatusOr<bool> DocumentReader::NextRecord(JsonRecord* record) {
 }
 
 absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
-  if (!is_lines_) return NextText(part);
+  if (!IsRecords(kind_)) return NextText(part);
   JsonRecord record;
   ZEROTH_ASSIGN_OR_RETURN(const bool more, NextRecord(&record));
   if (!more) return false;
+  ZEROTH_RETURN_IF_ERROR(CheckKind(record, RecordKind::kText));
   const nlohmann::json& json = record.json;
-  const auto text = json.is_object() ? json.find("text") : json.end();
-  if (text == json.end() || !text->is_string()) {
-    return InvalidArgument(record.where, ": expected an object with \"text\", a string, ",
-                           DescribeRecord(json));
+  const auto text = json.find("text");
+  if (!text->is_string()) {
+    return InvalidArgument(record.where, ": \"text\" is ", text->type_name(),
+                           ", expected a string");
   }
   ZEROTH_RETURN_IF_ERROR_WITH(CheckTextKeys(json), record.where);
   *part = {text->get<std::string>(), true, true};
@@ -252,11 +311,12 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,
-                                                              const Tokenizer& tokenizer) {
+                                                              const Tokenizer& tokenizer,
+                                                              ColumnNames columns) {
   ZEROTH_CHECK(!files.empty());
   constexpr int32_t kUint16Ids = std::numeric_limits<uint16_t>::max() + 1;
-  if (tokenizer.vocab_size() <= kUint16Ids) return EncodeAs<uint16_t>(files, tokenizer);
-  return EncodeAs<int32_t>(files, tokenizer);
+  if (tokenizer.vocab_size() <= kUint16Ids) return EncodeAs<uint16_t>(files, tokenizer, columns);
+  return EncodeAs<int32_t>(files, tokenizer, columns);
 }
 
 }  // namespace zeroth

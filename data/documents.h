@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/data_files.h"
+#include "zeroth/data/records.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
@@ -26,19 +26,9 @@ struct TextPart {
   bool ends = true;    // this is its last part
 };
 
-// A line of a file of JSON lines.
-struct JsonRecord {
-  nlohmann::json json;
-  std::string where;  // file and line, for messages
-};
-
-// Describes a record without the expected key by its format or keys: "and this is of the Alpaca
-// format (...)". For the end of a message.
-std::string DescribeRecord(const nlohmann::json& json);
-
 // Reads a file's documents one after the other, holding little of the file in memory. A text file
-// is one document. Each line of a file of JSON lines is one, {"text": "..."}; other keys describe
-// it, and do not change what is learned. Not thread-safe.
+// is one document. Each line of a file of JSON lines, and each element of a JSON array, is one,
+// {"text": "..."}; other keys describe it, and do not change what is learned. Not thread-safe.
 class DocumentReader {
  public:
   // Bytes of text that are held at a time, if the text may be cut.
@@ -47,29 +37,38 @@ class DocumentReader {
   // `cuts_at_spaces` is the tokenizer's CutsAtSpaces(). Errors of RandomAccessFile.
   static absl::StatusOr<DocumentReader> Open(const DataFile& file, bool cuts_at_spaces,
                                              size_t part_bytes = kPartBytes);
+  // For records: a reader that renames their columns. `columns`, if any, must outlive it.
+  static absl::StatusOr<DocumentReader> OpenRecords(const DataFile& file, ColumnNames* columns);
 
-  // Reads the next part; false at the end. InvalidArgument names a line that is not a JSON object
+  // Reads the next part; false at the end. InvalidArgument names a record that is not a JSON object
   // with a text. Errors of the file.
   absl::StatusOr<bool> Next(TextPart* part);
-  // For a file of JSON lines: reads the next line that is not empty, instead of Next.
-  // InvalidArgument names a line that is not JSON.
+  // For a file of records: reads the next one instead of Next. InvalidArgument names a line or an
+  // element that is not JSON.
   absl::StatusOr<bool> NextRecord(JsonRecord* record);
 
   // Bytes of the file that have been returned in parts.
   size_t position() const { return position_; }
   // Continues where another reader of the same file had these values.
   void Seek(size_t position, int64_t lines, bool inside);
+  // Lines, or elements of an array.
   int64_t lines() const { return lines_; }
   // True if the next part continues a document.
   bool inside() const { return inside_ && !done_; }
 
  private:
   absl::StatusOr<bool> NextText(TextPart* part);
+  absl::StatusOr<bool> NextLine(JsonRecord* record);
+  absl::StatusOr<bool> NextElement(JsonRecord* record);
+  // Passes blanks. Returns the byte behind them, or 0 at the file's end.
+  absl::StatusOr<char> SkipBlanks();
+  void Pass(size_t bytes);
   // Reads more into held_; nothing at the file's end.
   absl::Status ReadMore();
 
   RandomAccessFile file_;
-  bool is_lines_ = false;
+  DataFileKind kind_ = DataFileKind::kText;
+  ColumnNames* columns_ = nullptr;
   bool cuts_at_spaces_ = false;
   size_t part_bytes_ = kPartBytes;
   std::string held_;       // text that was read
@@ -90,10 +89,11 @@ absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokeni
 // Smaller files are copied, because a million small files would exhaust the process's descriptors.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<DataFile>& files);
 
-// Encodes the documents of text files and of files of JSON lines with the tokenizer's
-// prefix and suffix, each followed by an end-of-text token. Held in memory as 16-bit ids if the
-// vocabulary permits, otherwise as 32-bit ids.
+// Encodes the documents of text files and of files of records with the tokenizer's prefix and
+// suffix, each followed by an end-of-text token. Held in memory as 16-bit ids if the vocabulary
+// permits, otherwise as 32-bit ids. InvalidArgument if no record has one of `columns`.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,
-                                                              const Tokenizer& tokenizer);
+                                                              const Tokenizer& tokenizer,
+                                                              ColumnNames columns = {});
 
 }  // namespace zeroth

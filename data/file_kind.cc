@@ -22,7 +22,8 @@
 namespace zeroth {
 namespace {
 
-constexpr char kExpected[] = "expected text, JSON lines, a NumPy .npy file or an llm.c .bin shard";
+constexpr char kExpected[] =
+    "expected text, JSON lines, a JSON array of objects, a NumPy .npy file or an llm.c .bin shard";
 
 // An unsupported format that is known by its first bytes.
 struct Format {
@@ -100,7 +101,7 @@ std::string ShellWord(const std::string& path) {
 std::string PythonCommand(absl::string_view module, absl::string_view records,
                           const std::string& path) {
   std::string out = path;
-  for (const char* const ending : {".json", ".csv", ".tsv", ".txt"}) {
+  for (const char* const ending : {".csv", ".tsv", ".txt"}) {
     if (NameEndsIn(path, ending)) out.resize(path.size() - std::strlen(ending));
   }
   return absl::StrCat("python3 -c 'import ", module, "; f = open(sys.argv[1], newline=\"\"); ",
@@ -172,7 +173,7 @@ std::optional<FileKind> TableKind(const std::string& path, absl::string_view hea
   return Refused(path, head,
                  tabs ? "a table of tab-separated values" : "a table of comma-separated values",
                  "expected text or JSON lines",
-                 absl::StrCat("convert it (each line then needs \"text\" or \"messages\"): ",
+                 absl::StrCat("convert it (--data_columns reads columns under other names): ",
                               PythonCommand("csv, json, sys", records, path),
                               by_name ? "; if it is prose, name it .txt" : ""),
                  /*holds_data=*/true);
@@ -187,13 +188,18 @@ std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head
   const absl::string_view rest = text.substr(value.size());
   const absl::string_view same_line = absl::StripAsciiWhitespace(rest.substr(0, rest.find('\n')));
   const bool is_alone = absl::StripAsciiWhitespace(rest).empty();
-  constexpr char kLines[] =
-      "expected JSON lines, a record {\"text\": ...} or {\"messages\": [...]} on each";
+  constexpr char kRecords[] =
+      "expected records, {\"text\": ...} or {\"messages\": [...]} or another kind of docs/data.md, "
+      "one "
+      "on each line or all in one array";
   if (text[0] == '[') {
     // "[1] Smith" begins a text, and so may "[1, 2]" alone in a line.
     if (start.is_whole && !is_alone) return std::nullopt;
-    return Refused(path, head, "a JSON array", kLines,
-                   absl::StrCat("convert it: ", PythonCommand("json, sys", "json.load(f)", path)),
+    const absl::string_view first = absl::StripLeadingAsciiWhitespace(text.substr(1));
+    if (absl::StartsWith(first, "{")) {
+      return FileKind{.kind = DataFileKind::kJsonArray, .refusal = ""};
+    }
+    return Refused(path, head, "a JSON array whose first element is no object", kRecords, "",
                    /*holds_data=*/true);
   }
   // After a record that is followed by another in its line, reading fails with that error.
@@ -201,8 +207,8 @@ std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head
   // A text may begin with {}.
   if (!absl::StrContains(value, '"') && !is_alone) return std::nullopt;
   if (absl::StrContains(value, '\n')) {
-    return Refused(path, head, "a JSON object of several lines", kLines,
-                   "write its records so, one on each line", /*holds_data=*/false);
+    return Refused(path, head, "a JSON object of several lines", kRecords, "write its records so",
+                   /*holds_data=*/false);
   }
   return FileKind{.kind = DataFileKind::kJsonLines, .refusal = ""};
 }
@@ -238,6 +244,11 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
   if (absl::ConsumePrefix(&text, kByteOrderMark)) text = absl::StripLeadingAsciiWhitespace(text);
   if (!text.empty() && (text[0] == '{' || text[0] == '[')) {
     if (std::optional<FileKind> kind = JsonKind(path, head, text)) return *std::move(kind);
+    // Reading fails where it is no JSON, and says where.
+    if (NameEndsIn(path, ".json")) {
+      return {.kind = text[0] == '[' ? DataFileKind::kJsonArray : DataFileKind::kJsonLines,
+              .refusal = ""};
+    }
   }
   if (NameEndsIn(path, ".jsonl") || NameEndsIn(path, ".ndjson"))
     return {.kind = DataFileKind::kJsonLines, .refusal = ""};

@@ -11,12 +11,15 @@
 
 namespace zeroth {
 
-enum class DataFileKind { kText, kJsonLines, kNpy, kLlmcBin };
+enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin };
+
+// True if a file of this kind holds records of JSON.
+inline bool IsRecords(DataFileKind kind) {
+  return kind == DataFileKind::kJsonLines || kind == DataFileKind::kJsonArray;
+}
 
 // True if a file of this kind needs a tokenizer.
-inline bool IsText(DataFileKind kind) {
-  return kind == DataFileKind::kText || kind == DataFileKind::kJsonLines;
-}
+inline bool IsText(DataFileKind kind) { return kind == DataFileKind::kText || IsRecords(kind); }
 
 // Bytes of a file that FileKindOf needs: enough to find a NUL in any binary format and to tell JSON
 // from text, and few enough for a large directory.
@@ -32,8 +35,9 @@ struct FileKind {
 };
 
 // Decides what a file is by its first kFileHeadBytes bytes, or all of a shorter file. The name
-// decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .csv and
-// .tsv make it a table; a file named .npy or .bin with other content is damaged.
+// decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .json does
+// where it begins with a brace or bracket; .csv and .tsv make it a table; a file named .npy or .bin
+// with other content is damaged.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
 }  // namespace zeroth

@@ -75,14 +75,34 @@ TEST(FileKindTest, ProseAndCodeStayText) {
   EXPECT_EQ(KindOfHead("a", code).kind, DataFileKind::kText);
 }
 
-TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
+TEST(FileKindTest, ArraysOfObjectsAreRecords) {
   std::string large = "[";
   while (large.size() < 3 * kFileHeadBytes) absl::StrAppend(&large, kRecord, ",\n");
+  for (const std::string& content : {absl::StrCat("[", kRecord, "]"),
+                                     absl::StrCat("\xef\xbb\xbf[\n ", kRecord, "\n]\n"), large}) {
+    for (const char* const name : {"a.json", "a.jsonl", "a.txt"}) {
+      EXPECT_EQ(KindOfHead(name, content).kind, DataFileKind::kJsonArray) << name << content;
+    }
+  }
+}
+
+// What is named .json and is no JSON is an error of reading, not text.
+TEST(FileKindTest, TheNameJsonMakesItRecords) {
+  for (const char* const content : {"{\"a\" 1}", "{\n // why\n \"a\": 1}", "{{ jinja }}"}) {
+    EXPECT_EQ(KindOfHead("a.json", content).kind, DataFileKind::kJsonLines) << content;
+    EXPECT_EQ(KindOfHead("a.txt", content).kind, DataFileKind::kText) << content;
+  }
+  for (const char* const content : {"[{\"a\": 1}]\n[{\"a\": 2}]", "[{\"a\": 1} {", "[1] Smith"}) {
+    EXPECT_EQ(KindOfHead("a.JSON", content).kind, DataFileKind::kJsonArray) << content;
+    EXPECT_EQ(KindOfHead("a.txt", content).kind, DataFileKind::kText) << content;
+  }
+}
+
+TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {absl::StrCat("[", kRecord, "]"),
-       R"(is a JSON array (it begins with "[{\"text\": \"one\", \"id\": 7..."), expected JSON lines)"},
-      {absl::StrCat("[\n ", kRecord, "\n]\n"), "is a JSON array (it begins with \"[\\n "},
-      {large, "is a JSON array"},
+      {"[1]",
+       "is a JSON array whose first element is no object (it begins with \"[1]\"), expected"},
+      {"[\"a\", {\"text\": \"b\"}]", "is a JSON array whose first element is no object"},
       {"[]", "is a JSON array"},
       {"{\n \"data\": []\n}\n", "is a JSON object of several lines (it begins with \"{\\n"},
       {"{\"a\":\n1}\n{\"a\":\n1}\n", "is a JSON object of several lines"},
@@ -107,12 +127,10 @@ TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
     EXPECT_THAT(found.refusal, HasSubstr(expected));
     EXPECT_LT(found.refusal.size(), 500u);
   }
-  EXPECT_THAT(KindOfHead("my data.json", "[1]").refusal,
-              HasSubstr("convert it: python3 -c 'import json, sys; f = open(sys.argv[1], "
-                        "newline=\"\"); [print(json.dumps(r)) for r in json.load(f)]' "
-                        "'my data.json' > 'my data.jsonl'"));
-  // A command must not write to the file that it reads.
-  EXPECT_THAT(KindOfHead("a.jsonl", "[1]").refusal, HasSubstr(" a.jsonl > a.jsonl.jsonl"));
+  EXPECT_THAT(KindOfHead("my data.csv", "a").refusal,
+              HasSubstr("python3 -c 'import csv, json, sys; f = open(sys.argv[1], newline=\"\"); "
+                        "[print(json.dumps(r)) for r in csv.DictReader(f)]' 'my data.csv' > "
+                        "'my data.jsonl'"));
   EXPECT_THAT(KindOfHead("a.gz", "\x1f\x8b\x08").refusal,
               HasSubstr("unpack it first: gunzip -k a.gz"));
   for (const char* const name : {"a.csv", "a.TSV"}) {
@@ -122,7 +140,7 @@ TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
 }
 
 TEST(FileKindTest, DataThatIsNotReadIsNoFileToLeaveOut) {
-  EXPECT_TRUE(KindOfHead("a", "[{}]").holds_data);
+  EXPECT_TRUE(KindOfHead("a", "[1]").holds_data);
   EXPECT_TRUE(KindOfHead("a.csv", "a,b\n").holds_data);
   EXPECT_TRUE(KindOfHead("a.npy", "x").holds_data);
   EXPECT_TRUE(KindOfHead("a.bin", "").holds_data);

@@ -13,7 +13,9 @@ namespace {
 
 bool Run(absl::Span<const uint8_t> bytes) {
   const MemoryFile in_memory(bytes);
-  auto reader = DocumentReader::Open({in_memory.path(), DataFileKind::kJsonLines}, true);
+  const bool is_array = !bytes.empty() && bytes[0] == '[';
+  auto reader = DocumentReader::Open(
+      {in_memory.path(), is_array ? DataFileKind::kJsonArray : DataFileKind::kJsonLines}, true);
   if (!reader.ok()) return false;
   size_t before = 0;
   for (TextPart part;;) {
@@ -30,6 +32,7 @@ bool Run(absl::Span<const uint8_t> bytes) {
 
 std::vector<std::string> Seeds() {
   return {"{\"text\": \"one\"}\n{\"id\": 3, \"text\": \"two\\n\\u00e9\"}\n\n",
+          "[{\"text\": \"one\\\"]}\"}, {\"text\": \"two\", \"id\": [3]}]\n",
           "{\"text\": \"\", \"meta\": {\"a\": [1, 2.5, null]}}"};
 }
 

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
@@ -17,8 +20,10 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/chat/conversations.h"
+#include "zeroth/data/chat/examples.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
+#include "zeroth/data/records.h"
 #include "zeroth/data/token_cache.h"
 #include "zeroth/data/token_file.h"
 #include "zeroth/data/tokenizer.h"
@@ -59,6 +64,63 @@ TokenCacheOptions CacheFor(const DataOptions& options, const std::string& kind) 
           tokenizer.vocab_size()};
 }
 
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenDocuments(const std::vector<DataFile>& files,
+                                                                 const ColumnNames& columns,
+                                                                 const DataOptions& options) {
+  // Each byte is its id: nothing need be stored.
+  const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
+    return file.kind == DataFileKind::kText;
+  });
+  if (is_plain && !options.columns.empty()) {
+    return InvalidArgument(files[0].path,
+                           " is text without records, so --data_columns=", options.columns,
+                           " has no columns to read");
+  }
+  if (is_plain && dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
+    return OpenByteText(files);
+  }
+  return CachedTokens(
+      files,
+      CacheFor(options, absl::StrCat("text", options.columns.empty() ? "" : " ", options.columns)),
+      [&] { return EncodeText(files, *options.tokenizer, columns); });
+}
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
+    const std::vector<DataFile>& files, const std::vector<RecordKind>& kinds,
+    const ColumnNames& columns, const DataOptions& options) {
+  std::optional<ChatTemplate> chat;
+  if (std::any_of(kinds.begin(), kinds.end(),
+                  [](RecordKind kind) { return kind != RecordKind::kPromptCompletion; })) {
+    absl::StatusOr<ChatTemplate> opened =
+        OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer);
+    const bool can_do_without = std::none_of(kinds.begin(), kinds.end(), NeedsTemplate);
+    if (opened.ok()) {
+      chat = *std::move(opened);
+    } else if (!can_do_without || options.chat_template != "auto" ||
+               !absl::IsNotFound(opened.status())) {
+      return opened.status();
+    }
+  }
+  const std::string recipe =
+      absl::StrCat("conversations ", chat.has_value() ? chat->Identity() : "none", " ",
+                   options.seq_len, options.loss_on_all, options.columns);
+  return CachedTokens(files, CacheFor(options, recipe), [&] {
+    return EncodeConversations(files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
+                               {options.seq_len, options.loss_on_all, columns});
+  });
+}
+
+// The kinds of the records that the files hold, each once, in order; empty for plain text.
+std::string NamesOfKinds(const std::vector<DataFile>& files, const std::vector<RecordKind>& kinds) {
+  std::vector<absl::string_view> names;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!IsRecords(files[i].kind)) continue;
+    const absl::string_view name = NameOf(kinds[i]);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
                                                             const DataOptions& options) {
   if (options.tokenizer == nullptr) {
@@ -72,39 +134,41 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                            "; take the tokenizer of this model, or remove the added tokens that it "
                            "does not embed from the tokenizer's files");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
-  for (size_t i = 1; i < files.size(); ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(files[i]));
-    if (also == conversations) continue;
-    return InvalidArgument("conversations and text cannot be mixed: ", files[also ? i : 0].path,
-                           " holds conversations, ", files[also ? 0 : i].path, " text");
+  ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
+  std::vector<RecordKind> kinds;
+  for (const DataFile& file : files) {
+    ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), RecordKindOf(file, columns));
+    const bool is_text = kinds.back() == RecordKind::kText;
+    if (is_text == (kinds[0] == RecordKind::kText)) continue;
+    return InvalidArgument(
+        "text and other records cannot be mixed: ", is_text ? files[0].path : file.path, " holds ",
+        NameOf(is_text ? kinds[0] : kinds.back()), " records, ",
+        is_text ? file.path : files[0].path, " text");
   }
-  if (conversations) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        const ChatTemplate chat,
-        OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer));
-    return CachedTokens(files,
-                        CacheFor(options, absl::StrCat("conversations ", chat.Identity(), " ",
-                                                       options.seq_len, options.loss_on_all)),
-                        [&] {
-                          return EncodeConversations(files, chat, *options.tokenizer,
-                                                     {options.seq_len, options.loss_on_all});
-                        });
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
+                          kinds[0] == RecordKind::kText
+                              ? OpenDocuments(files, columns, options)
+                              : OpenExamples(files, kinds, columns, options));
+  const std::string names = NamesOfKinds(files, kinds);
+  if (names.empty()) return source;
+  TokenSource::Facts facts = source->facts();
+  if (kinds[0] != RecordKind::kText) {
+    ZEROTH_ASSIGN_OR_RETURN(const ExampleCounts counts, CountExamples(*source));
+    facts.notes.push_back(absl::StrCat("data      ", facts.description, ": ", counts.examples,
+                                       " examples of ", counts.tokens, " tokens, ", counts.learned,
+                                       " of them in the loss"));
   }
-  // Each byte is its id: nothing need be stored.
-  const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
-    return file.kind == DataFileKind::kText;
-  });
-  if (is_plain && dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
-    return OpenByteText(files);
-  }
-  return CachedTokens(files, CacheFor(options, "text"),
-                      [&] { return EncodeText(files, *options.tokenizer); });
+  absl::StrAppend(&facts.description, " (", names, ")");
+  return ViewTokens(std::move(source), 0, std::move(facts));
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<DataFile>& files,
                                                              const DataOptions& options) {
   if (IsText(files[0].kind)) return OpenText(files, options);
+  if (!options.columns.empty()) {
+    return InvalidArgument(files[0].path, " holds tokens, so --data_columns=", options.columns,
+                           " has no columns to read");
+  }
   std::vector<std::shared_ptr<const TokenSource>> sources;
   for (const DataFile& file : files) {
     auto source = file.kind == DataFileKind::kNpy ? OpenNpyFile(file.path, options.vocab_size)

@@ -41,6 +41,8 @@ struct DataOptions {
   std::string tokenizer_path = "";
   bool loss_on_all = false;
   int64_t seq_len = 0;
+  // --data_columns, see ColumnNames.
+  std::string columns = "";
   // The directory of encoded text, see TokenCacheOptions::directory.
   std::string cache_dir = "none";
   // Identifies the tokenizer among those of its name, as a checksum of its files and options.
@@ -56,10 +58,11 @@ struct DataOptions {
 // the same sequence.
 //
 // A file's content decides what it holds (see file_kind.h). NumPy .npy and llm.c .bin files are
-// token files. Lines of JSON are {"text": "..."} each, or conversations if the first line is
-// {"messages": [...]}. A text file, and each line of JSON, ends with one end-of-text token. Other
-// and empty files are refused where they are named or matched, and skipped in directories, except
-// those that hold data in an unsupported form. Text, conversations and token files cannot be mixed.
+// token files. Lines of JSON and JSON arrays hold records of the kind of their first (records.h),
+// which description() names. A text file, and each record of text, ends with one end-of-text token.
+// Other and empty files are refused where they are named or matched, and skipped in directories,
+// except those that hold data in an unsupported form. Text, records of other kinds and token files
+// cannot be mixed.
 //
 // With the byte tokenizer large texts stay on disk. Other tokenizers encode here, or once per
 // machine (see token_cache.h). Open once per process and share the result among its ranks.

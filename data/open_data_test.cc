@@ -3,6 +3,7 @@
 #include "zeroth/data/open_data.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -97,30 +98,93 @@ TEST(OpenDataTest, JsonLinesAreDocuments) {
     EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
     return std::string(bad.status().message());
   };
-  EXPECT_THAT(
-      error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
-      HasSubstr("b.jsonl line 2: expected an object with \"text\", a string, found the keys"));
-  EXPECT_THAT(error("[\"text\"]"), HasSubstr("b.jsonl: is a JSON array"));
+  EXPECT_EQ((*source)->description(), good + " (text)");
+  EXPECT_THAT(error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
+              HasSubstr("b.jsonl line 2: expected one of {\"text\": \"...\"}, {\"messages\""));
+  EXPECT_THAT(error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
+              HasSubstr(", found {\"txt\":\"h\"};"));
+  EXPECT_THAT(error("[\"text\"]"),
+              HasSubstr("b.jsonl: is a JSON array whose first element is no object"));
   EXPECT_THAT(error("{\"text\": \"a\", \"weight\": 0}"),
               HasSubstr("line 1: has \"weight\": 0, but"));
   EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}"),
-              HasSubstr("line 2: has \"text\" and \"messages\""));
-  EXPECT_THAT(
-      error("{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}"),
-      HasSubstr("line 1: expected an object with \"text\", a string, and this is of the Alpaca "
-                "format (\"instruction\", \"input\", \"output\"); expected {\"messages\": ["));
-  EXPECT_THAT(error("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}"),
-              HasSubstr("and this is of the ShareGPT format"));
-  EXPECT_THAT(
-      error("{\"prompt\": \"a\", \"completion\": \"b\"}"),
-      HasSubstr("and this is of the format \"prompt\", \"completion\"; expected {\"messages\""));
+              HasSubstr("line 2: is a record of the kind messages, expected text"));
   EXPECT_LT(error("{\"text\": \"" + std::string(300'000, 'a')).size(), 500u);
-  EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: expected an object"));
+  EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: \"text\" is number"));
   EXPECT_THAT(error("\n\n{\"text\": \"h"), HasSubstr("b.jsonl line 3"));
   EXPECT_THAT(error("{\"text\": \"\xff\"}"), HasSubstr("b.jsonl line 1"));
   EXPECT_THAT(
       std::string(OpenData(dir.Write("t.parquet", "PAR1"), {&tokenizer, 257}).status().message()),
       HasSubstr("tools/tokenize"));
+}
+
+// What is none of the kinds is never trained as text.
+TEST(OpenDataTest, RecordsOfNoKindAreRefused) {
+  const TemporaryDirectory dir;
+  const ByteTokenizer tokenizer;
+  for (const std::string& content : std::vector<std::string>{
+           R"([{"question": "a", "answer": "b"}])", R"({"question": "a", "answer": "b"})"}) {
+    const std::string path = dir.Write("b.json", content);
+    const auto bad = OpenData(path, {&tokenizer, 257});
+    EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(bad.status().message(),
+                HasSubstr("1: expected one of {\"text\": \"...\"}, {\"messages\""));
+    EXPECT_THAT(bad.status().message(), HasSubstr("found {\"answer\":\"b\",\"question\":\"a\"}"));
+  }
+  for (const auto& [content, message] : std::vector<std::pair<std::string, std::string>>{
+           {"{\n \"text\": \"a\"\n}\n", "b.json: is a JSON object of several lines"},
+           {"[1, 2]", "b.json: is a JSON array whose first element is no object"},
+           {"[]", "b.json: is a JSON array whose first element is no object"},
+           {"{\"a\" 1}", "b.json line 1: bad JSON"},
+           {"[1] Smith", "b.json: record 1: expected an object, found \"1] Smith\""},
+           {"[{\"text\": \"a\"}] and more",
+            "b.json: expected nothing behind ], found \"and more\""},
+           {"[{\"text\": \"a\"},\n{\"text\" 1}]", "b.json record 2: bad JSON"}}) {
+    const auto bad = OpenData(dir.Write("b.json", content), {&tokenizer, 257});
+    EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << content;
+    EXPECT_THAT(bad.status().message(), HasSubstr(message)) << content;
+  }
+}
+
+// Each kind is named, and files of several kinds with a template may be mixed, but not with text.
+TEST(OpenDataTest, KindsOfRecordsAreNamed) {
+  const TemporaryDirectory dir;
+  const ByteTokenizer tokenizer;
+  const std::string alpaca =
+      dir.Write("a.json", R"([{"instruction": "a", "input": "", "output": "b"}])");
+  const std::string prompt = dir.Write("p.jsonl", R"({"prompt": "a", "completion": "b"})");
+  const std::string text = dir.Write("t.json", R"([{"text": "hi"}, {"text": "you"}])");
+  DataOptions options = {&tokenizer, 257};
+  options.seq_len = 255;
+  const auto open = [&](const std::string& spec) {
+    const auto source = OpenMixture(spec, options);
+    return source.ok() ? (*source)->description() : std::string(source.status().message());
+  };
+  EXPECT_EQ(open(alpaca), alpaca + " (Alpaca)");
+  EXPECT_EQ(open(alpaca + "," + prompt), alpaca + " and 1 more (Alpaca, prompt/completion)");
+  EXPECT_EQ(open(text), text + " (text)");
+  EXPECT_EQ(open(text + "," + prompt), "text and other records cannot be mixed: " + prompt +
+                                           " holds prompt/completion records, " + text + " text");
+  EXPECT_THAT(open(text + ":1," + prompt + ":1"),
+              HasSubstr(prompt + " (prompt/completion) (500 of 1000)"));
+  // The prompt is one byte; the completion has another, and the end-of-text token.
+  const auto counted = OpenData(prompt, options);
+  ASSERT_TRUE(counted.ok()) << counted.status();
+  EXPECT_THAT((*counted)->notes(), ElementsAre("data      " + prompt +
+                                               ": 1 examples of 3 tokens, 2 of them in the loss"));
+  const auto source = OpenData(text, options);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(ReadAll(**source), ElementsAre('h', 'i', 256, 'y', 'o', 'u', 256));
+  // A template that is named must exist.
+  options.chat_template = "chatml";
+  EXPECT_THAT(open(alpaca), HasSubstr("im_start"));
+  options.chat_template = "auto";
+  options.columns = "text=content";
+  EXPECT_THAT(open(text), HasSubstr("--data_columns=text=content: no record has \"content\""));
+  EXPECT_THAT(open(dir.Write("c.txt", "plain")), HasSubstr("c.txt is text without records"));
+  EXPECT_THAT(open(dir.Write("b.npy", NpyBytes<uint16_t>("<u2", "(2,)", {7, 8}))),
+              HasSubstr("b.npy holds tokens, so --data_columns"));
+  EXPECT_EQ(open(dir.Write("c.jsonl", "{\"content\": \"a\"}")), dir.File("c.jsonl") + " (text)");
 }
 
 TEST(OpenDataTest, TokenFilesNeedNoTokenizer) {

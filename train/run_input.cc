@@ -132,6 +132,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.tokenizer_path = tokenizer_path;
   data_options.loss_on_all = options.loss_on == "all";
   data_options.seq_len = options.seq_len;
+  data_options.columns = options.data_columns;
   data_options.cache_dir = options.cache_dir;
   data_options.tokenizer_identity = tokenizer_content.identity;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
@@ -150,10 +151,14 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   }
   std::optional<int32_t> end_of_turn;
   if (tokenizer != nullptr && data->has_marks()) {
-    ZEROTH_ASSIGN_OR_RETURN(const ChatTemplate chat,
-                            OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer));
-    end_of_turn = chat.end_of_turn();
-    StopAtEndOfTurn(*end_of_turn, tokenizer_content.files);
+    const absl::StatusOr<ChatTemplate> chat =
+        OpenChatTemplate(options.chat_template, tokenizer_path, *tokenizer);
+    // Prompts with completions, and Alpaca records, need no template.
+    if (!chat.ok() && !absl::IsNotFound(chat.status())) return chat.status();
+    if (chat.ok()) {
+      end_of_turn = chat->end_of_turn();
+      StopAtEndOfTurn(*end_of_turn, tokenizer_content.files);
+    }
   }
   if (eval_data != nullptr) {
     ZEROTH_RETURN_IF_ERROR_WITH(

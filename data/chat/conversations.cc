@@ -8,29 +8,27 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/check.h"
-#include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/examples.h"
 
 namespace zeroth {
 namespace {
 
-// Number of latest rows that a conversation may still go into.
+// Number of latest rows that an example may still go into.
 constexpr size_t kOpenRows = 32;
 
-// Packs conversations into rows.
+// Packs examples into rows.
 class RowPacker {
  public:
   RowPacker(int64_t row_length, int32_t padding)
       : length_(static_cast<size_t>(row_length)), padding_(padding) {}
 
-  // Adds a conversation of at most a row, with a mark for each id.
+  // Adds an example of at most a row, with a mark for each id.
   void Add(absl::Span<const int32_t> ids, absl::Span<const uint8_t> marks) {
     ZEROTH_CHECK(ids.size() <= length_ && ids.size() == marks.size());
     size_t row = filled_.size() > kOpenRows ? filled_.size() - kOpenRows : 0;
@@ -63,9 +61,9 @@ class RowPacker {
   std::vector<size_t> filled_;  // number of tokens in each row
 };
 
-// Counts conversations, and those that were longer than a row.
+// Counts examples, and those that were longer than a row.
 struct Cuts {
-  int64_t conversations = 0;
+  int64_t examples = 0;
   int64_t cut = 0;
   int64_t left_out = 0;
   size_t longest = 0;
@@ -73,11 +71,11 @@ struct Cuts {
 
   std::vector<std::string> Notes(int64_t seq_len) const {
     if (cut + left_out == 0) return {};
-    return {absl::StrCat("data      of ", conversations, " conversations, ", cut + left_out,
+    return {absl::StrCat("data      of ", examples, " examples, ", cut + left_out,
                          " are longer than --seq_len=", seq_len, ", the first in ", first, ": ",
                          cut, " are cut there, and ", left_out,
-                         " left out, since the assistant says nothing before it; --seq_len=",
-                         longest - 1, " would hold the longest")};
+                         " left out, since nothing before it is learned; --seq_len=", longest - 1,
+                         " would hold the longest")};
   }
 };
 
@@ -89,97 +87,6 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   // The token before the first one is of another conversation.
   marks[0] |= kNoTarget | kBeginsDocument;
   return marks;
-}
-
-// True for a value without content: null, "", [] and {}.
-bool IsNothing(const nlohmann::json& value) {
-  return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
-}
-
-// Keys beside the messages that would change what is learned. Ignoring tools, for example, would
-// leave their calls out silently. All other keys describe the record.
-constexpr absl::string_view kRefusedOfRecord[] = {"tools",         "functions",
-                                                  "function_call", "tool_choice",
-                                                  "system",        "documents",
-                                                  "images",        "image",
-                                                  "videos",        "video",
-                                                  "audios",        "audio",
-                                                  "chat_template", "chat_template_kwargs",
-                                                  "weight",        "loss",
-                                                  "trainable",     "loss_mask",
-                                                  "masks"};
-
-// Keys of a message that describe it. No template here writes them, and transformers does not
-// either with such a template.
-constexpr absl::string_view kDescribesMessage[] = {
-    "id",   "message_id", "parent_id", "name",  "user_id",    "model",      "source",
-    "lang", "language",   "metadata",  "date",  "timestamp",  "created_at", "index",
-    "turn", "tokens",     "rating",    "score", "annotations"};
-
-// Keys that say whether a message is learned.
-constexpr absl::string_view kLearned[] = {"weight", "loss", "trainable"};
-
-bool IsOneOf(absl::string_view key, absl::Span<const absl::string_view> keys) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-// Reads the value of a key of kLearned. Weights between 0 and 1 are refused: the loss has none.
-absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number() && (value == 0 || value == 1)) return value == 1;
-  return InvalidArgument("has \"", key, "\": ", Shorten(value.dump(-1, ' ', true)),
-                         ", expected 0 or false (not learned), or 1 or true");
-}
-
-absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry) {
-  if (!entry.is_object()) return absl::InvalidArgumentError("is no object");
-  if (entry.contains("from") && entry.contains("value")) {
-    return absl::InvalidArgumentError(
-        "has the ShareGPT format's \"from\" and \"value\", expected \"role\" (system, user or "
-        "assistant) and \"content\"");
-  }
-  ChatMessage message;
-  for (const auto& [key, value] : entry.items()) {
-    if (key == "role" || key == "content" || IsNothing(value)) continue;
-    if (key == "reasoning_content") {
-      if (!value.is_string()) {
-        return absl::InvalidArgumentError("expected \"reasoning_content\", a string");
-      }
-    } else if (IsOneOf(key, kLearned)) {
-      ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLearned(key, value));
-      if (message.is_learned.value_or(learned) != learned) {
-        return InvalidArgument("has \"", key, "\": ", learned ? "true" : "false",
-                               ", but another key says the opposite");
-      }
-      message.is_learned = learned;
-    } else if (!IsOneOf(key, kDescribesMessage)) {
-      return InvalidArgument("has ", Excerpt(key),
-                             ", which is not read; leave the key out if it says nothing about what "
-                             "is to be learned");
-    }
-  }
-  for (const auto& [key, value] : {std::pair<const char*, std::string*>{"role", &message.role},
-                                   {"content", &message.content}}) {
-    const auto found = entry.find(key);
-    if (found == entry.end() || !found->is_string()) {
-      return InvalidArgument("expected \"", key, "\", a string");
-    }
-    *value = found->get<std::string>();
-  }
-  if (const auto thought = entry.find("reasoning_content");
-      thought != entry.end() && thought->is_string()) {
-    message.thought = thought->get<std::string>();
-  }
-  if (message.role != "system" && message.role != "user" && message.role != "assistant") {
-    return InvalidArgument("has the role ", Excerpt(message.role),
-                           ", expected system, user or assistant");
-  }
-  return message;
-}
-
-bool HasText(const ChatMessage& message) {
-  return !absl::StripAsciiWhitespace(message.content).empty() ||
-         !absl::StripAsciiWhitespace(message.thought.value_or("")).empty();
 }
 
 // Removes the targets of messages marked as not learned. Invalid if only --loss_on can say that.
@@ -223,21 +130,55 @@ absl::Status LeaveOutUnlearned(absl::Span<const ChatMessage> messages, bool loss
   return absl::OkStatus();
 }
 
-absl::Status AddFile(const DataFile& file, const ChatTemplate& chat,
-                     const ConversationOptions& options, RowPacker& rows, Cuts& cuts) {
-  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
-                          DocumentReader::Open(file, /*cuts_at_spaces=*/false));
+// Writes text as tokens: the prompt, and the completion up to its end-of-text token.
+absl::StatusOr<ChatTemplate::Conversation> WriteText(const Example& example,
+                                                     const Tokenizer& tokenizer) {
+  ChatTemplate::Conversation written;
+  const auto append = [&written](absl::Span<const int32_t> ids) {
+    written.ids.insert(written.ids.end(), ids.begin(), ids.end());
+  };
+  ZEROTH_RETURN_IF_ERROR(
+      EncodePart(tokenizer, {.text = example.prompt, .begins = true, .ends = false}, append));
+  const size_t of_prompt = written.ids.size();
+  // The completion begins with a token of its own, as it does when a model continues the prompt.
+  ZEROTH_RETURN_IF_ERROR(
+      EncodePart(tokenizer, {.text = example.completion, .begins = false, .ends = true}, append));
+  written.by_assistant.resize(of_prompt, false);
+  written.by_assistant.resize(written.ids.size(), true);
+  return written;
+}
+
+// Where the examples of files go.
+struct Sink {
+  RowPacker rows;
+  Cuts cuts;
+  ColumnNames columns;
+};
+
+absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Tokenizer& tokenizer,
+                     const ConversationOptions& options, Sink& sink) {
+  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, RecordKindOf(file, options.columns));
+  if (NeedsTemplate(kind) && chat == nullptr) {
+    return InvalidArgument(file.path, ": holds ", NameOf(kind),
+                           " records, which need a chat template, and there is none");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &sink.columns));
   const auto length = static_cast<size_t>(options.seq_len) + 1;
+  Cuts& cuts = sink.cuts;
   for (JsonRecord record;;) {
     ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
     if (!more) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, ParseConversation(record));
-    const absl::StatusOr<ChatTemplate::Conversation> written = chat.Render(messages);
+    ZEROTH_ASSIGN_OR_RETURN(const Example example,
+                            ParseExample(kind, record, {chat != nullptr, options.loss_on_all}));
+    const absl::StatusOr<ChatTemplate::Conversation> written =
+        example.messages.empty() ? WriteText(example, tokenizer) : chat->Render(example.messages);
     ZEROTH_RETURN_IF_ERROR_WITH(written.status(), record.where);
     std::vector<uint8_t> marks = MarksOf(*written, options.loss_on_all);
-    ZEROTH_RETURN_IF_ERROR_WITH(LeaveOutUnlearned(messages, options.loss_on_all, *written, marks),
-                                record.where);
-    ++cuts.conversations;
+    if (!example.messages.empty()) {
+      ZEROTH_RETURN_IF_ERROR_WITH(
+          LeaveOutUnlearned(example.messages, options.loss_on_all, *written, marks), record.where);
+    }
+    ++cuts.examples;
     if (marks.size() > length) {
       if (cuts.cut + cuts.left_out == 0) cuts.first = record.where;
       cuts.longest = std::max(cuts.longest, marks.size());
@@ -247,80 +188,63 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate& chat,
       ++(teaches ? cuts.cut : cuts.left_out);
       if (!teaches) continue;
     }
-    rows.Add(absl::MakeConstSpan(written->ids).subspan(0, marks.size()), marks);
+    sink.rows.Add(absl::MakeConstSpan(written->ids).subspan(0, marks.size()), marks);
   }
 }
 
 }  // namespace
 
-absl::StatusOr<bool> HoldsConversations(const DataFile& file) {
-  if (file.kind != DataFileKind::kJsonLines) return false;
-  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
-                          DocumentReader::Open(file, /*cuts_at_spaces=*/false));
+absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames columns) {
+  if (!IsRecords(file.kind)) return RecordKind::kText;
+  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &columns));
   JsonRecord record;
   ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
-  return more && record.json.is_object() && record.json.contains("messages");
-}
-
-absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& record) {
-  const auto wrong = [&record](const auto&... what) {
-    return InvalidArgument(record.where, ": ", what...);
-  };
-  const nlohmann::json& json = record.json;
-  const auto list = json.is_object() ? json.find("messages") : json.end();
-  if (list == json.end()) {
-    return wrong(
-        "expected an object with \"messages\", a list, as in the file's first conversation, ",
-        DescribeRecord(json));
-  }
-  if (!list->is_array()) return wrong("\"messages\" is ", list->type_name(), ", expected a list");
-  for (const absl::string_view key : kRefusedOfRecord) {
-    const auto found = json.find(std::string(key));
-    if (found == json.end() || IsNothing(*found)) continue;
-    if (IsOneOf(key, kLearned) && ReadLearned(key, *found).value_or(false)) continue;
-    return wrong("has \"", key,
-                 "\" beside the messages, which is not read; leave the key out if it says nothing "
-                 "about what is to be learned");
-  }
-  std::vector<ChatMessage> messages;
-  for (const nlohmann::json& entry : *list) {
-    absl::StatusOr<ChatMessage> message = ParseMessage(entry);
-    if (!message.ok()) {
-      return wrong("message ", messages.size() + 1, " ", message.status().message());
-    }
-    messages.push_back(*std::move(message));
-  }
-  const auto replies = [](const ChatMessage& message) {
-    return message.role == "assistant" && HasText(message);
-  };
-  if (std::none_of(messages.begin(), messages.end(), replies)) {
-    return wrong(
-        "a conversation without text of the assistant, from which nothing is learned; leave it "
-        "out");
-  }
-  return messages;
+  if (!more) return RecordKind::kText;
+  return KindOfRecord(record);
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
-    const std::vector<DataFile>& files, const ChatTemplate& chat, const Tokenizer& tokenizer,
+    const std::vector<DataFile>& files, const ChatTemplate* chat, const Tokenizer& tokenizer,
     const ConversationOptions& options) {
   ZEROTH_CHECK(!files.empty() && options.seq_len >= 1);
   const std::string description = DescribeFiles(files);
-  RowPacker rows(options.seq_len + 1, tokenizer.end_of_text());
-  Cuts cuts;
+  Sink sink = {RowPacker(options.seq_len + 1, tokenizer.end_of_text()), {}, options.columns};
   for (const DataFile& file : files) {
-    ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, options, rows, cuts));
+    ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, tokenizer, options, sink));
   }
-  if (rows.empty()) {
-    return InvalidArgument(description, ": in none of ", cuts.conversations,
-                           " conversations does the assistant say anything in its first ",
-                           options.seq_len + 1, " tokens, all that --seq_len=", options.seq_len,
-                           " holds; --seq_len=", cuts.longest - 1, " would hold the longest");
+  ZEROTH_RETURN_IF_ERROR(sink.columns.CheckFound(description));
+  if (sink.rows.empty()) {
+    return InvalidArgument(description, ": in none of ", sink.cuts.examples,
+                           " examples is anything learned in the first ", options.seq_len + 1,
+                           " tokens, all that --seq_len=", options.seq_len,
+                           " holds; --seq_len=", sink.cuts.longest - 1, " would hold the longest");
   }
   TokenSource::Facts facts;
   facts.description = description;
-  facts.notes = cuts.Notes(options.seq_len);
-  return std::move(rows).Build(std::move(facts));
+  facts.notes = sink.cuts.Notes(options.seq_len);
+  return std::move(sink.rows).Build(std::move(facts));
+}
+
+absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows) {
+  ExampleCounts counts;
+  std::vector<uint8_t> marks(static_cast<size_t>(rows.row_length()));
+  for (int64_t begin = 0; begin < rows.size(); begin += rows.row_length()) {
+    ZEROTH_RETURN_IF_ERROR(rows.ReadMarks(begin, absl::MakeSpan(marks)));
+    for (size_t at = 0; at < marks.size();) {
+      const auto from = marks.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto to = std::find_if(from + 1, marks.end(),
+                                   [](uint8_t mark) { return (mark & kBeginsDocument) != 0; });
+      const auto learned =
+          std::count_if(from, to, [](uint8_t mark) { return (mark & kNoTarget) == 0; });
+      at += static_cast<size_t>(to - from);
+      // Every example has a target, and padding has none.
+      if (learned == 0) continue;
+      ++counts.examples;
+      counts.tokens += to - from;
+      counts.learned += learned;
+    }
+  }
+  return counts;
 }
 
 }  // namespace zeroth

@@ -11,36 +11,45 @@
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
+#include "zeroth/data/records.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
 
-// True if the first line of a file of JSON lines is a conversation: an object with "messages".
-absl::StatusOr<bool> HoldsConversations(const DataFile& file);
-
-// Returns the messages of {"messages": [{"role": …, "content": …}, …]}. Every key of a message is
-// read, known to only describe it, or refused. Keys beside the messages are refused if they would
-// change what is learned, and ignored otherwise. InvalidArgument names the line and what is wrong,
-// and is returned for a conversation in which the assistant has no text.
-absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& record);
+// The kind of the file's first record, which all others must have. kText for a file of text, and
+// for one without records. InvalidArgument for a first record of no kind.
+absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames columns = {});
 
 struct ConversationOptions {
   int64_t seq_len = 0;
-  // True: every token of a conversation but its first is a target. False: only what the assistant
-  // says.
+  // True: every token of an example but its first is a target. False: only what the assistant says,
+  // and of prompt and completion only the completion.
   bool loss_on_all = false;
+  ColumnNames columns{};
 };
 
-// Packs the conversations of files of JSON lines into rows of seq_len + 1 tokens. A row holds whole
-// conversations, and is padded with end-of-text tokens, which are not targets. Each conversation
-// goes into the first of the latest rows that has room for it. A conversation longer than a row is
-// cut at the row's end, and is left out if the rest has no target; notes() counts both.
+// Packs the examples of files of records into rows of seq_len + 1 tokens. Conversations are written
+// by the chat template `chat`, and a prompt and its completion as text that an end-of-text token
+// ends. Without a template (null), Alpaca records are such text, too; the other kinds of
+// conversations need one. A row holds whole examples, and is padded with end-of-text tokens, which
+// are not targets. Each example goes into the first of the latest rows that has room for it. An
+// example longer than a row is cut at the row's end, and is left out if the rest has no target;
+// notes() counts both.
 //
-// InvalidArgument names the line of a conversation whose turns are out of order or in which the
-// assistant has no text. InvalidArgument, too, if no file has a target.
+// InvalidArgument names the record that is wrong (see ParseExample), or whose turns are out of
+// order. InvalidArgument, too, if no file has a target, and if no record has one of the columns.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
-    const std::vector<DataFile>& files, const ChatTemplate& chat, const Tokenizer& tokenizer,
+    const std::vector<DataFile>& files, const ChatTemplate* chat, const Tokenizer& tokenizer,
     const ConversationOptions& options);
+
+// What rows of EncodeConversations hold.
+struct ExampleCounts {
+  int64_t examples = 0;
+  int64_t tokens = 0;   // without padding
+  int64_t learned = 0;  // those that are targets
+};
+// Errors of the source.
+absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows);
 
 }  // namespace zeroth

@@ -7,6 +7,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/fuzz/fuzz_target.h"
 #include "zeroth/data/chat/conversations.h"
+#include "zeroth/data/chat/examples.h"
 
 namespace zeroth {
 namespace {
@@ -14,18 +15,23 @@ namespace {
 bool Run(absl::Span<const uint8_t> bytes) {
   const MemoryFile in_memory(bytes);
   const DataFile file = {in_memory.path(), DataFileKind::kJsonLines};
-  if (!HoldsConversations(file).value_or(false)) return false;
+  const RecordKind kind = RecordKindOf(file).value_or(RecordKind::kText);
+  if (kind == RecordKind::kText) return false;
   auto reader = DocumentReader::Open(file, /*cuts_at_spaces=*/false);
   if (!reader.ok()) return false;
   for (JsonRecord record;;) {
     const auto more = reader->NextRecord(&record);
     if (!more.ok()) return false;
     if (!*more) return true;
-    const auto messages = ParseConversation(record);
-    if (!messages.ok()) return false;
+    const auto example = ParseExample(kind, record, {});
+    if (!example.ok()) return false;
+    if (example->messages.empty()) {
+      ZEROTH_CHECK(!example->completion.empty());
+      continue;
+    }
     // Messages that pass have known roles, in turns.
-    if (!CheckTurns(*messages, "assistant").ok()) return false;
-    ZEROTH_CHECK(messages->size() >= 2 && messages->back().role == "assistant");
+    if (!CheckTurns(example->messages, "assistant").ok()) return false;
+    ZEROTH_CHECK(example->messages.size() >= 2 && example->messages.back().role == "assistant");
   }
 }
 
@@ -35,7 +41,12 @@ std::vector<std::string> Seeds() {
       "\"content\": \"b\\u00e9\"}]}\n",
       "\n{\"id\": 1, \"messages\": [{\"role\": \"system\", \"content\": \"\"}, {\"role\": "
       "\"user\", "
-      "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"name\": null}]}"};
+      "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"name\": null}]}",
+      "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+      "\"value\": \"b\"}]}",
+      "{\"instruction\": \"a\", \"input\": \"b\", \"output\": \"c\"}",
+      "{\"prompt\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}], "
+      "\"completion\": [{\"role\": \"assistant\", \"content\": \"b\"}]}"};
 }
 
 }  // namespace

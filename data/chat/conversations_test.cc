@@ -47,7 +47,7 @@ class ConversationsTest : public testing::Test {
 
   absl::StatusOr<std::shared_ptr<const TokenSource>> Encode(const std::string& lines,
                                                             const ConversationOptions& options) {
-    return EncodeConversations({{dir_.Write("c.jsonl", lines), DataFileKind::kJsonLines}}, chat_,
+    return EncodeConversations({{dir_.Write("c.jsonl", lines), DataFileKind::kJsonLines}}, &chat_,
                                *tokenizer_, options);
   }
 
@@ -71,6 +71,19 @@ TEST_F(ConversationsTest, RowsHoldWholeConversationsAndTheRestIsNoTarget) {
     ASSERT_TRUE(source.ok()) << source.status();
     EXPECT_TRUE((*source)->notes().empty());
     ASSERT_EQ((*source)->row_length(), kSeq + 1);
+    ExampleCounts expected;
+    for (const ChatTemplate::Conversation& talk : talks) {
+      ++expected.examples;
+      expected.tokens += static_cast<int64_t>(talk.ids.size());
+      expected.learned +=
+          all ? static_cast<int64_t>(talk.ids.size()) - 1
+              : std::count(talk.by_assistant.begin(), talk.by_assistant.end(), true);
+    }
+    const auto found = CountExamples(**source);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->examples, expected.examples);
+    EXPECT_EQ(found->tokens, expected.tokens);
+    EXPECT_EQ(found->learned, expected.learned);
     std::vector<bool> seen(talks.size());
     for (int64_t begin = 0; begin < (*source)->size(); begin += kSeq + 1) {
       std::vector<int32_t> ids(kSeq + 1);
@@ -164,7 +177,7 @@ TEST_F(ConversationsTest, LongConversationsAreCutAndSaid) {
              {31, false});
   ASSERT_TRUE(source.ok()) << source.status();
   ASSERT_EQ((*source)->notes().size(), 1u);
-  EXPECT_THAT((*source)->notes()[0], HasSubstr("of 3 conversations, 2 are longer"));
+  EXPECT_THAT((*source)->notes()[0], HasSubstr("of 3 examples, 2 are longer"));
   EXPECT_THAT((*source)->notes()[0], HasSubstr("c.jsonl line 2: 1 are cut there, and 1 left out"));
   EXPECT_EQ((*source)->size(), 2 * 32);
   const auto none = Encode(Line(long_question, "x"), {31, false});
@@ -190,12 +203,12 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
        "message 1 of the user says that it is learned, but --loss_on=assistant decides"},
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
            "system": "Be kind."})",
-       "has \"system\" beside the messages, which is not read"},
+       "has \"system\", which is not read"},
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
            "weight": 0})",
-       "has \"weight\" beside the messages"},
+       "has \"weight\", which is not read"},
       {R"({"messages": [{"from": "human", "value": "a"}]})",
-       "message 1 has the ShareGPT format's \"from\" and \"value\""},
+       "message 1 has \"from\" and \"value\", expected \"role\""},
       {absl::StrCat(R"({"messages": [{"role": ")", std::string(100'000, 'r'),
                     R"(", "content": "a"}]})"),
        "has the role \"rrrr"},
@@ -203,8 +216,8 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
                     std::string(100'000, 'k'), R"(": 1}]})"),
        "message 1 has \"kkkk"},
       {R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})",
-       "and this is of the ShareGPT format (\"conversations\" of \"from\" and \"value\"); expected "
-       "{\"messages\": [{\"role\": \"user\""},
+       "is a record of the kind ShareGPT, expected messages, the kind of the file's "
+       "first record: {"},
       {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]})",
        "has \"tools\""},
       {R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]})",
@@ -214,11 +227,10 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
            {"role": "user", "content": "c"}]})",
        "the last message is of \"user\""},
       {R"({"messages": [{"role": "tool", "content": "a"}]})", "the role \"tool\""},
-      {R"({"messages": [{"role": "user", "content": [1]}]})", "\"content\", a string"},
+      {R"({"messages": [{"role": "user", "content": [1]}]})", "has part 1 of \"content\": 1"},
       {R"({"messages": [{"content": "a"}]})", "\"role\", a string"},
       {R"({"messages": ["a"]})", "message 1 is no object"},
-      {R"({"text": "a"})",
-       "with \"messages\", a list, as in the file's first conversation, found the keys \"text\""},
+      {R"({"text": "a"})", "is a record of the kind text, expected messages"},
       {R"({"messages": "a"})", "\"messages\" is string, expected a list"}};
   for (const auto& [text, expected] : cases) {
     std::string line = text;
@@ -258,7 +270,7 @@ TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
       for (const bool all : {false, true}) {
         const std::string path =
             dir_.Write("w.jsonl", absl::StrReplaceAll(text, {{"$", key}}) + "\n");
-        const auto source = EncodeConversations({{path, DataFileKind::kJsonLines}}, *chat,
+        const auto source = EncodeConversations({{path, DataFileKind::kJsonLines}}, &*chat,
                                                 **tokenizer, {kSeq, all});
         ASSERT_TRUE(source.ok()) << source.status();
         std::vector<uint8_t> marks(kSeq + 1);
@@ -272,15 +284,16 @@ TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
   }
 }
 
-TEST_F(ConversationsTest, TheFirstLineTells) {
-  const auto holds = [this](const std::string& lines) {
-    return HoldsConversations({dir_.Write("d.jsonl", lines), DataFileKind::kJsonLines});
+TEST_F(ConversationsTest, TheFirstRecordTells) {
+  const auto kind = [this](const std::string& lines) {
+    return RecordKindOf({dir_.Write("d.jsonl", lines), DataFileKind::kJsonLines});
   };
-  EXPECT_TRUE(*holds(absl::StrCat("\n", Line("a", "b"))));
-  EXPECT_FALSE(*holds("{\"text\": \"a\"}\n"));
-  EXPECT_FALSE(*holds("\n"));
-  EXPECT_FALSE(holds("{").ok());
-  EXPECT_FALSE(*HoldsConversations({dir_.Write("d.txt", Line("a", "b")), DataFileKind::kText}));
+  EXPECT_EQ(*kind(absl::StrCat("\n", Line("a", "b"))), RecordKind::kMessages);
+  EXPECT_EQ(*kind("{\"text\": \"a\"}\n"), RecordKind::kText);
+  EXPECT_EQ(*kind("\n"), RecordKind::kText);
+  EXPECT_FALSE(kind("{").ok());
+  EXPECT_EQ(*RecordKindOf({dir_.Write("d.txt", Line("a", "b")), DataFileKind::kText}),
+            RecordKind::kText);
 }
 
 }  // namespace

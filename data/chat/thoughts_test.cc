@@ -149,7 +149,7 @@ TEST_F(ThoughtsTest, OfJsonLinesAreRead) {
     const std::string line =
         absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", )",
                      R"("content": "42", "reasoning_content": )", member, "}]}\n");
-    return EncodeConversations({{dir.Write("c.jsonl", line), DataFileKind::kJsonLines}}, *chat,
+    return EncodeConversations({{dir.Write("c.jsonl", line), DataFileKind::kJsonLines}}, &*chat,
                                *tokenizer_, {.seq_len = 127});
   };
   const auto said = encode("\"6*7\"");

@@ -362,8 +362,8 @@ TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {
   // The whole set once, in rows of this length.
   const auto loss = [&](int64_t seq_len, const std::string& within) {
     const auto rows =
-        EncodeConversations({{(dir_ / "held_out.jsonl").string(), DataFileKind::kJsonLines}}, *chat,
-                            **tokenizer, {seq_len, false});
+        EncodeConversations({{(dir_ / "held_out.jsonl").string(), DataFileKind::kJsonLines}},
+                            &*chat, **tokenizer, {seq_len, false});
     EXPECT_TRUE(rows.ok()) << rows.status();
     const int64_t count = (*rows)->size() / (seq_len + 1);
     const std::string out = within + std::to_string(seq_len);
@@ -400,7 +400,7 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
   Write(dir_ / "text.jsonl", "{\"text\": \"a\"}\n");
   refuse({"--chat_template=chatml",
           "--data=" + (dir_ / "text.jsonl").string() + "," + (dir_ / "train.jsonl").string()},
-         "conversations and text cannot be mixed");
+         "text and other records cannot be mixed");
   Write(dir_ / "long.jsonl", "{\"text\": \"" + std::string(500, 'a') + "\"}\n");
   const std::string text = "--data=" + (dir_ / "long.jsonl").string();
   refuse(
@@ -424,6 +424,73 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
   tokenizer["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
   Write(dir_ / "model/tokenizer.json", tokenizer.dump());
   refuse({"--chat_template=chatml"}, "BertPreTokenizer");
+}
+
+// The same talks as ShareGPT records, in a JSON array, train to the same bits as {"messages": ...}.
+TEST_F(ConversationRunTest, ShareGptRecordsTrainAsMessages) {
+  nlohmann::json records;
+  for (int i = 0; i < 20; ++i) {
+    const auto talk = nlohmann::json::parse(Conversations(i, 1));
+    nlohmann::json turns;
+    for (const auto& message : talk["messages"]) {
+      const std::string role = message["role"];
+      turns.push_back({{"from", role == "user"        ? "human"
+                                : role == "assistant" ? "gpt"
+                                                      : role},
+                       {"value", message["content"]}});
+    }
+    records.push_back({{"conversations", turns}, {"id", i}});
+  }
+  nlohmann::json config = nlohmann::json::parse(Read("tests/testdata/llama_tiny/config.json"));
+  config["vocab_size"] = 904;
+  Write(dir_ / "model/config.json", config.dump());
+  Write(dir_ / "talks.json", records.dump(1));
+  Write(dir_ / "talks.jsonl", Conversations(0, 20));
+  const Flags run = {"--world_size=2", "--batch_size=1", "--steps=4"};
+  const std::vector<nlohmann::json> messages =
+      Train("messages", With(run, {"--data=" + (dir_ / "talks.jsonl").string()}));
+  const Outcome share_gpt = RunTrainer(
+      With(Training("share_gpt"), With(run, {"--data=" + (dir_ / "talks.json").string()})));
+  ASSERT_EQ(share_gpt.exit_code, 0) << share_gpt.output;
+  EXPECT_THAT(share_gpt.output, HasSubstr("talks.json (ShareGPT), "));
+  EXPECT_THAT(share_gpt.output, HasSubstr("talks.json: 20 examples of "));
+  EXPECT_EQ(StepFacts(dir_ / "share_gpt"), messages);
+  EXPECT_TRUE(Weights("share_gpt") == Weights("messages"));
+}
+
+// A model without a chat template learns the outputs of Alpaca records, here under other names.
+TEST_F(ConversationRunTest, AlpacaRecordsNeedNoTemplate) {
+  nlohmann::json records;
+  for (int i = 0; i < 40; ++i) {
+    records.push_back({{"question", "Say " + std::to_string(i % 4)},
+                       {"input", i % 2 == 0 ? "" : "twice"},
+                       {"output", "yes yes yes"}});
+  }
+  nlohmann::json config = nlohmann::json::parse(Read("tests/testdata/llama_tiny/config.json"));
+  config["vocab_size"] = 904;
+  config["max_position_embeddings"] = 256;
+  Write(dir_ / "model/config.json", config.dump());
+  Write(dir_ / "model/tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
+  Write(dir_ / "alpaca.json", records.dump());
+  const Flags run = {"--world_size=2",
+                     "--batch_size=2",
+                     "--steps=30",
+                     "--seq_len=255",
+                     "--eval_data=",
+                     "--lr=1e-2",
+                     "--data=" + (dir_ / "alpaca.json").string()};
+  const Outcome refused = RunTrainer(With(Training("refused"), run));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.output, HasSubstr("alpaca.json record 1: expected one of {\"text\""));
+  EXPECT_THAT(refused.output, HasSubstr("found {\"input\":\"\",\"output\":\"yes yes yes\""));
+  const Outcome trained =
+      RunTrainer(With(Training("alpaca"), With(run, {"--data_columns=instruction=question"})));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_THAT(trained.output, HasSubstr("alpaca.json (Alpaca), "));
+  const std::vector<nlohmann::json> steps = StepFacts(dir_ / "alpaca");
+  ASSERT_EQ(steps.size(), 30u);
+  // The outputs are all alike; the prompts, which are not, would keep the loss up.
+  EXPECT_LT(steps.back()["loss"].get<double>(), 0.5);
 }
 
 }  // namespace

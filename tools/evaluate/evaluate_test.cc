@@ -244,7 +244,8 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));
   const std::string chat = dir.Write("chat.jsonl", "{\"messages\": []}\n");
   EXPECT_FALSE(run(absl::StrCat(model, "--data=", chat)));
-  EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("chat.jsonl holds conversations, expected"));
+  EXPECT_THAT(ReadTestFile(dir.File("err")),
+              HasSubstr("chat.jsonl holds messages records, expected"));
   EXPECT_FALSE(run("--data=x"));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: --model is missing"));
 }

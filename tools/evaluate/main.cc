@@ -57,11 +57,11 @@ std::function<absl::StatusOr<double>(absl::Span<const int32_t>, int64_t)> Likeli
 absl::Status RefuseConversations(const std::string& spec) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   if (!IsText(files[0].kind)) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
-  if (!conversations) return absl::OkStatus();
-  return InvalidArgument("--data=", spec,
-                         " holds conversations, expected text or tokens; the trainer measures "
-                         "conversations, by --eval_data and --steps=0");
+  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, RecordKindOf(files[0]));
+  if (kind == RecordKind::kText) return absl::OkStatus();
+  return InvalidArgument("--data=", spec, " holds ", NameOf(kind),
+                         " records, expected text or tokens; the trainer measures these, by "
+                         "--eval_data and --steps=0");
 }
 
 absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {

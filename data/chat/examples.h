@@ -1,0 +1,45 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Records of every kind but text as what a model learns from: a conversation, or a prompt and its
+// completion.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/data/chat/chat_message.h"
+#include "zeroth/data/records.h"
+
+namespace zeroth {
+
+struct Example {
+  // For a chat template. Empty: the example is the text of `prompt` and `completion`.
+  std::vector<ChatMessage> messages;
+  std::string prompt;
+  std::string completion;
+};
+
+struct ExampleOptions {
+  // False: an Alpaca record is text, in the format of the Alpaca project (AlpacaPrompt).
+  bool has_template = true;
+  // False: only the completion of a kPromptMessages record is learned, not replies in its prompt.
+  bool loss_on_all = false;
+};
+
+// True if examples of this kind are written by a chat template.
+bool NeedsTemplate(RecordKind kind);
+
+// Reads a record of `kind`, not kText. Every key of a message is read, known to only describe it,
+// or refused. Other keys of the record are refused if they would change what is learned, and
+// ignored otherwise. InvalidArgument names the record and what is wrong, and is returned for a
+// record of another kind and for one in which the assistant or the completion has no text.
+absl::StatusOr<Example> ParseExample(RecordKind kind, const JsonRecord& record,
+                                     const ExampleOptions& options);
+
+// The prompt of the Alpaca project, up to the response. `input` may be empty.
+std::string AlpacaPrompt(const std::string& instruction, const std::string& input);
+
+}  // namespace zeroth

@@ -1,0 +1,57 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Records of JSON, and which of the usual kinds they are.
+
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace zeroth {
+
+// A line of a file of JSON lines, or an element of a JSON array.
+struct JsonRecord {
+  nlohmann::json json;
+  std::string where;  // file, and line or number, for messages
+};
+
+// By the keys of a record: "text"; "messages"; "conversations" (ShareGPT); "instruction" and
+// "output" (Alpaca); "prompt" and "completion", both of them text or both lists of messages.
+enum class RecordKind { kText, kMessages, kShareGpt, kAlpaca, kPromptCompletion, kPromptMessages };
+
+// The kind's name for messages and for the header of a run.
+absl::string_view NameOf(RecordKind kind);
+
+// InvalidArgument quotes the beginning of a record of none of the kinds, and says what was
+// expected. A record with the keys of text and of another kind is of the other kind.
+absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record);
+
+// InvalidArgument, with the beginning of the record, if it is not of the kind of its file's first.
+absl::Status CheckKind(const JsonRecord& record, RecordKind kind);
+
+// Which keys of records are read for which: --data_columns=prompt=question,completion=answer reads
+// "question" as "prompt". Counts which of them were found. Not thread-safe.
+class ColumnNames {
+ public:
+  ColumnNames() = default;
+  // Empty for empty text. InvalidArgument for other text than NAME=COLUMN, separated by commas, for
+  // a name that no kind of record reads, and for a name or column that is given twice.
+  static absl::StatusOr<ColumnNames> Parse(absl::string_view text);
+
+  // Renames the columns of a record. A key that it has under the new name gives way.
+  void Apply(nlohmann::json& record);
+  // InvalidArgument names a column that no record of Apply had; `where` names the files.
+  absl::Status CheckFound(absl::string_view where) const;
+
+ private:
+  std::map<std::string, std::string> column_of_;  // by name
+  std::set<std::string> found_;                   // columns
+};
+
+}  // namespace zeroth
