@@ -85,8 +85,8 @@ absl::StatusOr<int32_t> LastSpecial(const Tokenizer& tokenizer, absl::string_vie
   return last;
 }
 
-// Returns the part of `common`, with which two texts begin, that cannot end within a token in
-// either: up to a blank or the end of a special token. Empty if letters follow there.
+// Returns the part of `common`, with which two texts begin, that does not end within a token or a
+// tag in either: up to the end of a special token or a tag, or a blank. Empty if letters follow.
 absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::string_view common) {
   size_t special = 0;
   size_t at = 0;
@@ -96,8 +96,8 @@ absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::s
         if (token.has_value()) special = at;
         return absl::OkStatus();
       }));
-  const size_t blank = common.find_last_of(" \n\t");
-  const size_t end = std::max(special, blank == absl::string_view::npos ? 0 : blank + 1);
+  const size_t border = common.find_last_of(" \n\t>]");
+  const size_t end = std::max(special, border == absl::string_view::npos ? 0 : border + 1);
   const absl::string_view rest = common.substr(end);
   const bool has_letters = std::any_of(rest.begin(), rest.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
