@@ -20,22 +20,12 @@ namespace {
 
 using ::zeroth::testing::AsFloat;
 using ::zeroth::testing::FromFloat;
+using ::zeroth::testing::RandomValue;
 using ::zeroth::testing::ReferenceReduce;
 using ::zeroth::testing::ReferenceReduceFloats;
 
 // Around the block length and the widths of vectors.
 constexpr int64_t kCounts[] = {0, 1, 2, 15, 16, 17, 331, 2047, 2048, 2049, 5000};
-
-template <typename T>
-T RandomValue(const CounterRng& rng, uint64_t index) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(rng.Bits64(index));
-  } else {
-    // Magnitudes differ, so that another order of additions rounds differently.
-    const float scale = std::exp2(static_cast<float>(rng.Bits(index) % 8));
-    return FromFloat<T>((rng.Uniform(index + (1ull << 40)) - 0.5f) * scale);
-  }
-}
 
 template <typename T>
 std::vector<std::vector<T>> RandomRanks(int ranks, int64_t count, uint64_t seed) {

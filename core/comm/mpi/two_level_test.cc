@@ -5,7 +5,6 @@
 #include "zeroth/core/comm/mpi/two_level.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -26,7 +25,7 @@ namespace zeroth::mpi {
 namespace {
 
 using ::zeroth::testing::AsFloat;
-using ::zeroth::testing::FromFloat;
+using ::zeroth::testing::RandomValue;
 using ::zeroth::testing::ReferenceReduce;
 using ::zeroth::testing::ReferenceReduceFloats;
 
@@ -124,17 +123,6 @@ void Run(std::vector<std::unique_ptr<TwoLevelReduction>>& ranks, const Cluster& 
   if (steps == 0) return;
   if (late) network.Deliver(cross[static_cast<size_t>(steps - 2)]);
   finish(ranks.front()->blocks() - 1);
-}
-
-template <typename T>
-T RandomValue(const CounterRng& rng, uint64_t index) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(rng.Bits64(index));
-  } else {
-    // Magnitudes differ, so that another order of additions rounds differently.
-    const float scale = std::exp2(static_cast<float>(rng.Bits(index) % 8));
-    return FromFloat<T>((rng.Uniform(index + (1ull << 40)) - 0.5f) * scale);
-  }
 }
 
 // One reduction by all ranks.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/philox.h"
 #include "zeroth/core/comm/communicator.h"
 
 namespace zeroth::testing {
@@ -28,6 +30,17 @@ T FromFloat(float value) {
     return ToFloat16(value);
   } else {
     return value;
+  }
+}
+
+template <typename T>
+T RandomValue(const CounterRng& rng, uint64_t index) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(rng.Bits64(index));
+  } else {
+    // Magnitudes differ, so that another order of additions rounds differently.
+    const float scale = std::exp2(static_cast<float>(rng.Bits(index) % 8));
+    return FromFloat<T>((rng.Uniform(index + (1ull << 40)) - 0.5f) * scale);
   }
 }
 
