@@ -56,15 +56,14 @@ absl::Status RankRun::Run() {
   const bool is_communication =
       !status.ok() && !broken.ok() && absl::StrContains(status.message(), broken.message());
   if (!is_communication || spec_.only_evaluates()) return status;
-  const std::string& out = store_ != nullptr ? store_->directory() : options_.out;
-  if (out.empty()) return status;
+  if (out().empty()) return status;
   std::vector<Communicator*> groups = {&world_};
   if (trainer_ != nullptr) {
     for (Communicator* group : trainer_->sharding().communicators()) groups.push_back(group);
   }
-  const absl::Status written = WriteFlightRecord(out, world_, groups, status, absl::Seconds(2));
+  const absl::Status written = WriteFlightRecord(out(), world_, groups, status, absl::Seconds(2));
   if (written.ok()) {
-    Say(absl::StrCat("flight    ", out, "/", kFlightDirectory, "/", kWhoWaitedFile,
+    Say(absl::StrCat("flight    ", out(), "/", kFlightDirectory, "/", kWhoWaitedFile,
                      " says which rank waited for which"));
   }
   Warn(written);
@@ -178,9 +177,7 @@ absl::Status RankRun::SetUp() {
   device().allocator().ResetPeaks();
   if (world_.rank() == 0) {
     ZEROTH_ASSIGN_OR_RETURN(
-        reporter_,
-        Reporter::Create(spec_, input_, *trainer_, store_ != nullptr ? store_->directory() : "",
-                         gemm_rate, first_step_));
+        reporter_, Reporter::Create(spec_, input_, *trainer_, out(), gemm_rate, first_step_));
   }
   for (const auto& data : {input_.data, input_.eval_data}) {
     if (data == nullptr) continue;
@@ -253,9 +250,8 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
     ZEROTH_ASSIGN_OR_RETURN(content_, ParseChecksum(text));
   }
   if (!options_.resume.empty()) {
-    const std::string& out = store_ != nullptr ? store_->directory() : options_.out;
-    ZEROTH_ASSIGN_OR_RETURN(resumed,
-                            Resume(options_, out, *trainer_, input_.source.Reader(options_.seed)));
+    ZEROTH_ASSIGN_OR_RETURN(
+        resumed, Resume(options_, out(), *trainer_, input_.source.Reader(options_.seed)));
   }
   LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
   if (!resumed.progress.has_value()) {

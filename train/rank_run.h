@@ -100,6 +100,8 @@ class RankRun {
   }
   // True if this rank wants the run to end early. The ranks agree on it with the next result.
   bool WantsToStop() const { return Interrupted() || IsTimeUp(); }
+  // The run's directory; empty if it is not known yet, or if a run that only evaluates has none.
+  const std::string& out() const { return store_ != nullptr ? store_->directory() : options_.out; }
   int64_t SequencesAfter(int64_t steps) const {
     return first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
   }

@@ -25,7 +25,7 @@ namespace zeroth {
 // Prints and writes the report of a run, on rank 0.
 class Reporter {
  public:
-  // `out` is the run's directory, empty if the run only evaluates, and `first_step` the number of
+  // `out` is the run's directory, unused if the run only evaluates, and `first_step` the number of
   // steps that earlier runs have made. `spec`, `input` and `trainer` outlive the result. Prints the
   // run's header. Errors of MetricsWriter and EventFile.
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const RunSpec& spec,
