@@ -27,7 +27,6 @@ SKIPS = "echo 'a.cc:7: Skipped'; echo 'no driver here'; echo '[  SKIPPED ] Suite
 HANGS = """sh -c 'trap "" TERM; echo $$ >"$STATE/child"; sleep 1000' &
 sleep 1000
 """
-# Cases that fail, and that need cuDNN, which may be missing.
 BENCHMARK = """
 for word in "$@"; do case "$word" in
   --benchmark_list_tests*) echo BM_Gemm/bf16/qkv; echo BM_Gemm/fp32/qkv/iterations:10; echo BM_Cudnn; exit ;;
@@ -145,8 +144,7 @@ class RunTest(unittest.TestCase):
         self.wait_for_the_child_to_end()
         text = self.read("out/gpu_results.md")
         self.assertIn("## On 1 x NVIDIA H200, 580.159.04, 143771 MiB, ", text)
-        self.assertIn("| `tests //a:fails` | failed | 1 | 1 | 0 | ", text)
-        self.assertIn(" | kernels/gemm_suite.cc:41: Failure 1 \\| 2; ", text)
+        self.assertRegex(text, r"\| `tests //a:fails` \| failed \| 1 \| 1 \| 0 \| \d+ \| kernels/.* Failure 1 \\\| 2; ")
 
     def test_goes_on_where_a_call_has_ended(self):
         self.add("//a:first", 'echo run >>"$STATE/first"\n' + PASSES)
@@ -204,9 +202,11 @@ class RunTest(unittest.TestCase):
             "memcheck": "", "racecheck": "========= Error: Race reported at k.cu:12",
             "initcheck": "========= Error: Device not supported", "synccheck": "it makes no call of CUDA"})
 
-    def test_a_trainer_without_metrics_has_failed(self):
-        self.add("//train:train", "exit 0\n", "program")
-        self.run_it("--only=on$", expected=1)
+    def test_a_trainer_may_lack_cudnn_alone(self):
+        # The trainer also says at its start why it does not use cuDNN.
+        self.add("//train:train", "echo cuDNN: not found; case $* in *off) exit 0 ;; esac; exit 1\n", "program")
+        self.run_it("--only=(on|off|cudnn)$", expected=1)
+        self.assertEqual([result["status"] for result in self.results().values()], ["failed", "failed", "skipped"])
         self.assertIn("its output cannot be read: ", self.read("out/gpu_results.md"))
 
     def test_torch_may_be_missing(self):
