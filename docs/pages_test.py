@@ -21,7 +21,8 @@ LITERALS = re.compile(r'"\s*\n\s*"')
 
 # Programs that a command line may name, and where their flags are.
 BAZEL = set("config cuda_archs copt compilation_mode disk_cache test_env test_filter noenable_bzlmod enable_bzlmod "
-            "enable_workspace noenable_workspace registry cached help flagfile action_env jobs".split())
+            "enable_workspace noenable_workspace registry cached help flagfile action_env jobs test_tag_filters "
+            "local_test_jobs".split())
 LAUNCHERS = set("map-by bind-to oversubscribe allow-run-as-root mca rtos mpi ntasks-per-node cpus-per-task gpus-per-node "
                 "kill-on-bad-exit no-python nproc_per_node rdzv-id standalone benchmark_filter help version n".split())
 

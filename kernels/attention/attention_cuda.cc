@@ -20,7 +20,7 @@
 namespace zeroth::cuda {
 namespace {
 
-HeadLayout LayoutOf(const AttentionShape& shape, const int32_t* starts, bool aligned) {
+HeadLayout LayoutOf(const AttentionShape& shape, const int32_t* starts) {
   HeadLayout at;
   at.seq = static_cast<int>(shape.seq);
   at.heads = static_cast<int>(shape.heads);
@@ -29,7 +29,6 @@ HeadLayout LayoutOf(const AttentionShape& shape, const int32_t* starts, bool ali
   at.packed = shape.packed_dim();
   at.out_token = shape.heads * shape.head_dim;
   at.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
-  at.in_packs = aligned && shape.head_dim % 4 == 0;
   at.window = static_cast<int>(shape.window);
   at.starts = starts;
   return at;
@@ -41,8 +40,8 @@ absl::Status Attention(const AttentionCall& call, const LaunchTarget& target) {
   if (IsEmpty(call.shape)) return absl::OkStatus();
   const bool aligned = ArePacked(call.qkv, call.out);
   ZEROTH_ASSIGN_OR_RETURN(const AttentionPlan plan, PlanAttention(call.shape, call.dtype, aligned));
-  const AttentionForwardParams params = {LayoutOf(call.shape, call.starts, aligned), call.qkv,
-                                         call.out, call.lse};
+  const AttentionForwardParams params = {LayoutOf(call.shape, call.starts), call.qkv, call.out,
+                                         call.lse};
   return plan.path == AttentionPath::kMma
              ? LaunchMmaForward(plan, call.dtype, params, target.stream)
              : LaunchPlainForward(plan, call.dtype, params, target.stream);
@@ -57,7 +56,7 @@ absl::Status AttentionBackward(const AttentionBackwardCall& call, float* scratch
   if (IsEmpty(call.shape)) return absl::OkStatus();
   const bool aligned = ArePacked(call.dout, call.qkv, call.out, call.dqkv);
   ZEROTH_ASSIGN_OR_RETURN(const AttentionPlan plan, PlanAttention(call.shape, call.dtype, aligned));
-  const HeadLayout at = LayoutOf(call.shape, call.starts, aligned);
+  const HeadLayout at = LayoutOf(call.shape, call.starts);
   ZEROTH_RETURN_IF_ERROR(LaunchAttentionDelta(at, call.shape.batch, call.dtype, aligned, call.dout,
                                               call.out, scratch, target.stream));
   const AttentionBackwardParams params = {at, call.dout, call.qkv, call.lse, scratch, call.dqkv};

@@ -25,7 +25,6 @@ struct HeadLayout {
   int64_t packed = 0;           // from one token to the next in qkv
   int64_t out_token = 0;        // from one token to the next in out
   float scale = 0;              // of the scores
-  bool in_packs = false;        // the rows of heads can be read four elements at a time
   int window = 0;               // of AttentionShape
   const int* starts = nullptr;  // of AttentionArgs, or null
 

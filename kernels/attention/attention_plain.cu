@@ -1,151 +1,220 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Attention in fp32 arithmetic for every shape and type. A block owns 64 rows and kWidth columns of
-// a result. If heads are wider than kWidth, several blocks compute the same scores, each for its
-// own columns.
+// Attention in fp32 arithmetic for every shape and type; simple rather than fast. A block computes
+// 64 rows and 64 columns of a result from tiles in shared memory. Wider heads have several blocks,
+// which all compute the same scores.
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/attention/attention_kernels.h"
-#include "zeroth/kernels/attention/attention_plain_tiles.h"
+#include "zeroth/kernels/attention/attention_plan.h"
 #include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/elements.h"
 
 namespace zeroth::cuda {
 namespace {
 
-// The rows and the head that a block owns. The tiles of a head are neighbours.
-struct PlainBlock {
-  __device__ __forceinline__ PlainBlock(int seq, int heads, int width)
-      : tiles((seq + kPlainTile - 1) / kPlainTile),
-        tile(static_cast<int>(blockIdx.x % tiles)),
-        head(static_cast<int>(blockIdx.x / tiles % heads)),
-        batch(blockIdx.x / tiles / heads),
-        column(static_cast<int>(blockIdx.y) * width) {}
+// A thread's elements of a tile: rows y + 16 r and columns x + 16 c, for thread (x, y) of 16 x 16.
+using Elements = float[4][4];
+__device__ __forceinline__ int Row(int r) { return static_cast<int>(threadIdx.x) / 16 + 16 * r; }
+__device__ __forceinline__ int Column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
 
-  int tiles;
-  int tile;
-  int head;
-  int64_t batch;
-  int column;
-};
+template <typename Function>
+__device__ __forceinline__ void ForEach(Elements& elements, const Function& function) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) function(Row(i / 4), Column(i % 4), elements[i / 4][i % 4]);
+}
 
-// An operand of the scores: rows of a head from `first` on, `stride` elements apart.
+__device__ __forceinline__ bool Sees(const HeadLayout& at, int64_t batch, int query, int key) {
+  return query < at.seq && key <= query && key >= at.FirstKey(batch, query);
+}
+
+// tile = rows and columns of a head from `first` and `column` on, with zeros where the head ends.
 template <typename T>
-struct Operand {
-  const T* head;
-  int64_t stride;
-  int first;
-};
-
-// scores = a b^T over all of head_dim. Both tiles must be free to overwrite on entry, and are on
-// return.
-template <int kWidth, typename T>
-__device__ __forceinline__ void ComputeScores(const HeadLayout& at, const Operand<T>& a,
-                                              const Operand<T>& b, float* a_tile, float* b_tile,
-                                              float (&scores)[4][4]) {
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) scores[r][c] = 0.0f;
-  }
-  for (int column = 0; column < at.head_dim; column += kWidth) {
-    LoadPlainTile<kWidth>(at, a_tile, a.head, a.stride, a.first, column);
-    LoadPlainTile<kWidth>(at, b_tile, b.head, b.stride, b.first, column);
-    __syncthreads();
-    AddScores<kWidth>(a_tile, b_tile, UsedWidth<kWidth>(column, at.head_dim), scores);
-    __syncthreads();
+__device__ __forceinline__ void LoadTile(const HeadLayout& at, const T* head, int64_t stride,
+                                         int first, int column, float* tile) {
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < kPlainTile * kPlainTile; i += kPlainThreads) {
+    const int row = first + i / kPlainTile;
+    const int from = column + i % kPlainTile;
+    tile[i / kPlainTile * kPlainStride + i % kPlainTile] =
+        row < at.seq && from < at.head_dim ? ToFloat(head[row * stride + from]) : 0.0f;
   }
 }
 
-// Return the maximum and the sum over the 16 threads of a row, in a fixed order.
-__device__ __forceinline__ float RowMax(float x) {
-#pragma unroll
-  for (int mask = 8; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, mask));
-  return x;
-}
-__device__ __forceinline__ float RowSum(float x) {
-#pragma unroll
-  for (int mask = 8; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
-  return x;
+template <typename T>
+__device__ __forceinline__ void StoreTile(const HeadLayout& at, Elements& tile, T* head,
+                                          int64_t stride, int first, int column) {
+  ForEach(tile, [&](int row, int c, float value) {
+    if (first + row >= at.seq || column + c >= at.head_dim) return;
+    head[(first + row) * stride + column + c] = FromFloat<T>(value);
+  });
 }
 
-template <typename T, int kWidth>
+// sums += a b over `depth` columns of a, where a and b are tiles or their transposes.
+template <bool kTransposeA, bool kTransposeB>
+__device__ __forceinline__ void AddMatmul(const float* a, const float* b, int depth,
+                                          Elements& sums) {
+#pragma unroll 4
+  for (int k = 0; k < depth; ++k) {
+    float left[4];
+    float right[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      left[i] = a[kTransposeA ? k * kPlainStride + Row(i) : Row(i) * kPlainStride + k];
+      right[i] = b[kTransposeB ? Column(i) * kPlainStride + k : k * kPlainStride + Column(i)];
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      sums[i / 4][i % 4] = __fmaf_rn(left[i / 4], right[i % 4], sums[i / 4][i % 4]);
+    }
+  }
+}
+
+// scores += a b^T over all of head_dim, for the rows of two heads from `query` and `key` on. The
+// tiles in shared memory must be free to overwrite on entry, and are on return.
+template <typename T>
+__device__ __forceinline__ void AddScores(const HeadLayout& at, const T* a, int64_t a_stride,
+                                          int query, const T* b, int key, float* a_tile,
+                                          float* b_tile, Elements& scores) {
+  for (int column = 0; column < at.head_dim; column += kPlainTile) {
+    LoadTile(at, a, a_stride, query, column, a_tile);
+    LoadTile(at, b, at.packed, key, column, b_tile);
+    __syncthreads();
+    AddMatmul<false, true>(a_tile, b_tile, std::min(int{kPlainTile}, at.head_dim - column), scores);
+    __syncthreads();
+  }
+}
+
+template <typename T>
 __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwardParams params) {
-  ZEROTH_DYNAMIC_SHARED(float, query_tile);
-  float* const key_tile = query_tile + kPlainTile * kPlainStride<kWidth>;
-  float* const weights = key_tile + kPlainTile * kPlainStride<kWidth>;
+  ZEROTH_DYNAMIC_SHARED(float, a_tile);
+  float* const b_tile = a_tile + kPlainTile * kPlainStride;
+  float* const weights = b_tile + kPlainTile * kPlainStride;
+  float* const factors = weights + kPlainTile * kPlainStride;  // of the rows of out
 
   const HeadLayout& at = params.at;
-  const PlainBlock block(at.seq, at.heads, kWidth);
-  const int first = (block.tiles - 1 - block.tile) * kPlainTile;  // the longest begin first
-  const int kv_head = block.head / at.group();
+  const int tiles = (at.seq + kPlainTile - 1) / kPlainTile;
+  // The longest begin first.
+  const int query = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * kPlainTile;
+  const int head = static_cast<int>(blockIdx.x / tiles % at.heads);
+  const int64_t batch = blockIdx.x / tiles / at.heads;
+  const int column = static_cast<int>(blockIdx.y) * kPlainTile;
   const T* const qkv = static_cast<const T*>(params.qkv);
-  const T* const value_head = qkv + at.Value(block.batch, kv_head);
-  const Operand<T> queries = {qkv + at.Query(block.batch, block.head), at.packed, first};
+  const T* const keys = qkv + at.Key(batch, head / at.group());
+  const T* const values = qkv + at.Value(batch, head / at.group());
 
-  PlainSums<kWidth> out = {};
-  float max[4];
-  float sum[4] = {};  // of this thread's columns
-  int first_key[4];
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    max[r] = -INFINITY;
-    first_key[r] = at.FirstKey(block.batch, first + ScoreRow(r));
-  }
-  const int first_tile = at.FirstKey(block.batch, first) / kPlainTile * kPlainTile;
-  for (int key = first_tile; key < std::min(first + kPlainTile, at.seq); key += kPlainTile) {
-    const Operand<T> keys = {qkv + at.Key(block.batch, kv_head), at.packed, key};
-    float scores[4][4];
-    ComputeScores<kWidth>(at, queries, keys, query_tile, key_tile, scores);
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const float before = max[r];
-      float largest = before;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int column = key + ScoreColumn(c);
-        const bool visible = column <= first + ScoreRow(r) && column >= first_key[r];
-        scores[r][c] = visible ? scores[r][c] * at.scale : -INFINITY;
-        largest = fmaxf(largest, scores[r][c]);
-      }
-      largest = RowMax(largest);
-      max[r] = largest == -INFINITY ? max[r] : largest;
-      // A row that has seen no key yet has no sums to rescale.
-      if (largest == -INFINITY) largest = 0.0f;
-      const float shrink = expf(before - largest);
-      sum[r] *= shrink;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const float weight = expf(scores[r][c] - largest);
-        sum[r] += weight;
-        weights[ScoreRow(r) * kPlainScoreStride + ScoreColumn(c)] = weight;
-      }
-#pragma unroll
-      for (int pack = 0; pack < kWidth / 64; ++pack) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) out[r][pack][i] *= shrink;
-      }
-    }
-    LoadPlainTile<kWidth>(at, key_tile, value_head, at.packed, key, block.column);
+  const int own = static_cast<int>(threadIdx.x);  // the row of which a thread keeps max and sum
+  float max = -FLT_MAX;  // finite, so that weights are 0 until the row sees a key
+  float sum = 0.0f;
+  Elements out = {};
+  const int begin = at.FirstKey(batch, query) / kPlainTile * kPlainTile;
+  for (int key = begin; key < std::min(query + kPlainTile, at.seq); key += kPlainTile) {
+    Elements scores = {};
+    AddScores(at, qkv + at.Query(batch, head), at.packed, query, keys, key, a_tile, b_tile, scores);
+    ForEach(scores, [&](int row, int c, float score) {
+      const bool visible = Sees(at, batch, query + row, key + c);
+      weights[row * kPlainStride + c] = visible ? score * at.scale : -INFINITY;
+    });
+    LoadTile(at, values, at.packed, key, column, b_tile);
     __syncthreads();
-    AddRowsWeighted<kWidth, kPlainScoreStride>(weights, key_tile, out);
+    if (own < kPlainTile) {
+      float* const row = weights + own * kPlainStride;
+      float largest = max;
+      for (int c = 0; c < kPlainTile; ++c) largest = fmaxf(largest, row[c]);
+      factors[own] = expf(max - largest);
+      max = largest;
+      float tile_sum = 0.0f;
+      for (int c = 0; c < kPlainTile; ++c) {
+        row[c] = expf(row[c] - max);
+        tile_sum += row[c];
+      }
+      sum = sum * factors[own] + tile_sum;
+    }
+    __syncthreads();
+    ForEach(out, [&](int row, int, float& element) { element *= factors[row]; });
+    AddMatmul<false, false>(weights, b_tile, kPlainTile, out);
     __syncthreads();
   }
 
-  T* const out_head = static_cast<T*>(params.out) + at.Out(block.batch, block.head);
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const float total = RowSum(sum[r]);
-    const int place = first + ScoreRow(r);
-    StorePlainRow<kWidth>(out[r], 1.0f / total, out_head, at.out_token, place, at.seq, block.column,
-                          at.head_dim);
-    if (params.lse != nullptr && block.column == 0 && ThreadX() == 0 && place < at.seq) {
-      params.lse[at.Statistic(block.batch, block.head) + place] = max[r] + logf(total);
+  if (own < kPlainTile) {
+    factors[own] = 1.0f / sum;
+    if (params.lse != nullptr && column == 0 && query + own < at.seq) {
+      params.lse[at.Statistic(batch, head) + query + own] = max + logf(sum);
     }
   }
+  __syncthreads();
+  ForEach(out, [&](int row, int, float& element) { element *= factors[row]; });
+  StoreTile(at, out, static_cast<T*>(params.out) + at.Out(batch, head), at.out_token, query,
+            column);
+}
+
+// Computes dk and dv of 64 keys from all queries that see them (kOfKeys), or dq of 64 queries from
+// all keys that they see. One block computes all of a result, so that the order of sums is fixed.
+template <typename T, bool kOfKeys>
+__global__ void __launch_bounds__(kPlainThreads, 2) PlainBackward(AttentionBackwardParams params) {
+  ZEROTH_DYNAMIC_SHARED(float, a_tile);
+  float* const b_tile = a_tile + kPlainTile * kPlainStride;
+  float* const weights = b_tile + kPlainTile * kPlainStride;
+  float* const gradients = weights + kPlainTile * kPlainStride;  // of the scores
+
+  const HeadLayout& at = params.at;
+  const int tiles = (at.seq + kPlainTile - 1) / kPlainTile;
+  const int heads = kOfKeys ? at.kv_heads : at.heads;
+  const int tile = static_cast<int>(blockIdx.x % tiles);
+  const int own = (kOfKeys ? tile : tiles - 1 - tile) * kPlainTile;
+  const int own_head = static_cast<int>(blockIdx.x / tiles % heads);
+  const int64_t batch = blockIdx.x / tiles / heads;
+  const int column = static_cast<int>(blockIdx.y) * kPlainTile;
+  const int kv_head = kOfKeys ? own_head : own_head / at.group();
+  const int first_head = kOfKeys ? own_head * at.group() : own_head;
+  const int begin = kOfKeys ? own : at.FirstKey(batch, own) / kPlainTile * kPlainTile;
+  const int end = kOfKeys ? at.EndOfQueries<kPlainTile>(batch, own, own + kPlainTile)
+                          : std::min(own + kPlainTile, at.seq);
+  const T* const qkv = static_cast<const T*>(params.qkv);
+  const T* const keys = qkv + at.Key(batch, kv_head);
+  const T* const values = qkv + at.Value(batch, kv_head);
+
+  Elements result = {};  // dk or dq
+  Elements dv = {};
+  for (int head = first_head; head < first_head + (kOfKeys ? at.group() : 1); ++head) {
+    const T* const queries = qkv + at.Query(batch, head);
+    const T* const dout = static_cast<const T*>(params.dout) + at.Out(batch, head);
+    const float* const lse = params.lse + at.Statistic(batch, head);
+    const float* const delta = params.delta + at.Statistic(batch, head);
+    for (int other = begin; other < end; other += kPlainTile) {
+      const int query = kOfKeys ? other : own;
+      const int key = kOfKeys ? own : other;
+      Elements scores = {};
+      AddScores(at, queries, at.packed, query, keys, key, a_tile, b_tile, scores);
+      ForEach(scores, [&](int row, int c, float score) {
+        const bool visible = Sees(at, batch, query + row, key + c);
+        weights[row * kPlainStride + c] =
+            visible ? expf(score * at.scale - lse[query + row]) : 0.0f;
+      });
+      Elements products = {};
+      AddScores(at, dout, at.out_token, query, values, key, a_tile, b_tile, products);
+      ForEach(products, [&](int row, int c, float product) {
+        const int i = row * kPlainStride + c;
+        const bool visible = Sees(at, batch, query + row, key + c);
+        gradients[i] = visible ? weights[i] * (product - delta[query + row]) * at.scale : 0.0f;
+      });
+      LoadTile(at, kOfKeys ? queries : keys, at.packed, other, column, a_tile);
+      if (kOfKeys) LoadTile(at, dout, at.out_token, query, column, b_tile);
+      __syncthreads();
+      AddMatmul<kOfKeys, false>(gradients, a_tile, kPlainTile, result);
+      if (kOfKeys) AddMatmul<true, false>(weights, b_tile, kPlainTile, dv);
+      __syncthreads();
+    }
+  }
+  T* const dqkv = static_cast<T*>(params.dqkv);
+  T* const to = dqkv + (kOfKeys ? at.Key(batch, kv_head) : at.Query(batch, own_head));
+  StoreTile(at, result, to, at.packed, own, column);
+  if (kOfKeys) StoreTile(at, dv, dqkv + at.Value(batch, kv_head), at.packed, own, column);
 }
 
 // A head's row is short, and rows are contiguous. With eight lanes for each row, a warp's accesses
@@ -180,155 +249,21 @@ __global__ void __launch_bounds__(kMapThreads)
   delta[at.Statistic(token / at.seq, head) + token % at.seq] = sum;
 }
 
-// The number of blocks of the backward kernels that fit on an SM, in shared memory and registers.
-// One for kernels with windows and documents (kBounded).
-template <int kWidth>
-constexpr int kPlainBackwardBlocks = kWidth <= 64 ? 2 : 1;
-
-// Computes P and dS for the tile of queries from `query` on and keys from `key` on, of one head. On
-// return the tiles may be overwritten, and the results are visible to this thread only.
-template <int kWidth, bool kBounded, typename T>
-__device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& params,
-                                                 int64_t batch, int head, int query, int key,
-                                                 float* a_tile, float* b_tile, float* p,
-                                                 float* ds) {
-  const HeadLayout& at = params.at;
-  const T* const qkv = static_cast<const T*>(params.qkv);
-  const int kv_head = head / at.group();
-  float scores[4][4];
-  float gradients[4][4];
-  ComputeScores<kWidth>(at, Operand<T>{qkv + at.Query(batch, head), at.packed, query},
-                        Operand<T>{qkv + at.Key(batch, kv_head), at.packed, key}, a_tile, b_tile,
-                        scores);
-  ComputeScores<kWidth>(
-      at, Operand<T>{static_cast<const T*>(params.dout) + at.Out(batch, head), at.out_token, query},
-      Operand<T>{qkv + at.Value(batch, kv_head), at.packed, key}, a_tile, b_tile, gradients);
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const int place = query + ScoreRow(r);
-    const int64_t statistic = at.Statistic(batch, head) + std::min(place, at.seq - 1);
-    const float lse = params.lse[statistic];
-    const float delta = params.delta[statistic];
-    const int first_key = kBounded ? at.FirstKey(batch, place) : 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const int column = key + ScoreColumn(c);
-      // Keys beyond the sequence come after every query of it.
-      const bool visible = place < at.seq && column <= place && column >= first_key;
-      const float weight = visible ? expf(scores[r][c] * at.scale - lse) : 0.0f;
-      const int element = ScoreRow(r) * kPlainTile + ScoreColumn(c);
-      if (p != nullptr) p[element] = weight;
-      ds[element] = visible ? weight * (gradients[r][c] - delta) : 0.0f;
-    }
-  }
-}
-
-// Computes dk and dv of 64 keys of a key head. Loops over the queries of its group, head after
-// head.
-template <typename T, int kWidth, bool kBounded>
-__global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBlocks<kWidth>)
-    PlainBackwardKeys(AttentionBackwardParams params) {
-  ZEROTH_DYNAMIC_SHARED(float, a_tile);
-  float* const b_tile = a_tile + kPlainTile * kPlainStride<kWidth>;
-  float* const p = b_tile + kPlainTile * kPlainStride<kWidth>;
-  float* const ds = p + kPlainTile * kPlainTile;
-
-  const HeadLayout& at = params.at;
-  const PlainBlock block(at.seq, at.kv_heads, kWidth);
-  const int key = block.tile * kPlainTile;
-  const T* const qkv = static_cast<const T*>(params.qkv);
-  const T* const dout = static_cast<const T*>(params.dout);
-  PlainSums<kWidth> dk = {};
-  PlainSums<kWidth> dv = {};
-  const int end =
-      kBounded ? at.EndOfQueries<kPlainTile>(block.batch, key, key + kPlainTile) : at.seq;
-  for (int head = block.head * at.group(); head < (block.head + 1) * at.group(); ++head) {
-    for (int query = key; query < end; query += kPlainTile) {
-      ComputeGradients<kWidth, kBounded, T>(params, block.batch, head, query, key, a_tile, b_tile,
-                                            p, ds);
-      LoadPlainTile<kWidth>(at, a_tile, dout + at.Out(block.batch, head), at.out_token, query,
-                            block.column);
-      LoadPlainTile<kWidth>(at, b_tile, qkv + at.Query(block.batch, head), at.packed, query,
-                            block.column);
-      __syncthreads();
-      AddColumnsWeighted<kWidth>(p, a_tile, dv);
-      AddColumnsWeighted<kWidth>(ds, b_tile, dk);
-      __syncthreads();
-    }
-  }
-  T* const dqkv = static_cast<T*>(params.dqkv);
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const int place = key + 4 * ThreadY() + r;
-    StorePlainRow<kWidth>(dk[r], at.scale, dqkv + at.Key(block.batch, block.head), at.packed, place,
-                          at.seq, block.column, at.head_dim);
-    StorePlainRow<kWidth>(dv[r], 1.0f, dqkv + at.Value(block.batch, block.head), at.packed, place,
-                          at.seq, block.column, at.head_dim);
-  }
-}
-
-// Computes dq of 64 queries of a head.
-template <typename T, int kWidth, bool kBounded>
-__global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBlocks<kWidth>)
-    PlainBackwardQueries(AttentionBackwardParams params) {
-  ZEROTH_DYNAMIC_SHARED(float, a_tile);
-  float* const b_tile = a_tile + kPlainTile * kPlainStride<kWidth>;
-  float* const ds = b_tile + kPlainTile * kPlainStride<kWidth>;
-
-  const HeadLayout& at = params.at;
-  const PlainBlock block(at.seq, at.heads, kWidth);
-  const int query = (block.tiles - 1 - block.tile) * kPlainTile;
-  const T* const key_head =
-      static_cast<const T*>(params.qkv) + at.Key(block.batch, block.head / at.group());
-  PlainSums<kWidth> dq = {};
-  const int first_tile = kBounded ? at.FirstKey(block.batch, query) / kPlainTile * kPlainTile : 0;
-  for (int key = first_tile; key < std::min(query + kPlainTile, at.seq); key += kPlainTile) {
-    ComputeGradients<kWidth, kBounded, T>(params, block.batch, block.head, query, key, a_tile,
-                                          b_tile, nullptr, ds);
-    LoadPlainTile<kWidth>(at, b_tile, key_head, at.packed, key, block.column);
-    __syncthreads();
-    AddRowsWeighted<kWidth, kPlainTile>(ds, b_tile, dq);
-    __syncthreads();
-  }
-  T* const dq_head = static_cast<T*>(params.dqkv) + at.Query(block.batch, block.head);
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    StorePlainRow<kWidth>(dq[r], at.scale, dq_head, at.packed, query + ScoreRow(r), at.seq,
-                          block.column, at.head_dim);
-  }
-}
-
-template <typename T, int kWidth, bool kBounded>
-absl::Status LaunchBoth(const AttentionPlan& plan, const AttentionBackwardParams& params,
-                        cudaStream_t stream) {
-  ZEROTH_RETURN_IF_ERROR(
-      ZEROTH_LAUNCH((PlainBackwardKeys<T, kWidth, kBounded>), plan.backward_keys, stream, params));
-  return ZEROTH_LAUNCH((PlainBackwardQueries<T, kWidth, kBounded>), plan.backward_queries, stream,
-                       params);
-}
-
-template <typename T, int kWidth>
-absl::Status LaunchBackward(const AttentionPlan& plan, const AttentionBackwardParams& params,
-                            cudaStream_t stream) {
-  return params.at.is_bounded() ? LaunchBoth<T, kWidth, true>(plan, params, stream)
-                                : LaunchBoth<T, kWidth, false>(plan, params, stream);
-}
-
 }  // namespace
 
 absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
                                 const AttentionForwardParams& params, cudaStream_t stream) {
   return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
-    return plan.width == 64 ? ZEROTH_LAUNCH((PlainForward<T, 64>), plan.forward, stream, params)
-                            : ZEROTH_LAUNCH((PlainForward<T, 128>), plan.forward, stream, params);
+    return ZEROTH_LAUNCH(PlainForward<T>, plan.forward, stream, params);
   });
 }
 
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream) {
-  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
-    return plan.width == 64 ? LaunchBackward<T, 64>(plan, params, stream)
-                            : LaunchBackward<T, 128>(plan, params, stream);
+  return DispatchType(dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(
+        ZEROTH_LAUNCH((PlainBackward<T, true>), plan.backward_keys, stream, params));
+    return ZEROTH_LAUNCH((PlainBackward<T, false>), plan.backward_queries, stream, params);
   });
 }
 

@@ -31,21 +31,19 @@ AttentionPlan MmaPlan(const AttentionShape& shape) {
           .backward_queries = grid(Backward::kRows, shape.heads, Backward::kSharedBytes)};
 }
 
-template <int kWidth>
 AttentionPlan PlainPlan(const AttentionShape& shape) {
-  static_assert(kPlainForwardBytes<kWidth> <= kAttentionSharedLimit);
-  static_assert(kPlainBackwardBytes<kWidth> <= kAttentionSharedLimit);
+  static_assert(kPlainForwardBytes <= kAttentionSharedLimit);
+  static_assert(kPlainBackwardBytes <= kAttentionSharedLimit);
   const auto grid = [&](int64_t heads, size_t shared_bytes) {
     LaunchShape blocks =
         Blocks(CeilDiv(shape.seq, kPlainTile) * shape.batch * heads, kPlainThreads, shared_bytes);
-    blocks.grid.y = static_cast<unsigned>(CeilDiv(shape.head_dim, kWidth));
+    blocks.grid.y = static_cast<unsigned>(CeilDiv(shape.head_dim, kPlainTile));
     return blocks;
   };
   return {.path = AttentionPath::kPlain,
-          .width = kWidth,
-          .forward = grid(shape.heads, kPlainForwardBytes<kWidth>),
-          .backward_keys = grid(shape.kv_heads, kPlainBackwardBytes<kWidth>),
-          .backward_queries = grid(shape.heads, kPlainBackwardBytes<kWidth>)};
+          .forward = grid(shape.heads, kPlainForwardBytes),
+          .backward_keys = grid(shape.kv_heads, kPlainBackwardBytes),
+          .backward_queries = grid(shape.heads, kPlainBackwardBytes)};
 }
 
 }  // namespace
@@ -68,7 +66,7 @@ absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType d
     if (shape.head_dim <= 64) return MmaPlan<64>(shape);
     return shape.head_dim <= 96 ? MmaPlan<96>(shape) : MmaPlan<128>(shape);
   }
-  return shape.head_dim <= 64 ? PlainPlan<64>(shape) : PlainPlan<128>(shape);
+  return PlainPlan(shape);
 }
 
 }  // namespace zeroth::cuda

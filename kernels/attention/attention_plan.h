@@ -62,33 +62,20 @@ struct MmaBackwardTile {
       2 * (kRows + kStages * kSteps) * kMmaRowBytes<kDim> + kStatisticsBytes;
 };
 
-// Tiles of the plain kernels: 64 queries, 64 keys and kWidth columns of fp32, a quarter of whose
-// rows and columns each of 16 x 16 threads owns.
+// Tiles of the plain kernels are 64 x 64 floats: two operands and one array of scores in forward,
+// which also has a number for each row, and two of each in backward.
 inline constexpr int kPlainTile = 64;
 inline constexpr int kPlainThreads = 256;
-template <int kWidth>
-inline constexpr int kPlainStride = kWidth + 4;  // rows start in different banks, on 16 bytes
-inline constexpr int kPlainScoreStride = kPlainTile + 4;
-
-template <int kWidth>
-inline constexpr size_t kPlainForwardBytes = (2 * kPlainTile * kPlainStride<kWidth> +
-                                              kPlainTile * kPlainScoreStride) *
-                                             sizeof(float);
-// There are two arrays of scores, not padded because of the limit. Only writes to them have bank
-// conflicts.
-template <int kWidth>
-inline constexpr size_t kPlainBackwardBytes = (2 * kPlainTile * kPlainStride<kWidth> +
-                                               2 * kPlainTile * kPlainTile) *
-                                              sizeof(float);
+inline constexpr int kPlainStride = kPlainTile + 1;  // rows and columns start in different banks
+inline constexpr size_t kPlainForwardBytes = (3 * kPlainStride + 1) * kPlainTile * sizeof(float);
+inline constexpr size_t kPlainBackwardBytes = 4 * kPlainStride * kPlainTile * sizeof(float);
 
 enum class AttentionPath : uint8_t { kMma, kPlain };
 
 // The kernels of a call and their launch shapes.
 struct AttentionPlan {
   AttentionPath path = AttentionPath::kPlain;
-  // The number of columns of a tile. kMma: head_dim, rounded up to that of an instance. kPlain: the
-  // columns of the result that a block computes; wider heads have several blocks, each of which
-  // computes the scores.
+  // kMma: head_dim, rounded up to that of an instance.
   int width = 0;
   LaunchShape forward;
   LaunchShape backward_keys;

@@ -291,6 +291,16 @@ TEST_F(AttentionTest, NanIsNotHidden) {
   }
 }
 
+// The first query sees one key, and their score is minus infinity: no hidden key gets the weight.
+TEST_F(AttentionTest, OverflowIsNotHidden) {
+  const AttentionShape shape{1, 70, 1, 1, 3};
+  std::vector<float> qkv = RandomNormal<float>(QkvCount(shape));
+  qkv[0] = 3e38f;
+  qkv[static_cast<size_t>(shape.head_dim)] = -3e38f;
+  const Outcome outcome = Run<float>(shape, qkv, RandomNormal<float>(OutCount(shape)));
+  EXPECT_TRUE(std::isnan(outcome.out[0])) << outcome.out[0];
+}
+
 TEST_F(AttentionTest, SameBitsEveryTime) {
   const AttentionShape shape{1, 150, 4, 2, 64};
   const std::vector<float> qkv = RandomNormal<BFloat16>(QkvCount(shape));

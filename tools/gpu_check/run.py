@@ -1,27 +1,18 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""Runs everything of Zeroth that is for a GPU, and sums up the results.
+"""Runs what pack.py has packed, on a machine with a GPU, and writes a section for docs/gpu_results.md.
 
-    tools/gpu_check/run.py --out DIR                    # in a checkout, on a machine that can build
-    zeroth-gpu/run.py --packed zeroth-gpu --out DIR     # with the output of pack.py, on a machine with a driver
+    zeroth-gpu/run.py --out DIR
 
-The parts are the shared suites (suites), the kernels under compute-sanitizer (sanitizer), benchmarks
-against their floors and the trainer over NCCL (speed), memory against the formula (memory), training
-against references (parity), and PyTorch on the same GPU (torch). Each part consists of items. If an item fails, crashes
-or hangs, this is recorded and the next item runs. --jobs=8 runs eight items at a time of parts that measure nothing.
-
-DIR gets results.json, gpu_results.md (a section for docs/gpu_results.md), and the output of each item, in logs. Another
-call with the same DIR continues with the remaining items: --time_limit=540 ends a call within a lease of ten minutes.
-results.json alone is enough to continue from.
-
-Exits with 3 if items are left, 2 without a GPU or for wrong arguments, 1 if something failed, and 0 if all is
-well.
+Each part consists of items. If one fails, crashes or hangs, this is recorded and the next one runs. DIR gets
+gpu_results.md, results.json and logs. Another call with the same DIR runs the items that have no result yet. Exits
+with 3 if items are left, 2 without a GPU or for wrong arguments, 1 if something failed, and 0 if all is well.
 """
 
 import argparse
+import ctypes
 import datetime
 import glob
-import itertools
 import json
 import os
 import re
@@ -29,401 +20,373 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
-import threading
+import tempfile
 import time
 
-import items
-import machine
-import report
-
 HERE = os.path.dirname(os.path.abspath(__file__))
+RUNFILES = os.path.join(HERE, "runfiles")
 EXIT_FAILED, EXIT_UNUSABLE, EXIT_UNFINISHED = 1, 2, 3
-# Time that must be left to start an item, and time that is reserved for writing results.
-LEAST_SECONDS = 10
-MARGIN_SECONDS = 5
-# An item is started again once after a call was killed, or crashed the machine, during it.
-STARTS = 2
-BAD = ("failed", "crashed", "timed_out")
+LEAST_SECONDS = 10  # to begin an item with
+PARTS = ("tests", "sanitizer", "speed", "memory", "torch")
+SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+OWN_KERNELS = ("//kernels", "//core/comm/local")
+STRATEGIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard")
+TRAINER, MEMORY = "//train:train", "//benchmarks:memory"
+TRAIN_STEP, KERNELS = "//benchmarks:train_step_cuda", "//benchmarks:cuda_kernels"
+TRAINING = ["--device=cuda", "--comm=nccl", "--model=gpt2_124m", "--seq_len=1024", "--batch_size=16", "--steps=30",
+            "--param_dtype=bf16", "--tokenizer=byte", "--sample_tokens=0", "--log_every=1", "--comm_timeout=60s"]
+TRAINER_VARIANTS = ["--nccl_copy_engine=" + flags for flags in (
+    "off", "off --cuda_graphs", "on", "on --cuda_graphs", "off --attention_backend=flash",
+    "off --attention_backend=cudnn")]
+# As .bazelrc has it for `bazel test`.
+GTEST = ["--gtest_color=no", "--gtest_filter=-Nightly*:*.Nightly*"]
+GTEST_CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] .*\(\d+ ms\)$", re.MULTILINE)
+GTEST_FAILURE = re.compile(r"^\S+:\d+: (?:Failure|Skipped)\n.*", re.MULTILINE)
+# If nvidia-smi lists a GPU, no test may be skipped because it sees none.
+BLIND = re.compile(r"^.*(?:cudaGetDeviceCount failed|of which there are 0|there is no device of type cuda).*$",
+                   re.MULTILINE)
+NO_CUDNN = re.compile(r"cuDNN: (not found|this program was built without it)")
+SANITIZER_SUMMARY = re.compile(r"^========= (?:ERROR|RACECHECK) SUMMARY: (\d+)", re.MULTILINE)
+# Tests of plans and shapes make no call of CUDA.
+NO_CUDA_CALL = "Target application terminated before first instrumented API call"
+LIBC = ctypes.CDLL(None)
 
 
-class Unusable(Exception):
-    """An error that the caller can fix."""
+def refuse(message):
+    print("run.py: " + message, file=sys.stderr)
+    sys.exit(EXIT_UNUSABLE)
 
 
-def write_file(path, text):
-    """Writes a file completely or not at all, since this program may be killed at any time."""
-    partial = path + ".partial"
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-
-
-class Results:
-    """The results of items by id, kept in a file for each item and in one file for all."""
-
-    def __init__(self, out, environment):
-        self.out = out
-        self.environment = environment
-        self.by_id = {}
-        self.starts = {}
-        self.planned = []
-        os.makedirs(os.path.join(out, "items"), exist_ok=True)
-        self._load()
-
-    def _load(self):
-        whole = os.path.join(self.out, "results.json")
-        if os.path.exists(whole):
-            self._take(whole, lambda content: content["items"])
-            with open(whole, encoding="utf-8") as file:
-                self.planned = json.load(file).get("planned", [])
-        for path in sorted(glob.glob(os.path.join(self.out, "items", "*.json"))):
-            self._take(path, lambda content: {content["id"]: content["result"]})
-
-    def _take(self, path, read):
+def run(commands, environments, folder, log, limit):
+    """Runs commands side by side; returns the first failing exit code, None after `limit` seconds, and the output."""
+    deadline = time.monotonic() + limit
+    processes = []
+    with open(log, "wb") as file:
         try:
-            with open(path, encoding="utf-8") as file:
-                content = json.load(file)
-            found = read(content)
-            environment = content["environment"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise Unusable("%s is not a file of results (%s: %s); remove it, or use another --out" % (
-                path, type(error).__name__, error)) from error
-        for key in ("commit", "build", "gpu", "driver", "emulated"):
-            if environment.get(key) != self.environment[key]:
-                raise Unusable("%s has results of %s '%s', and this is '%s': use another --out" % (
-                    path, key, environment.get(key), self.environment[key]))
-        # The date of a report is that of its first item.
-        self.environment["date"] = min(self.environment["date"], environment["date"])
-        for name, result in found.items():
-            if "status" in result:
-                self.by_id[name] = result
-            else:
-                self.starts[name] = result["starts"]
-
-    def _path(self, name):
-        return os.path.join(self.out, "items", items.file_name(name) + ".json")
-
-    def _write(self, item, result):
-        write_file(self._path(item.id), json.dumps(
-            {"id": item.id, "environment": self.environment, "result": result}, indent=1) + "\n")
-
-    def started(self, item):
-        self.starts[item.id] = self.starts.get(item.id, 0) + 1
-        self._write(item, {"starts": self.starts[item.id]})
-
-    def finished(self, item, result):
-        self.by_id[item.id] = result
-        self._write(item, result)
-
-    def forget(self, is_stale):
-        """Drops results that are to be made again."""
-        for name in [name for name, result in self.by_id.items() if is_stale(name, result)]:
-            del self.by_id[name]
-            path = self._path(name)
-            if os.path.exists(path):
-                os.remove(path)
-
-    def plan(self, parts, names):
-        """Sets the items of these parts. The items of other parts stay as earlier calls have set them."""
-        others = [name for name in self.planned if name.split()[0] not in parts]
-        self.planned = sorted(others + names, key=lambda name: items.PARTS.index(name.split()[0]))
-
-    def left(self):
-        return [name for name in self.planned if name not in self.by_id]
-
-    def sum_up(self):
-        """Writes the report of the results so far."""
-        order = {name: i for i, name in enumerate(self.planned)}
-        names = sorted(self.by_id, key=lambda name: order.get(name, len(order)))
-        results = {name: self.by_id[name] for name in names}
-        write_file(os.path.join(self.out, "gpu_results.md"),
-                   report.markdown(self.environment, results, self.left()))
-        write_file(os.path.join(self.out, "results.json"), json.dumps(
-            {"environment": self.environment, "planned": self.planned, "left": self.left(),
-             "items": results}, indent=1) + "\n")
+            for command, environment in zip(commands, environments):
+                processes.append(subprocess.Popen(
+                    command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=file,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                    # PR_SET_PDEATHSIG: a program must not hold the GPU after this script was killed.
+                    preexec_fn=lambda: LIBC.prctl(1, signal.SIGKILL)))
+            codes = [process.wait(max(0, deadline - time.monotonic())) for process in processes]
+            code = next((code for code in codes if code), 0)
+        except subprocess.TimeoutExpired:
+            code = None
+        except OSError as error:
+            file.write(("cannot start: %s\n" % error).encode())
+            code = 127
+        finally:
+            for process in processes:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(LEAST_SECONDS)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    pass
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return code, file.read()
 
 
-class Clock:
-    """The time limit of a call."""
-
-    def __init__(self, limit):
-        self.deadline = time.monotonic() + limit - MARGIN_SECONDS if limit else None
-
-    def left(self):
-        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+def one_line(text):
+    return " ".join(text.split())[:300]
 
 
-def run_item(item, out, seconds):
-    scratch = os.path.join(out, "scratch", items.file_name(item.id))
-    shutil.rmtree(scratch, ignore_errors=True)
-    os.makedirs(scratch)
-    log = os.path.join(out, "logs", items.file_name(item.id) + ".log")
+def conclude(code, output):
+    """Returns a result from an exit code; the caller adds what it measured."""
+    lines = output.strip().splitlines() or ["it printed nothing"]
+    if code == 0:
+        return {"status": "passed", "failure": ""}
+    how = "stopped at its limit" if code is None else "exit code %d" % code
+    return {"status": "failed", "failure": one_line("%s: %s" % (how, lines[-1]))}
+
+
+def read_test(code, output, _):
+    found = conclude(code, output)
+    cases = GTEST_CASE.findall(output)
+    for word, key in (("OK", "passed"), ("FAILED", "failed"), ("SKIPPED", "skipped")):
+        found[key] = cases.count(word)
+    said = GTEST_FAILURE.search(output)
+    if found["status"] == "failed" and said:
+        found["failure"] = one_line("%s; %s" % (said.group(), found["failure"]))
+    elif code == 0 and BLIND.search(output):
+        found.update(status="failed", failure=one_line("the test sees no GPU: " + BLIND.search(output).group()))
+    elif code == 0 and not found["passed"]:
+        found.update(status="skipped" if found["skipped"] else "failed",
+                     failure=one_line(said.group()) if said else "no test case ran")
+    return found
+
+
+def read_sanitizer(code, output, _):
+    """A report is a failure even if the test itself passes, and so is the lack of a summary."""
+    found = read_test(code, output, _)
+    summary = SANITIZER_SUMMARY.findall(output)
+    if found["status"] == "passed" and not summary and NO_CUDA_CALL in output:
+        found.update(status="skipped", failure="it makes no call of CUDA")
+    elif found["status"] == "passed" and (not summary or any(int(count) for count in summary)):
+        reports = re.findall(r"^========= (?!COMPUTE-SANITIZER|.*SUMMARY).*\S", output, re.MULTILINE)
+        found.update(status="failed", failure=one_line(reports[0]) if reports else "no summary of the tool")
+    return found
+
+
+def read_benchmark(code, output, scratch):
+    """Reads a report of Google Benchmark. Cases that lack cuDNN, which is optional, are left out."""
+    found = dict(conclude(code, output), rows=[])
     try:
-        return item.work(scratch, log, min(item.limit, seconds))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with open(scratch + "/report", encoding="utf-8") as file:
+            cases = json.load(file)["benchmarks"]
+    except (OSError, ValueError, KeyError):
+        cases = []
+    if code == 0 and not cases:
+        found.update(status="failed", failure="it measured nothing")
+    errors = ["%s: %s" % (case["name"], case["error_message"]) for case in cases if case.get("error_occurred")]
+    if errors:
+        failures = [error for error in errors if not NO_CUDNN.search(error)] + [found["failure"]] * (code not in (0, 1))
+        found.update(status="failed" if failures else "skipped", failure=one_line((failures or errors)[0]))
+    for case in cases:
+        if not case.get("error_occurred"):
+            scale = {"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1e3}[case["time_unit"]]
+            rates = ["%.4g %s" % (value, key) for key, value in case.items() if "/s" in key or key == "peak_GiB"]
+            found["rows"].append([case["name"], "%.4g" % (case["real_time"] * scale),
+                                  "%.2f" % case["ratio_to_floor"] if "ratio_to_floor" in case else "-",
+                                  ", ".join(rates)])
+    return found
 
 
-def describe(result):
-    counts = ["%d %s" % (result[key], key) for key in ("passed", "failed", "skipped") if key in result]
-    text = "%-9s %6.1f s  %s" % (result["status"], result["seconds"], ", ".join(counts))
-    return text.rstrip() + ("  %s" % result["failure"] if result["failure"] else "")
+def read_table(code, output, _):
+    return dict(conclude(code, output), text=output)  # which has a table of its own
 
 
-class Queue:
-    """Runs items until time is up, several at a time if they share the GPU."""
-
-    def __init__(self, todo, results, clock, has_whole_call):
-        self.todo = list(todo)
-        self.results = results
-        self.clock = clock
-        self.lock = threading.Lock()
-        # True if no item has run in this call yet.
-        self.has_whole_call = has_whole_call
-
-    def work(self):
-        while True:
-            with self.lock:
-                if not self.todo or self.clock.left() < LEAST_SECONDS:
-                    return
-                item = self.todo.pop(0)
-                starts = self.results.starts.get(item.id, 0)
-                if starts < STARTS:
-                    self.results.started(item)
-                has_whole_call, self.has_whole_call = self.has_whole_call, False
-            if starts >= STARTS:
-                result = {"status": "crashed", "seconds": 0,
-                          "failure": "%d calls ended during it without a result" % starts}
-            else:
-                left = self.clock.left()
-                result = run_item(item, self.results.out, left)
-                if result["status"] == "timed_out" and left < item.limit and not has_whole_call:
-                    print("%-70s left for the next call" % item.id, flush=True)
-                    return
-            with self.lock:
-                self.results.finished(item, result)
-                self.results.sum_up()
-                print("%-70s %s" % (item.id, describe(result)), flush=True)
-
-    def run(self, jobs):
-        # Daemon threads: a signal ends this program, its threads, and the programs that they run.
-        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(jobs - 1)]
-        for thread in threads:
-            thread.start()
-        self.work()
-        for thread in threads:
-            thread.join()
+def read_trainer(code, output, scratch, name):
+    """The median rate of the second half of a run's steps."""
+    found = conclude(code, output)
+    if code == 0:
+        with open(scratch + "/out/metrics.jsonl", encoding="utf-8") as lines:
+            rates = [step["tokens_per_second"] for step in map(json.loads, lines) if "tokens_per_second" in step]
+        later = sorted(rates[len(rates) // 2:])
+        shares = re.findall(r"GEMM util (\d+)%", output)
+        notes = re.findall(r"^(?:gathers|attention) +.*", output, re.MULTILINE)
+        found["rows"] = [[name, "-", "%.2f" % (int(shares[-1]) / 100) if shares else "-",
+                          ", ".join(["%.0f tokens/s" % later[len(later) // 2]] + [one_line(note) for note in notes])]]
+    elif name.endswith("=cudnn") and NO_CUDNN.search(found["failure"]):
+        found["status"] = "skipped"
+    return found
 
 
-def run_items(planned, results, clock, jobs=1):
-    """Runs the items that have no result yet, until time is up."""
-    todo = [item for item in planned if item.id not in results.by_id]
-    # An item that the end of an earlier call has stopped comes first and gets the whole time of this call.
-    todo.sort(key=lambda item: item.id not in results.starts)
-    results.sum_up()
-    is_first = True
-    for shares, group in itertools.groupby(todo, lambda item: item.part in items.SHARE_THE_GPU):
-        Queue(group, results, clock, is_first).run(jobs if shares else 1)
-        is_first = False
+class Check:
+    """The items: a method for each part makes pairs of a name and a function that returns a result."""
+
+    def __init__(self, targets, environment, gpus):
+        self.targets = targets
+        self.environment = environment
+        self.gpus = gpus
+
+    def _item(self, target, arguments, read, before=(), more=None):
+        """Runs a target's program with arguments, in which {scratch} is a folder, and reads what it prints."""
+        def work(scratch, log, limit):
+            command = list(before) + [target["path"]] + [word.format(scratch=scratch) for word in arguments]
+            environment = {**self.environment, **target["env"], "TEST_TMPDIR": scratch, **(more or {})}
+            return read(*run([command], [environment], target["folder"], log, limit), scratch)
+        return work
+
+    def tests(self):
+        return [(target["label"], self._item(target, GTEST, read_test))
+                for target in self.targets if target["kind"] == "test"]
+
+    def sanitizer(self):
+        tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+        if tool is None:
+            return [("on all tests", lambda *_: {"status": "skipped", "failure": "compute-sanitizer is not installed"})]
+        # Blocks inside larger allocations would hide accesses beyond their ends.
+        return [("%s %s" % (check, target["label"]),
+                 self._item(target, GTEST, read_sanitizer, [tool, "--tool=" + check, "--print-limit=20"],
+                            {"ZEROTH_CUDA_EXACT_BLOCKS": "1"}))
+                for check in SANITIZER_TOOLS for target in self.targets
+                if target["kind"] == "test" and target["label"].startswith(OWN_KERNELS)]
+
+    def speed(self):
+        for target in self.targets:
+            if target["label"] == TRAINER:
+                for size in sorted({1, len(self.gpus)}):
+                    for flags in TRAINER_VARIANTS:
+                        name = "gpt2_124m on %d: %s" % (size, flags)
+                        yield "%s %s" % (TRAINER, name), self._training(target, size, flags.split(), name)
+            elif target["kind"] == "program" and target["label"] != MEMORY:
+                for group in self._groups(target):
+                    yield "%s %s" % (target["label"], group), self._item(
+                        target, ["--benchmark_filter=^%s(/|$)" % group, "--benchmark_out={scratch}/report"],
+                        read_benchmark)
+
+    def _groups(self, target):
+        """Families of cases, or cases where each keeps most of the GPU's memory until its program ends."""
+        listed = subprocess.run([target["path"], "--benchmark_list_tests=true"], text=True, check=False,
+                                env={**self.environment, **target["env"]}, stdout=subprocess.PIPE).stdout
+        names = [re.sub(r"/(iterations:\d+|manual_time|real_time)", "", name)
+                 for name in re.findall(r"^\w[\w/:.<>-]*$", listed, re.MULTILINE)]
+        return list(dict.fromkeys(name if "case_by_case" in target["tags"] else name.split("/")[0] for name in names))
+
+    def _training(self, target, size, flags, name):
+        def work(scratch, log, limit):
+            # The content does not change the speed.
+            with open(scratch + "/text", "w", encoding="utf-8") as file:
+                file.write(" ".join(map(str, range(500000))))
+            command = [target["path"], "--data=%s/text" % scratch, "--out=%s/out" % scratch] + TRAINING + flags
+            environments = [{**self.environment, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
+                             "LOCAL_WORLD_SIZE": str(size), "ZEROTH_RENDEZVOUS_FILE": scratch + "/rendezvous"}
+                            for rank in range(size)]
+            return read_trainer(*run([command] * size, environments, target["folder"], log, limit), scratch, name)
+        return work
+
+    def memory(self):
+        return [(strategy, self._item(target, ["--device=cuda", "gpt2_124m", "4", strategy, "all"], read_table))
+                for target in self.targets if target["label"] == MEMORY for strategy in STRATEGIES]
+
+    def torch(self):
+        import compare_with_torch  # beside the copy that pack.py makes
+        programs = {target["label"]: target for target in self.targets}
+        if TRAIN_STEP not in programs or KERNELS not in programs:
+            return []
+        return [(case, self._torch(compare_with_torch.__file__, programs, case))
+                for case in list(compare_with_torch.CASES) + ["attention"]]
+
+    def _torch(self, script, programs, case):
+        def work(scratch, log, limit):
+            for label, name in ((TRAIN_STEP, "steps"), (KERNELS, "kernels")):
+                # PyTorch must not load the libraries that are packed for these.
+                with open(os.path.join(scratch, name), "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\nLD_LIBRARY_PATH='%s' exec '%s' \"$@\"\n" % (
+                        self.environment["LD_LIBRARY_PATH"], programs[label]["path"]))
+                os.chmod(file.name, 0o755)
+            what = ["--cases", "--kernels=%s/kernels" % scratch] if case == "attention" else ["--cases", case]
+            code, output = run([[sys.executable, script, scratch + "/steps"] + what], [dict(os.environ)], scratch, log,
+                               limit)
+            if "PyTorch is not installed" in output:
+                return {"status": "skipped", "failure": one_line(output)}
+            return read_table(code, output, scratch)
+        return work
 
 
-def unpack(packed, out):
-    """Returns the tree in a folder, which is a tree or has archives of pack.py."""
-    if not os.path.isdir(packed):
-        raise Unusable("--packed=%s is not a folder" % packed)
-    for tree in (packed, os.path.join(packed, "zeroth-gpu"), os.path.join(packed, "tree")):
-        if os.path.isdir(os.path.join(tree, "manifests")):
-            return os.path.abspath(tree)
-    archives = sorted(glob.glob(os.path.join(packed, "zeroth-gpu-*of*.tar.xz")))
-    if not archives:
-        raise Unusable("--packed=%s holds neither the folder manifests nor zeroth-gpu-*.tar.xz: "
-                       "name what pack.py wrote" % packed)
-    target = os.path.join(out, "unpacked")
-    shutil.rmtree(target, ignore_errors=True)
-    safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    for archive in archives:
-        try:
-            with tarfile.open(archive) as tar:
-                tar.extractall(target, **safe)
-        except (tarfile.TarError, EOFError, OSError) as error:
-            raise Unusable("%s: %s" % (archive, error)) from error
-    return os.path.join(target, "zeroth-gpu")
+def table(header, rows):
+    cells = [[str(cell).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in row]
+             for row in rows]
+    return "\n".join("| %s |" % " | ".join(row) for row in [header, ["---"] * len(header)] + cells)
 
 
-def build(options):
-    """Builds this checkout and returns the tree."""
-    pack = os.path.join(HERE, "pack.py")
-    if not os.path.exists(pack):
-        raise Unusable("this folder is not a checkout that can be built: name the output of pack.py by "
-                       "--packed=DIR")
-    folder = os.path.join(options.out, "packed")
-    command = [sys.executable, pack, folder, "--no_archives"]
-    if options.allow_emulation:
-        command.append("--config=cuda_emulation")
-    if options.cuda_archs:
-        command.append("--cuda_archs=" + options.cuda_archs)
-    if subprocess.run(command, check=False).returncode != 0:
-        raise Unusable("the build failed")
-    return os.path.join(folder, "tree")
+def markdown(environment, results, left):
+    """Returns a section for docs/gpu_results.md; `left` has the names of items without a result."""
+    parts = ["## On %s, %s" % (environment["GPU"], datetime.date.today()), table(["", ""], environment.items())]
+    parts.append(table(["item", "", "passed", "failed", "skipped", "s", "first failure"], [
+        ["`%s`" % name, result["status"]] + [result.get(key, "") for key in ("passed", "failed", "skipped")] +
+        [result["seconds"], result["failure"]] for name, result in results.items()]))
+    rows = [["`%s`" % row[0]] + row[1:] for result in results.values() for row in result.get("rows", ())]
+    if rows:
+        parts.append(table(["benchmark", "ms", "ratio to floor", "rates"], rows))
+    parts += ["```\n%s\n```" % result["text"].strip() for result in results.values() if result.get("text")]
+    if left:
+        parts += ["Not run:", "\n".join("- `%s`" % name for name in left)]
+    return "\n\n".join(parts) + "\n"
 
 
-def check_loading(tree, targets, environment):
-    """Reports errors of the loader once, which would otherwise appear in every item."""
-    program = os.path.join(tree, "runfiles", targets[0]["program"])
-    done = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"}, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    problems = [line.strip() for line in done.stdout.splitlines() if "not found" in line]
+def list_gpus():
+    """Returns a line about each GPU: its name, driver and memory."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, text=True, check=True, stdout=subprocess.PIPE).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError) as error:
+        return refuse("no GPU: %s" % error)
+
+
+def program_environment(target):
+    """Returns the environment of programs, in which the loader finds all libraries of this one."""
+    folders = [os.path.join(HERE, "lib"), os.environ.get("LD_LIBRARY_PATH", "")] + glob.glob("/usr/local/cuda*/lib64")
+    folders += [folder for path in sys.path for folder in glob.glob(path + "/nvidia/*/lib")]
+    environment = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, folders)))
+    listed = subprocess.run(["ldd", target["path"]], text=True, check=False, env=environment, stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL).stdout
+    problems = [line.strip() for line in listed.splitlines() if "not found" in line]
     if problems:
-        raise Unusable("the loader cannot start %s: %s" % (targets[0]["label"], "; ".join(problems)))
-
-
-def program_environment(tree, needs, options, emulated):
-    folders, missing = machine.library_folders(needs, options.library_path)
-    if missing:
-        raise Unusable("no %s on this machine: say where, --library_path=DIR, or pack with "
-                       "--with_nvidia" % ", ".join(missing))
-    folders += machine.library_folders(machine.OPTIONAL_LIBRARIES, options.library_path)[0]
-    environment = dict(os.environ)
-    environment["LD_LIBRARY_PATH"] = os.pathsep.join([os.path.join(tree, "lib")] + folders)
-    environment["TEST_SRCDIR"] = environment["RUNFILES_DIR"] = os.path.join(tree, "runfiles")
-    if emulated:
-        environment["ZEROTH_CUDA_EMULATION"] = "1"
+        refuse("the loader cannot start %s: %s; set LD_LIBRARY_PATH, or pack with --with_nvidia" % (
+            target["label"], "; ".join(problems)))
     return environment
 
 
-def describe_environment(gpus, emulated, build_description, environment):
-    names = [gpu["name"] for gpu in gpus]
-    described = {
-        "emulated": emulated,
-        "gpu": "none: CUDA emulation" if emulated else "%s%s, %s MiB" % (
-            "%d x " % len(names) if len(names) > 1 else "", names[0], gpus[0]["memory.total"]),
-        "driver": "" if emulated else gpus[0]["driver_version"],
-        "commit": build_description["commit"],
-        "build": "--config=%s --cuda_archs=%s" % (
-            build_description["config"], build_description["archs"]),
-        "processor": machine.processor(),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-    }
-    if not emulated:
-        described.update(machine.versions(environment))
-    return described
+def earlier_results(out, environment):
+    path = os.path.join(out, "results.json")
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        content = json.load(file)
+    if content["environment"] != environment:
+        refuse("%s has results of %s, and this is %s: use another --out" % (
+            path, content["environment"], environment))
+    return content["items"]
+
+
+def save(planned, environment, results, out):
+    """Writes each file completely or not at all, since this program may be killed at any time."""
+    left = [name for name, _ in planned if name not in results]
+    for name, text in (("results.json", json.dumps({"environment": environment, "items": results}, indent=1)),
+                       ("gpu_results.md", markdown(environment, results, left))):
+        with open(os.path.join(out, name + ".partial"), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, os.path.join(out, name))
+
+
+def run_items(planned, environment, results, options):
+    """Runs the items that have no result yet, until time is up."""
+    end = time.monotonic() + options.time_limit
+    for name, work in planned:
+        start = time.monotonic()
+        left = end - start
+        if name in results or left < LEAST_SECONDS:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            log = os.path.join(options.out, "logs", re.sub(r"[^\w.=-]+", "_", name) + ".log")
+            try:
+                result = work(scratch, log, min(options.limit, left))
+            except (OSError, ValueError, LookupError) as error:
+                result = {"status": "failed", "failure": "its output cannot be read: %s" % error}
+        result["seconds"] = round(time.monotonic() - start)
+        if time.monotonic() > end:
+            return  # the end of this call has stopped it: another one runs it again
+        results[name] = result
+        save(planned, environment, results, options.out)
+        print("%-80s %s %d s  %s" % (name, result["status"], result["seconds"], result["failure"]), flush=True)
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, help="folder for results; the same one to go on")
-    parser.add_argument("--packed", help="what pack.py wrote; built here if not given")
-    parser.add_argument("--parts", default=",".join(items.PARTS),
-                        help="some of %s, in this order; all if not given" % ",".join(items.PARTS))
-    parser.add_argument("--only", default="", metavar="REGEX", help="items with such an id alone")
-    parser.add_argument("--time_limit", type=float, default=0, metavar="SECONDS",
-                        help="for this call; none if not given")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=os.path.abspath, required=True, help="folder for results; the same one to go on")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="all if not given")
+    parser.add_argument("--only", default="", metavar="REGEX", help="items with such a name alone")
+    parser.add_argument("--time_limit", type=float, default=float("inf"), metavar="SECONDS", help="for this call")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for an item")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N",
-                        help="items at a time, of those that measure nothing (%s)" %
-                        ", ".join(items.SHARE_THE_GPU))
-    parser.add_argument("--sanitizer_limit", type=float, default=500, metavar="SECONDS",
-                        help="for an item under compute-sanitizer")
-    parser.add_argument("--library_path", action="append", default=[], metavar="DIR",
-                        help="where NVIDIA's libraries lie; may be given again")
-    parser.add_argument("--cuda_archs", default="", help="to build for, without --packed")
-    parser.add_argument("--retry", action="store_true", help="run again what did not pass")
-    parser.add_argument("--list", action="store_true", help="print the items, and run none")
-    parser.add_argument("--allow_emulation", action="store_true",
-                        help="take programs built with --config=cuda_emulation; the report says so")
-    options = parser.parse_args(arguments)
-    options.parts = options.parts.split(",")
-    for part in options.parts:
-        if part not in items.PARTS:
-            parser.error("--parts: '%s' is none of %s" % (part, ", ".join(items.PARTS)))
-    if options.jobs < 1:
-        parser.error("--jobs=%d: expected at least 1" % options.jobs)
-    for name in ("limit", "sanitizer_limit"):
-        if getattr(options, name) <= 0:
-            parser.error("--%s=%g: expected seconds" % (name, getattr(options, name)))
-    if options.time_limit and options.time_limit < LEAST_SECONDS + MARGIN_SECONDS:
-        parser.error("--time_limit=%g: expected at least %d" % (
-            options.time_limit, LEAST_SECONDS + MARGIN_SECONDS))
-    try:
-        re.compile(options.only)
-    except re.error as error:
-        parser.error("--only=%s: %s" % (options.only, error))
-    for folder in options.library_path:
-        if not os.path.isdir(folder):
-            parser.error("--library_path=%s is no folder" % folder)
-    return options
-
-
-def prepare(options):
-    """Returns the planned items and the existing results."""
-    gpus, why_none = machine.gpus()
-    if not gpus and not options.allow_emulation:
-        raise Unusable("no GPU: " + why_none)
-    options.out = os.path.abspath(options.out)
-    try:
-        os.makedirs(options.out, exist_ok=True)
-    except OSError as error:
-        raise Unusable("--out=%s: %s" % (options.out, error.strerror)) from error
-    tree = unpack(options.packed, options.out) if options.packed else build(options)
-    try:
-        description, targets, needs = items.load_targets(tree)
-    except (ValueError, KeyError) as error:
-        raise Unusable(str(error)) from error
-    emulated = description["config"] == "cuda_emulation"
-    if emulated and not options.allow_emulation:
-        raise Unusable("%s was built with --config=cuda_emulation, which shows nothing about a GPU; "
-                       "pack with --config=cuda, or say --allow_emulation" % tree)
-    if not emulated:
-        if not gpus:
-            raise Unusable("no GPU: " + why_none)
-        problem = machine.architecture_problem(gpus[0], description["archs"])
-        if problem:
-            raise Unusable(problem)
-    environment = program_environment(tree, needs, options, emulated)
-    check_loading(tree, targets, environment)
-    described = describe_environment(gpus, emulated, description, environment)
-    results = Results(options.out, described)
-    planner = items.Planner(tree, targets, environment, options, gpus, emulated)
-    planned = planner.items(options.parts)
-    results.plan(options.parts, [item.id for item in planned])
-    planned = [item for item in planned if re.search(options.only, item.id)]
-    if not planned:
-        raise Unusable("--parts=%s --only='%s' leave nothing of what %s holds" % (
-            ",".join(options.parts), options.only, tree))
-    return planned, results
+    return parser.parse_args(arguments)
 
 
 def main():
     # The end of a lease comes as a signal, and running programs must end with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNFINISHED))
     options = parse(sys.argv[1:])
-    clock = Clock(options.time_limit)
-    try:
-        planned, results = prepare(options)
-    except Unusable as error:
-        print("run.py: %s" % error, file=sys.stderr)
-        return EXIT_UNUSABLE
-    # A tool that was missing may be installed now.
-    results.forget(lambda name, result: result.get("missing") and name.split()[0] in options.parts)
-    if options.retry:
-        results.forget(lambda name, result: result["status"] in BAD)
-        results.starts.clear()
-    if options.list:
-        for item in planned:
-            known = results.by_id.get(item.id)
-            print("%-9s %s" % (known["status"] if known else "-", item.id))
-        return 0
-    run_items(planned, results, clock, options.jobs)
-    results.sum_up()
-    print("%s: %s" % (os.path.join(results.out, "gpu_results.md"),
-                      report.summary(results.by_id, results.left())))
-    if any(item.id not in results.by_id for item in planned):
+    if not os.path.exists(os.path.join(HERE, "manifest.json")):
+        refuse("there is no manifest.json in %s: run the copy of this script that pack.py makes" % HERE)
+    with open(os.path.join(HERE, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    gpus = list_gpus()
+    targets = [dict(target, path=os.path.join(RUNFILES, target["program"]),
+                    folder=os.path.join(RUNFILES, target["program"].split("/")[0])) for target in manifest["targets"]]
+    environment = program_environment(targets[0])
+    described = {"GPU": "%d x %s" % (len(gpus), gpus[0]), "commit": manifest["commit"], "build": manifest["build"]}
+    os.makedirs(os.path.join(options.out, "logs"), exist_ok=True)
+    results = earlier_results(options.out, described)
+    checks = Check(targets, environment, gpus)
+    planned = [(part + " " + name, work) for part in options.parts for name, work in getattr(checks, part)()]
+    planned = [item for item in planned if re.search(options.only, item[0])]
+    if not planned:
+        refuse("--parts %s --only='%s' leave nothing to run" % (" ".join(options.parts), options.only))
+    run_items(planned, described, results, options)
+    if any(name not in results for name, _ in planned):
         return EXIT_UNFINISHED
-    return EXIT_FAILED if any(result["status"] in BAD for result in results.by_id.values()) else 0
+    return EXIT_FAILED if any(result["status"] == "failed" for result in results.values()) else 0
 
 
 if __name__ == "__main__":
