@@ -142,7 +142,7 @@ absl::Status NotExpected(const Option& option) {
 // nanoGPT, llm.c and earlier versions of Zeroth.
 constexpr NamedElsewhere kElsewhere[] = {
     {"--steps", "max_steps max_iters train_iters num_steps iterations"},
-    {"--steps (a run counts optimizer steps)", "num_train_epochs num_epochs epochs"},
+    {"--epochs", "num_train_epochs num_epochs"},
     {"--lr", "learning_rate max_lr"},
     {"--min_lr", "min_learning_rate"},
     {"--lr_schedule", "lr_scheduler_type lr_scheduler lr_decay_style"},

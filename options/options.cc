@@ -53,6 +53,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
   };
   refuse(o.overwrite && o.out.empty(), "overwrite",
          "needs --out: without it every run has a new directory");
+  refuse(o.epochs > 0 && o.steps != defaults.steps, "epochs steps",
+         "the one follows from the other; leave one of them out");
   refuse(o.dry_run && o.steps == 0, "dry_run steps",
          "without steps there is nothing to plan; leave one of them out");
   refuse(o.dry_run && o.device != defaults.device && o.machine.empty(), "dry_run device",
@@ -105,8 +107,6 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.ema_decay > 0 && o.master_dtype != "fp32", "ema_decay master_dtype",
          "an average in less than fp32 would stand still; take --master_dtype=fp32");
 
-  refuse(!o.trace.empty() && ParseStepRange(o.trace).value_or(StepRange()).from > o.steps,
-         "trace steps", "the first step to trace is beyond the last step of the run");
   refuse(o.cuda_graphs && !o.trace.empty(), "trace cuda_graphs",
          "a timeline is of work that is enqueued piece by piece, and a graph is one piece; trace a "
          "run without graphs");

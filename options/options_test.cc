@@ -63,11 +63,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        [](TrainOptions& o) { o.max_nonfinite_steps = 3; }},
       {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
       {"--trace=trace.json: expected FROM:TO", [](TrainOptions& o) { o.trace = "trace.json"; }},
-      {"beyond the last step of the run",
+      {"--epochs=2 and --steps=7",
        [](TrainOptions& o) {
-         o.trace = "8:9";
+         o.epochs = 2;
          o.steps = 7;
        }},
+      {"--epochs=-1", [](TrainOptions& o) { o.epochs = -1; }},
       {"--min_lr=0.0001 and --lr_schedule=constant",
        [](TrainOptions& o) {
          o.min_lr = 1e-4;

@@ -87,7 +87,7 @@ absl::Status RankRun::SetUpAndTrain() {
     stop = !evaluated;
   }
   const Clock::time_point start = Clock::now();
-  while (step < options_.steps && !stop) {
+  while (step < input_.steps && !stop) {
     ZEROTH_ASSIGN_OR_RETURN(stop, Step(step, start));
     ++step;
   }
@@ -272,7 +272,7 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
     loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
   }
   ZEROTH_ASSIGN_OR_RETURN(DataLoader batches, DataLoader::Create(input_.data, loader));
-  batches_.emplace(std::move(batches), options_.grad_accum, first_step_, options_.steps);
+  batches_.emplace(std::move(batches), options_.grad_accum, first_step_, input_.steps);
   notes = std::move(resumed.notes);
   return absl::OkStatus();
 }

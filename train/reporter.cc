@@ -27,14 +27,14 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const RunSpec& spec,
   std::optional<MetricsWriter> metrics;
   if (!spec.only_evaluates()) {
     const std::string path = absl::StrCat(out, "/", kMetricsFile);
-    const bool goes_on = first_step < options.steps;
+    const bool goes_on = first_step < input.steps;
     ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer,
                             first_step > 0 ? MetricsWriter::Resume(path, first_step, goes_on)
                                            : MetricsWriter::Create(path));
     metrics.emplace(std::move(writer));
   }
   ProgressOptions progress;
-  progress.steps = options.steps;
+  progress.steps = input.steps;
   progress.log_every = options.log_every;
   progress.flops_per_token = trainer.model().FlopsPerToken(options.seq_len);
   progress.gemm_rate = gemm_rate;
@@ -214,6 +214,11 @@ void Reporter::PrintHeader(double gemm_rate) {
   PrintFp8();
   Say(absl::StrFormat("data      %s, %d tokens", input_.data->description(),
                       input_.data->tokens()));
+  if (input_.steps > 0) {
+    Say(absl::StrFormat("          %.4g steps an epoch; %d steps are %.4g epochs",
+                        input_.steps_per_epoch, input_.steps,
+                        static_cast<double>(input_.steps) / input_.steps_per_epoch));
+  }
   Say(absl::StrFormat(
       "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
       options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,

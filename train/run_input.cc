@@ -2,6 +2,8 @@
 
 #include "zeroth/train/run_input.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -74,6 +76,27 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
   return true;
 }
 
+// Steps of the run. InvalidArgument if they are more than can be counted.
+absl::StatusOr<int64_t> StepsOf(const TrainOptions& options, double steps_per_epoch) {
+  int64_t steps = options.steps;
+  if (options.epochs > 0) {
+    // Rounding of the product must not add a step.
+    const double exact = options.epochs * steps_per_epoch;
+    const double rounded = std::ceil(exact * (1 - 1e-12));
+    constexpr double kMost = 1e15;
+    if (rounded > kMost) {
+      return InvalidArgument("--epochs=", options.epochs, ": this is ", exact,
+                             " steps; expected at most ", kMost);
+    }
+    steps = std::max<int64_t>(1, static_cast<int64_t>(rounded));
+  }
+  if (!options.trace.empty() && ParseStepRange(options.trace).value_or(StepRange()).from > steps) {
+    return InvalidArgument("--trace=", options.trace,
+                           ": the first step to trace is beyond the last step of the run, ", steps);
+  }
+  return steps;
+}
+
 LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   LoaderOptions loader;
   loader.batch_size = options.batch_size;
@@ -104,12 +127,6 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
                            ": the model has ", model->max_seq_len(),
                            " positions; expected at most that");
   }
-  ZEROTH_ASSIGN_OR_RETURN(
-      LrSchedule schedule,
-      LrSchedule::Create(options.lr_schedule, {.lr = options.lr,
-                                               .min_lr = options.final_lr(),
-                                               .warmup_steps = options.warmup_steps,
-                                               .total_steps = options.steps}));
   ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText("--data", options.data));
   ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text,
                           HoldsText("--eval_data", options.eval_data));
@@ -166,13 +183,29 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
         options.eval_fraction > 0 ? "--eval_fraction" : "--eval_data");
   }
   // Refuses data that are too short before anything is started or written.
-  ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
-                              "--data");
+  const absl::StatusOr<DataLoader> loader = DataLoader::Create(data, LoaderOptionsFor(options, 0));
+  ZEROTH_RETURN_IF_ERROR_WITH(loader.status(), "--data");
+  const double steps_per_epoch = static_cast<double>(loader->distinct_windows()) /
+                                 static_cast<double>(SequencesPerStep(options));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t steps, StepsOf(options, steps_per_epoch));
+  ZEROTH_ASSIGN_OR_RETURN(
+      LrSchedule schedule,
+      LrSchedule::Create(options.lr_schedule, {.lr = options.lr,
+                                               .min_lr = options.final_lr(),
+                                               .warmup_steps = options.warmup_steps,
+                                               .total_steps = steps}));
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
-  return RunInput{std::move(source), std::move(tokenizer), std::move(tokenizer_content.files),
-                  end_of_turn,       std::move(data),      std::move(eval_data),
-                  within_documents,  std::move(schedule)};
+  return RunInput{std::move(source),
+                  std::move(tokenizer),
+                  std::move(tokenizer_content.files),
+                  end_of_turn,
+                  std::move(data),
+                  std::move(eval_data),
+                  within_documents,
+                  steps,
+                  steps_per_epoch,
+                  std::move(schedule)};
 }
 
 LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank) {

@@ -30,6 +30,8 @@ struct RunInput {
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
   bool within_documents = false;             // tokens attend only within their document
+  int64_t steps = 0;                         // of the run, as --steps or --epochs says
+  double steps_per_epoch = 0;
   LrSchedule schedule;
 };
 

@@ -1,0 +1,82 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/run_input.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/options/options.h"
+#include "zeroth/train/run_spec.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The data are ten sequences of ten tokens, and a step reads four of them.
+class RunInputTest : public testing::Test {
+ protected:
+  RunInputTest() {
+    options_.data = dir_.Write("text.txt", std::string(105, 'a'));
+    options_.cache_dir = "none";
+    options_.seq_len = 10;
+    options_.world_size = 2;
+    options_.batch_size = 1;
+    options_.warmup_steps = 0;
+    options_.grad_accum = 2;
+  }
+  absl::StatusOr<RunInput> Open() const {
+    ZEROTH_ASSIGN_OR_RETURN(const RunSpec spec, ResolveRun(options_));
+    return OpenInput(spec);
+  }
+
+  TemporaryDirectory dir_;
+  TrainOptions options_;
+};
+
+TEST_F(RunInputTest, EpochsCountStepsOfTheGlobalBatch) {
+  for (const auto& [epochs, steps] :
+       {std::pair<double, int64_t>{1, 3}, {2, 5}, {4, 10}, {0.4, 1}, {0.01, 1}, {0.5, 2}}) {
+    options_.epochs = epochs;
+    const absl::StatusOr<RunInput> input = Open();
+    ASSERT_EQ(input.status(), absl::OkStatus());
+    EXPECT_DOUBLE_EQ(input->steps_per_epoch, 2.5);
+    EXPECT_EQ(input->steps, steps) << epochs;
+    EXPECT_DOUBLE_EQ(input->schedule.At(steps), options_.final_lr());
+  }
+}
+
+TEST_F(RunInputTest, WithoutEpochsStepsCount) {
+  options_.steps = 7;
+  const absl::StatusOr<RunInput> input = Open();
+  ASSERT_EQ(input.status(), absl::OkStatus());
+  EXPECT_EQ(input->steps, 7);
+}
+
+TEST_F(RunInputTest, StepsBeyondTheEndAreNotTraced) {
+  options_.trace = "6:7";
+  options_.epochs = 2;
+  EXPECT_THAT(
+      Open().status().ToString(),
+      HasSubstr("--trace=6:7: the first step to trace is beyond the last step of the run, 5"));
+  options_.trace = "5:7";
+  EXPECT_EQ(Open().status(), absl::OkStatus());
+  options_.epochs = 0;
+  options_.steps = 4;
+  EXPECT_THAT(Open().status().ToString(), HasSubstr("beyond the last step of the run, 4"));
+}
+
+TEST_F(RunInputTest, EpochsBeyondCountingAreRefused) {
+  options_.epochs = 1e300;
+  EXPECT_THAT(Open().status().ToString(), HasSubstr("--epochs=1e+300: this is 2.5e+300 steps"));
+}
+
+}  // namespace
+}  // namespace zeroth
