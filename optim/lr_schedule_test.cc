@@ -38,6 +38,23 @@ TEST(LrScheduleTest, ShapesAfterTheWarmUp) {
   EXPECT_NEAR(Make("cosine").At(60), 0.55, 1e-15);
   EXPECT_NEAR(Make("cosine").At(35), 0.1 + 0.45 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_DOUBLE_EQ(Make("cosine").At(500), 0.1);
+  // The last tenth of 110 steps.
+  EXPECT_EQ(Make("wsd").At(50), 1.0);
+  EXPECT_EQ(Make("wsd").At(99), 1.0);
+  EXPECT_DOUBLE_EQ(Make("wsd").At(101), 0.1 + 0.9 * 9 / 11);
+  EXPECT_DOUBLE_EQ(Make("wsd").At(110), 0.1);
+  EXPECT_DOUBLE_EQ(Make("wsd").At(500), 0.1);
+}
+
+const LrScheduleRegistration kStaircase("staircase",
+                                        [](int64_t step, const LrScheduleOptions& options) {
+                                          return step < 60 ? options.lr : options.min_lr;
+                                        });
+
+TEST(LrScheduleTest, OthersCanBeRegistered) {
+  EXPECT_EQ(Make("staircase").At(59), 1.0);
+  EXPECT_EQ(Make("staircase").At(60), 0.1);
+  EXPECT_EQ(Make("staircase").At(4), 0.5) << "the warm-up";
 }
 
 // A tenth reads as the tenth of the digits that were given.
@@ -57,7 +74,8 @@ TEST(LrScheduleTest, TakesTenthsInDecimal) {
 TEST(LrScheduleTest, RefusesWhatItDoesNotKnow) {
   const absl::Status unknown = LrSchedule::Create("step", LrScheduleOptions()).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(unknown.ToString().find("constant, linear, cosine"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.ToString().find("constant, cosine, linear, staircase, wsd"), std::string::npos)
+      << unknown;
   LrScheduleOptions options;
   options.lr = -1;
   EXPECT_FALSE(LrSchedule::Create("constant", options).ok());
@@ -66,6 +84,9 @@ TEST(LrScheduleTest, RefusesWhatItDoesNotKnow) {
   options.lr = 1;
   options.warmup_steps = -1;
   EXPECT_FALSE(LrSchedule::Create("constant", options).ok());
+  options.warmup_steps = 0;
+  options.decay_ratio = 0;
+  EXPECT_FALSE(LrSchedule::Create("wsd", options).ok());
 }
 
 }  // namespace

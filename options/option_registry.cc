@@ -147,7 +147,6 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--min_lr", "min_learning_rate"},
     {"--lr_schedule", "lr_scheduler_type lr_scheduler lr_decay_style"},
     {"--warmup_steps", "warmup warmup_iters lr_warmup_iters num_warmup_steps"},
-    {"--warmup_steps (a number of steps)", "warmup_ratio"},
     {"--batch_size",
      "per_device_train_batch_size train_batch_size micro_batch_size "
      "train_micro_batch_size_per_gpu"},

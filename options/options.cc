@@ -78,6 +78,10 @@ absl::Status CheckTogether(const TrainOptions& o) {
       "is a tenth of --lr then");
   refuse(o.min_lr >= 0 && o.lr_schedule == "constant", "min_lr lr_schedule",
          "a constant rate has no other end; leave one of them out");
+  refuse(o.warmup_ratio > 0 && o.warmup_steps != defaults.warmup_steps, "warmup_ratio warmup_steps",
+         "the one follows from the other; leave one of them out");
+  refuse(o.decay_ratio != defaults.decay_ratio && o.lr_schedule != "wsd", "decay_ratio lr_schedule",
+         "only wsd decays over the end of the run; take --lr_schedule=wsd, or leave --decay_ratio out");
   refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
          "bytes have no special tokens; leave one of them out");
   refuse(o.lora_export == "adapter" && o.max_shard_size != defaults.max_shard_size,

@@ -68,6 +68,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.epochs = 2;
          o.steps = 7;
        }},
+      {"--warmup_ratio=0.1 and --warmup_steps=7",
+       [](TrainOptions& o) {
+         o.warmup_ratio = 0.1;
+         o.warmup_steps = 7;
+       }},
+      {"--decay_ratio=0.2 and --lr_schedule=cosine", [](TrainOptions& o) { o.decay_ratio = 0.2; }},
       {"--epochs=-1", [](TrainOptions& o) { o.epochs = -1; }},
       {"--min_lr=0.0001 and --lr_schedule=constant",
        [](TrainOptions& o) {

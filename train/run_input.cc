@@ -76,13 +76,20 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
   return true;
 }
 
+// The next whole number, where rounding of a product has not made it one more.
+double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
+
+int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {
+  if (options.warmup_ratio == 0) return options.warmup_steps;
+  return static_cast<int64_t>(RoundedUp(options.warmup_ratio * static_cast<double>(steps)));
+}
+
 // Steps of the run. InvalidArgument if they are more than can be counted.
 absl::StatusOr<int64_t> StepsOf(const TrainOptions& options, double steps_per_epoch) {
   int64_t steps = options.steps;
   if (options.epochs > 0) {
-    // Rounding of the product must not add a step.
     const double exact = options.epochs * steps_per_epoch;
-    const double rounded = std::ceil(exact * (1 - 1e-12));
+    const double rounded = RoundedUp(exact);
     constexpr double kMost = 1e15;
     if (rounded > kMost) {
       return InvalidArgument("--epochs=", options.epochs, ": this is ", exact,
@@ -192,8 +199,9 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
       LrSchedule schedule,
       LrSchedule::Create(options.lr_schedule, {.lr = options.lr,
                                                .min_lr = options.final_lr(),
-                                               .warmup_steps = options.warmup_steps,
-                                               .total_steps = steps}));
+                                               .warmup_steps = WarmupSteps(options, steps),
+                                               .total_steps = steps,
+                                               .decay_ratio = options.decay_ratio}));
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
   return RunInput{std::move(source),

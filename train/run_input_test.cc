@@ -60,6 +60,20 @@ TEST_F(RunInputTest, WithoutEpochsStepsCount) {
   EXPECT_EQ(input->steps, 7);
 }
 
+TEST_F(RunInputTest, AWarmupCanBeAPartOfTheRun) {
+  options_.epochs = 40;  // 100 steps
+  options_.warmup_steps = TrainOptions().warmup_steps;
+  options_.warmup_ratio = 0.07;
+  options_.lr_schedule = "wsd";
+  options_.decay_ratio = 0.2;
+  const absl::StatusOr<RunInput> input = Open();
+  ASSERT_EQ(input.status(), absl::OkStatus());
+  EXPECT_LT(input->schedule.At(5), options_.lr);
+  EXPECT_EQ(input->schedule.At(6), options_.lr);
+  EXPECT_EQ(input->schedule.At(80), options_.lr);
+  EXPECT_LT(input->schedule.At(81), options_.lr);
+}
+
 TEST_F(RunInputTest, StepsBeyondTheEndAreNotTraced) {
   options_.trace = "6:7";
   options_.epochs = 2;

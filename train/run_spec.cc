@@ -12,6 +12,7 @@
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/lr_schedule.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/model_source.h"
@@ -105,6 +106,7 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
   spec.config = ConfigOf(options);
   ZEROTH_ASSIGN_OR_RETURN(spec.options, WithSharesOfRanks(std::move(options)));
   ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(spec.options.optimizer), "--optimizer");
+  ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(spec.options.lr_schedule), "--lr_schedule");
   ZEROTH_RETURN_IF_ERROR(CheckParallelism(spec.options));
   const std::string& device = spec.options.device;
   if (const absl::Status status = KernelRegistry::Check(device, spec.options.kernel_options());

@@ -3,12 +3,15 @@
 // Stochastic gradient descent with weight decay: w -= lr * (gradient + decay * w). It has no state.
 // Each rank updates the shards that it owns.
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/optim/lr_schedule.h"
 #include "zeroth/optim/optimizer.h"
 
 namespace {
@@ -77,5 +80,12 @@ class Sgd : public Optimizer {
 };
 
 const OptimizerRegistration registration("sgd", Sgd::Create);
+
+// Falls with the root of the step.
+const LrScheduleRegistration schedule("inverse_sqrt", [](int64_t step,
+                                                         const LrScheduleOptions& options) {
+  const double warmup = std::max(1.0, static_cast<double>(options.warmup_steps));
+  return options.lr * std::sqrt(warmup / std::max(warmup, static_cast<double>(step + 1)));
+});
 
 }  // namespace

@@ -626,7 +626,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"positions", {kText, kOut, "--seq_len=4000"}, {"--seq_len=4000", "256 positions"}},
         Refusal{"schedule",
                 {kText, kOut, "--lr_schedule=step"},
-                {"--lr_schedule=step: expected constant, linear or cosine"}},
+                {"--lr_schedule: unknown learning-rate schedule 'step'", "constant, cosine, linear, wsd"}},
         Refusal{"cuda_graphs",
                 {kText, kOut, "--cuda_graphs"},
                 {"--cuda_graphs needs --device=cuda", "device cpu:0"}},
