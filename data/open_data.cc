@@ -101,12 +101,12 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
       return opened.status();
     }
   }
-  const std::string recipe =
-      absl::StrCat("conversations ", chat.has_value() ? chat->Identity() : "none", " ",
-                   options.seq_len, options.loss_on_all, options.columns);
+  const std::string recipe = absl::StrCat(
+      "conversations ", chat.has_value() ? chat->Identity() : "none", " ", options.seq_len,
+      options.loss_on_all, static_cast<int>(options.on_long), options.columns);
   return CachedTokens(files, CacheFor(options, recipe), [&] {
     return EncodeConversations(files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
-                               {options.seq_len, options.loss_on_all, columns});
+                               {options.seq_len, options.loss_on_all, columns, options.on_long});
   });
 }
 

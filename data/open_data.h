@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/mixture.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
@@ -35,12 +36,13 @@ struct DataOptions {
   // Ids must be below this: the model's vocabulary. Text needs tokenizer->vocab_size() <=
   // vocab_size.
   int32_t vocab_size = 0;
-  // For conversations: --chat_template, the path of the tokenizer's files, --loss_on, and the
-  // length of sequences (see chat/conversations.h and OpenChatTemplate).
+  // For conversations: --chat_template, the path of the tokenizer's files, --loss_on, the length of
+  // sequences and --on_long (see chat/conversations.h and OpenChatTemplate).
   std::string chat_template = "auto";
   std::string tokenizer_path = "";
   bool loss_on_all = false;
   int64_t seq_len = 0;
+  OnLong on_long = OnLong::kTruncate;
   // --data_columns, see ColumnNames.
   std::string columns = "";
   // The directory of encoded text, see TokenCacheOptions::directory.

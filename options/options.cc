@@ -73,7 +73,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",
          "without --offload: nothing is offloaded");
   refuse(
-      o.min_lr > o.lr, "min_lr lr",
+      o.min_lr > o.peak_lr(), "min_lr lr",
       "the learning rate would rise to its end; expected at most --lr, or leave --min_lr out: it "
       "is a tenth of --lr then");
   refuse(o.min_lr >= 0 && o.lr_schedule == "constant", "min_lr lr_schedule",
@@ -81,7 +81,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.warmup_ratio > 0 && o.warmup_steps != defaults.warmup_steps, "warmup_ratio warmup_steps",
          "the one follows from the other; leave one of them out");
   refuse(o.decay_ratio != defaults.decay_ratio && o.lr_schedule != "wsd", "decay_ratio lr_schedule",
-         "only wsd decays over the end of the run; take --lr_schedule=wsd, or leave --decay_ratio out");
+         "only wsd decays over the end of the run; take --lr_schedule=wsd, or leave --decay_ratio "
+         "out");
   refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
          "bytes have no special tokens; leave one of them out");
   refuse(o.lora_export == "adapter" && o.max_shard_size != defaults.max_shard_size,
@@ -254,6 +255,12 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   return InvalidArgument("'", text, "' is no positive duration; expected one as 90s or 10m");
 }
 
+double TrainOptions::peak_lr() const {
+  if (lr >= 0) return lr;
+  if (init_from.empty()) return 1e-3;
+  return lora_rank > 0 ? 2e-4 : 2e-5;
+}
+
 KernelOptions TrainOptions::kernel_options() const {
   KernelOptions kernels;
   if (fp32_precision == "tf32") kernels.fp32_precision = Fp32Precision::kTf32;
@@ -347,7 +354,7 @@ MixedPrecision TrainOptions::mixed_precision() const {
 
 OptimizerOptions TrainOptions::optimizer_options() const {
   OptimizerOptions result;
-  result.lr = lr;
+  result.lr = peak_lr();
   result.beta1 = beta1;
   result.beta2 = beta2;
   result.eps = eps;

@@ -53,8 +53,10 @@ struct TrainOptions {
   // Number of ranks with different data. The world size must be known.
   int data_ranks() const { return world_size / tensor_parallel; }
   OffloadOptions offload_options() const;
-  // The learning rate at the end of the schedule: min_lr, or a tenth of lr.
-  double final_lr() const { return min_lr < 0 ? DecimalTenth(lr) : min_lr; }
+  // The peak of the learning rate: lr, or what is usual for the weights that are trained.
+  double peak_lr() const;
+  // The learning rate at the end of the schedule: min_lr, or a tenth of the peak.
+  double final_lr() const { return min_lr < 0 ? DecimalTenth(peak_lr()) : min_lr; }
 };
 
 // Checks each option and the combination of options. InvalidArgument names the flag, its value, and

@@ -235,7 +235,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
     ledger.Clear();
     if (is_last && (shown != nullptr || system.backward_in_one)) device.allocator().RecordMoments();
     timeline.set_recording(true);
-    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.lr).status());
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.peak_lr()).status());
     timeline.set_recording(false);
     ledger.Run();
     ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
@@ -283,7 +283,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   if (planned < options.grad_accum) {
     ledger.Clear();
     ZEROTH_RETURN_IF_ERROR(
-        trainer->Step(absl::MakeConstSpan(batches).subspan(1), options.lr).status());
+        trainer->Step(absl::MakeConstSpan(batches).subspan(1), options.peak_lr()).status());
     ledger.Run();
     Plan fewer;
     ReadTimes(ledger, fewer);

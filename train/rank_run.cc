@@ -298,9 +298,10 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
   const TrainOptions defaults;
   const int64_t positions = trainer_->model().max_seq_len();
   if (options_.lr == defaults.lr) {
-    notes.push_back(absl::StrCat("note      --lr=", options_.lr,
-                                 " is the default, for training from scratch; fine-tuning usually "
-                                 "takes 1e-5 to 5e-5, and LoRA 1e-4 to 3e-4"));
+    notes.push_back(absl::StrCat("note      --lr=", options_.peak_lr(), " is the default for ",
+                                 options_.lora_rank > 0 ? "LoRA" : "fine-tuning all weights",
+                                 "; usual are ",
+                                 options_.lora_rank > 0 ? "1e-4 to 3e-4" : "1e-5 to 5e-5"));
   }
   if (options_.seq_len == defaults.seq_len && options_.seq_len < positions) {
     notes.push_back(absl::StrCat("note      --seq_len=", options_.seq_len,

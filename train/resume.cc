@@ -239,6 +239,7 @@ Json ResultFlags(const TrainOptions& options) {
   TrainOptions resolved = options;
   resolved.threads_per_rank = ThreadsPerRank(options);
   resolved.global_batch_size = SequencesPerStep(options);
+  resolved.lr = options.peak_lr();
   resolved.min_lr = options.final_lr();
   Json flags = Json::object();
   for (const Option& option : AllOptions()) {

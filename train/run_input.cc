@@ -104,6 +104,20 @@ absl::StatusOr<int64_t> StepsOf(const TrainOptions& options, double steps_per_ep
   return steps;
 }
 
+OnLong OnLongOf(const std::string& word) {
+  if (word == "split") return OnLong::kSplit;
+  if (word == "drop") return OnLong::kDrop;
+  return word == "refuse" ? OnLong::kRefuse : OnLong::kTruncate;
+}
+
+bool AllWeightsAreBf16(const ModelSource& source) {
+  if (source.directory() == nullptr) return false;
+  const TensorEntries& tensors = source.directory()->weights().tensors();
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return tensor.second.dtype == SafetensorsDType::kBF16;
+  });
+}
+
 LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   LoaderOptions loader;
   loader.batch_size = options.batch_size;
@@ -156,6 +170,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.tokenizer_path = tokenizer_path;
   data_options.loss_on_all = options.loss_on == "all";
   data_options.seq_len = options.seq_len;
+  data_options.on_long = OnLongOf(options.on_long);
   data_options.columns = options.data_columns;
   data_options.cache_dir = options.cache_dir;
   data_options.tokenizer_identity = tokenizer_content.identity;
@@ -197,7 +212,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t steps, StepsOf(options, steps_per_epoch));
   ZEROTH_ASSIGN_OR_RETURN(
       LrSchedule schedule,
-      LrSchedule::Create(options.lr_schedule, {.lr = options.lr,
+      LrSchedule::Create(options.lr_schedule, {.lr = options.peak_lr(),
                                                .min_lr = options.final_lr(),
                                                .warmup_steps = WarmupSteps(options, steps),
                                                .total_steps = steps,
@@ -228,7 +243,12 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInpu
   ExportOptions result;
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
-  ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
+  result.dtype = DType::kFloat32;
+  if (options.export_dtype != "auto") {
+    ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
+  } else if (options.lora_export != "adapter" && AllWeightsAreBf16(input.source)) {
+    result.dtype = DType::kBFloat16;
+  }
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
   result.tokenizer_files = input.tokenizer_files;
   result.base_model = options.init_from;

@@ -61,23 +61,40 @@ class RowPacker {
   std::vector<size_t> filled_;  // number of tokens in each row
 };
 
-// Counts examples, and those that were longer than a row.
-struct Cuts {
+// Counts examples, and those that are longer than a row.
+struct LongExamples {
   int64_t examples = 0;
-  int64_t cut = 0;
+  int64_t changed = 0;  // truncated or split
   int64_t left_out = 0;
   size_t longest = 0;
   std::string first;  // where the first long one is: file and line
 
-  std::vector<std::string> Notes(int64_t seq_len) const {
-    if (cut + left_out == 0) return {};
-    return {absl::StrCat("data      of ", examples, " examples, ", cut + left_out,
-                         " are longer than --seq_len=", seq_len, ", the first in ", first, ": ",
-                         cut, " are cut there, and ", left_out,
-                         " left out, since nothing before it is learned; --seq_len=", longest - 1,
-                         " would hold the longest")};
+  bool any() const { return changed + left_out > 0; }
+  std::string Text(int64_t seq_len, OnLong on_long) const {
+    const std::string are =
+        absl::StrCat("of ", examples, " examples, ", changed + left_out,
+                     " are longer than --seq_len=", seq_len, ", the first in ", first);
+    const std::string hold = absl::StrCat("--seq_len=", longest - 1, " would hold the longest");
+    switch (on_long) {
+      case OnLong::kTruncate:
+        return absl::StrCat(are, ": ", changed, " are cut there, and ", left_out,
+                            " left out, since nothing before it is learned; ", hold);
+      case OnLong::kSplit:
+        return absl::StrCat(are, ": they are split; ", hold);
+      case OnLong::kDrop:
+        return absl::StrCat(are, ": they are left out; ", hold);
+      case OnLong::kRefuse:
+        return absl::StrCat(are, "; ", hold,
+                            ", and --on_long says what else can be done with them");
+    }
+    return are;
   }
 };
+
+bool HasTarget(absl::Span<const uint8_t> marks) {
+  return std::any_of(marks.begin(), marks.end(),
+                     [](uint8_t mark) { return (mark & kNoTarget) == 0; });
+}
 
 std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, bool loss_on_all) {
   std::vector<uint8_t> marks(conversation.ids.size(), 0);
@@ -151,9 +168,31 @@ absl::StatusOr<ChatTemplate::Conversation> WriteText(const Example& example,
 // Where the examples of files go.
 struct Sink {
   RowPacker rows;
-  Cuts cuts;
+  LongExamples long_ones;
   ColumnNames columns;
 };
+
+// Adds an example that is longer than a row.
+void AddLong(absl::Span<const int32_t> ids, std::vector<uint8_t> marks, const std::string& where,
+             const ConversationOptions& options, Sink& sink) {
+  LongExamples& counts = sink.long_ones;
+  if (!counts.any()) counts.first = where;
+  counts.longest = std::max(counts.longest, marks.size());
+  const auto length = static_cast<size_t>(options.seq_len) + 1;
+  bool is_added = false;
+  const bool is_kept = options.on_long == OnLong::kTruncate || options.on_long == OnLong::kSplit;
+  // Each part begins with the last token of the one before it, which is its context and no target.
+  for (size_t begin = 0; is_kept && begin + 1 < marks.size(); begin += length - 1) {
+    const absl::Span<uint8_t> part = absl::MakeSpan(marks).subspan(begin, length);
+    part[0] |= kNoTarget | kBeginsDocument;
+    if (HasTarget(part)) {
+      sink.rows.Add(ids.subspan(begin, length), part);
+      is_added = true;
+    }
+    if (options.on_long == OnLong::kTruncate) break;
+  }
+  ++(is_added ? counts.changed : counts.left_out);
+}
 
 absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Tokenizer& tokenizer,
                      const ConversationOptions& options, Sink& sink) {
@@ -163,8 +202,6 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
                            " records, which need a chat template, and there is none");
   }
   ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &sink.columns));
-  const auto length = static_cast<size_t>(options.seq_len) + 1;
-  Cuts& cuts = sink.cuts;
   for (JsonRecord record;;) {
     ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
     if (!more) return absl::OkStatus();
@@ -178,17 +215,12 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
       ZEROTH_RETURN_IF_ERROR_WITH(
           LeaveOutUnlearned(example.messages, options.loss_on_all, *written, marks), record.where);
     }
-    ++cuts.examples;
-    if (marks.size() > length) {
-      if (cuts.cut + cuts.left_out == 0) cuts.first = record.where;
-      cuts.longest = std::max(cuts.longest, marks.size());
-      marks.resize(length);
-      const bool teaches = std::any_of(marks.begin(), marks.end(),
-                                       [](uint8_t mark) { return (mark & kNoTarget) == 0; });
-      ++(teaches ? cuts.cut : cuts.left_out);
-      if (!teaches) continue;
+    ++sink.long_ones.examples;
+    if (static_cast<int64_t>(marks.size()) > options.seq_len + 1) {
+      AddLong(written->ids, std::move(marks), record.where, options, sink);
+    } else {
+      sink.rows.Add(written->ids, marks);
     }
-    sink.rows.Add(absl::MakeConstSpan(written->ids).subspan(0, marks.size()), marks);
   }
 }
 
@@ -213,15 +245,18 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, tokenizer, options, sink));
   }
   ZEROTH_RETURN_IF_ERROR(sink.columns.CheckFound(description));
+  const std::string text =
+      sink.long_ones.any() ? sink.long_ones.Text(options.seq_len, options.on_long) : "";
+  if (sink.long_ones.any() && options.on_long == OnLong::kRefuse) {
+    return InvalidArgument(description, ": ", text);
+  }
   if (sink.rows.empty()) {
-    return InvalidArgument(description, ": in none of ", sink.cuts.examples,
-                           " examples is anything learned in the first ", options.seq_len + 1,
-                           " tokens, all that --seq_len=", options.seq_len,
-                           " holds; --seq_len=", sink.cuts.longest - 1, " would hold the longest");
+    return InvalidArgument(description, ": nothing is left to learn",
+                           text.empty() ? ", since there are no examples" : ": ", text);
   }
   TokenSource::Facts facts;
   facts.description = description;
-  facts.notes = sink.cuts.Notes(options.seq_len);
+  if (!text.empty()) facts.notes = {absl::StrCat("data      ", text)};
   return std::move(sink.rows).Build(std::move(facts));
 }
 

@@ -21,21 +21,29 @@ namespace zeroth {
 // for one without records. InvalidArgument for a first record of no kind.
 absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames columns = {});
 
+// What becomes of an example that is longer than a row.
+enum class OnLong : uint8_t {
+  kTruncate,  // its end is left out, and all of it if nothing before the cut is a target
+  kSplit,     // it becomes several, each a row long but the last, without those that have no target
+  kDrop,      // it is left out
+  kRefuse,    // EncodeConversations returns InvalidArgument
+};
+
 struct ConversationOptions {
   int64_t seq_len = 0;
   // True: every token of an example but its first is a target. False: only what the assistant says,
   // and of prompt and completion only the completion.
   bool loss_on_all = false;
   ColumnNames columns{};
+  OnLong on_long = OnLong::kTruncate;
 };
 
 // Packs the examples of files of records into rows of seq_len + 1 tokens. Conversations are written
 // by the chat template `chat`, and a prompt and its completion as text that an end-of-text token
 // ends. Without a template (null), Alpaca records are such text, too; the other kinds of
 // conversations need one. A row holds whole examples, and is padded with end-of-text tokens, which
-// are not targets. Each example goes into the first of the latest rows that has room for it. An
-// example longer than a row is cut at the row's end, and is left out if the rest has no target;
-// notes() counts both.
+// are not targets. Each example goes into the first of the latest rows that has room for it.
+// notes() counts the examples that are longer than a row.
 //
 // InvalidArgument names the record that is wrong (see ParseExample), or whose turns are out of
 // order. InvalidArgument, too, if no file has a target, and if no record has one of the columns.

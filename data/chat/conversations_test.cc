@@ -26,6 +26,7 @@
 namespace zeroth {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::string Line(absl::string_view user, absl::string_view assistant) {
@@ -182,7 +183,46 @@ TEST_F(ConversationsTest, LongConversationsAreCutAndSaid) {
   EXPECT_EQ((*source)->size(), 2 * 32);
   const auto none = Encode(Line(long_question, "x"), {31, false});
   EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(none.status().message(), HasSubstr("--seq_len=31 holds"));
+  EXPECT_THAT(none.status().message(), HasSubstr("nothing is left to learn: of 1 examples, 1"));
+}
+
+// Every token of the answer is learned once, after the token before it.
+TEST_F(ConversationsTest, LongConversationsCanBeSplit) {
+  std::string answer;
+  for (int i = 0; i < 60; ++i) absl::StrAppend(&answer, i, " ");
+  const auto learned = [&](int64_t seq_len, OnLong on_long) {
+    std::vector<std::pair<int32_t, int32_t>> pairs;
+    const auto source = Encode(Line("a", answer), {seq_len, false, {}, on_long});
+    EXPECT_TRUE(source.ok()) << source.status();
+    if (!source.ok()) return pairs;
+    std::vector<int32_t> ids(static_cast<size_t>((*source)->size()));
+    std::vector<uint8_t> marks(ids.size());
+    EXPECT_EQ((*source)->Read(0, absl::MakeSpan(ids)), absl::OkStatus());
+    EXPECT_EQ((*source)->ReadMarks(0, absl::MakeSpan(marks)), absl::OkStatus());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if ((marks[i] & kNoTarget) != 0) continue;
+      EXPECT_NE(i % static_cast<size_t>(seq_len + 1), 0u) << "a target without a token before it";
+      pairs.emplace_back(ids[i - 1], ids[i]);
+    }
+    return pairs;
+  };
+  const auto whole = learned(1000, OnLong::kRefuse);
+  ASSERT_GT(whole.size(), 100u);
+  for (const int64_t seq_len : {1, 2, 7, 31, 64}) {
+    EXPECT_EQ(learned(seq_len, OnLong::kSplit), whole) << seq_len;
+  }
+}
+
+TEST_F(ConversationsTest, LongConversationsCanBeDroppedOrRefused) {
+  const std::string lines = absl::StrCat(Line("short", "one"), Line("a", std::string(400, 'z')));
+  const auto dropped = Encode(lines, {31, false, {}, OnLong::kDrop});
+  ASSERT_TRUE(dropped.ok()) << dropped.status();
+  EXPECT_EQ((*dropped)->size(), 32);
+  EXPECT_THAT((*dropped)->notes()[0], HasSubstr("c.jsonl line 2: they are left out; --seq_len="));
+  const auto refused = Encode(lines, {31, false, {}, OnLong::kRefuse});
+  EXPECT_THAT(refused.status().ToString(),
+              AllOf(HasSubstr("of 2 examples, 1 are longer than --seq_len=31, the first in"),
+                    HasSubstr("c.jsonl line 2; --seq_len="), HasSubstr("--on_long")));
 }
 
 TEST_F(ConversationsTest, BadConversationsNameTheirLine) {

@@ -406,15 +406,15 @@ TEST(TrainCliTest, ASignalEndsARunThatOnlyEvaluates) {
   EXPECT_NE(Logs(log).find("interrupted: no evaluation loss"), std::string::npos) << Logs(log);
 }
 
-// The defaults are those of training from scratch, and a hundred times too much for fine-tuning.
-TEST(TrainCliTest, FineTuningWithDefaultsForTrainingFromScratchSaysSo) {
+// A rate for training from scratch would be fifty times too high.
+TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
   Flags flags = {"--init_from=tests/testdata/gpt2_tiny",
                  "--data=tests/testdata/gpt2_tiny/tokens.npy", "--steps=1", "--sample_tokens=0",
                  "--seq_len=32"};
   const auto output = [&](const std::string& name, const Flags& more) {
     return RunTrainer(With(flags, With(more, {"--out=" + (Scratch() / name).string()}))).output;
   };
-  EXPECT_NE(output("defaults", {}).find("note      --lr=0.001 is the default, for training from"),
+  EXPECT_NE(output("defaults", {}).find("note      --lr=2e-05 is the default for fine-tuning"),
             std::string::npos);
   EXPECT_EQ(output("chosen", {"--lr=1e-5"}).find("note      --lr"), std::string::npos);
   const std::string refused = output("long", {"--seq_len=128"});
