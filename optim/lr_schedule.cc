@@ -9,7 +9,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
@@ -31,16 +30,8 @@ double DecimalTenth(double value) {
   return tenth;
 }
 
-std::vector<std::string> LrSchedule::Names() { return {"constant", "linear", "cosine"}; }
-
-absl::StatusOr<LrSchedule> LrSchedule::Create(absl::string_view name,
+absl::StatusOr<LrSchedule> LrSchedule::Create(LrScheduleKind kind,
                                               const LrScheduleOptions& options) {
-  const std::vector<std::string> names = Names();
-  const auto found = std::find(names.begin(), names.end(), std::string(name));
-  if (found == names.end()) {
-    return InvalidArgument("unknown learning-rate schedule '", name,
-                           "'; expected one of: ", absl::StrJoin(names, ", "));
-  }
   if (!IsRate(options.lr) || !IsRate(options.min_lr)) {
     return InvalidArgument("learning-rate schedule: lr = ", options.lr,
                            " and min_lr = ", options.min_lr,
@@ -50,7 +41,7 @@ absl::StatusOr<LrSchedule> LrSchedule::Create(absl::string_view name,
     return InvalidArgument("learning-rate schedule: ", options.warmup_steps, " warm-up steps of ",
                            options.total_steps, ", expected at least 0 each");
   }
-  return LrSchedule(static_cast<Kind>(found - names.begin()), options);
+  return LrSchedule(kind, options);
 }
 
 double LrSchedule::At(int64_t step) const {
@@ -58,14 +49,14 @@ double LrSchedule::At(int64_t step) const {
   if (step < options_.warmup_steps) {
     return peak * static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps);
   }
-  if (kind_ == Kind::kConstant) return peak;
+  if (kind_ == LrScheduleKind::kConstant) return peak;
   const int64_t length = options_.total_steps - options_.warmup_steps;
   const double progress = length <= 0
                               ? 1.0
                               : std::min(1.0, static_cast<double>(step - options_.warmup_steps) /
                                                   static_cast<double>(length));
   const double left =
-      kind_ == Kind::kLinear ? 1.0 - progress : 0.5 * (1.0 + std::cos(kPi * progress));
+      kind_ == LrScheduleKind::kLinear ? 1.0 - progress : 0.5 * (1.0 + std::cos(kPi * progress));
   return options_.min_lr + (peak - options_.min_lr) * left;
 }
 

@@ -3,17 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 namespace zeroth {
 
 // Returns the double nearest to a tenth of `value` as it is written in decimal: 0.0003 for 0.003,
 // where 0.003 / 10 is 0.00030000000000000003. `value` must be finite.
 double DecimalTenth(double value);
+
+enum class LrScheduleKind : uint8_t { kConstant, kLinear, kCosine };
 
 struct LrScheduleOptions {
   double lr = 0;             // the peak
@@ -30,18 +29,16 @@ struct LrScheduleOptions {
 // Beyond total_steps the last value stays. A value type.
 class LrSchedule {
  public:
-  // InvalidArgument lists the names, or says which option is out of its range.
-  static absl::StatusOr<LrSchedule> Create(absl::string_view name,
-                                           const LrScheduleOptions& options);
-  static std::vector<std::string> Names();
+  // InvalidArgument says which option is out of its range.
+  static absl::StatusOr<LrSchedule> Create(LrScheduleKind kind, const LrScheduleOptions& options);
 
   double At(int64_t step) const;
 
  private:
-  enum class Kind { kConstant, kLinear, kCosine };
-  LrSchedule(Kind kind, const LrScheduleOptions& options) : kind_(kind), options_(options) {}
+  LrSchedule(LrScheduleKind kind, const LrScheduleOptions& options)
+      : kind_(kind), options_(options) {}
 
-  Kind kind_;
+  LrScheduleKind kind_;
   LrScheduleOptions options_;
 };
 

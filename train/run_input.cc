@@ -58,8 +58,9 @@ absl::StatusOr<bool> HoldsText(const char* flag, const std::string& data) {
 absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const Mixture& data,
                                             const LanguageModel& model,
                                             const Tokenizer* tokenizer) {
-  if (options.attend_within == "auto") return data.has_marks() && model.TakesDocuments();
-  if (options.attend_within == "sequence") return false;
+  if (options.attend_within == AttendWithin::kAuto)
+    return data.has_marks() && model.TakesDocuments();
+  if (options.attend_within == AttendWithin::kSequence) return false;
   if (!model.TakesDocuments()) {
     return absl::InvalidArgumentError(
         "--attend_within=document: the model has a learned vector for each position, or is one "
@@ -130,7 +131,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
   data_options.tokenizer_path = tokenizer_path;
-  data_options.loss_on_all = options.loss_on == "all";
+  data_options.loss_on_all = options.loss_on == LossOn::kAll;
   data_options.seq_len = options.seq_len;
   data_options.columns = options.data_columns;
   data_options.cache_dir = options.cache_dir;
@@ -187,7 +188,7 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInpu
   ExportOptions result;
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
-  ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
+  result.dtype = options.export_dtype;
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
   result.tokenizer_files = input.tokenizer_files;
   result.base_model = options.init_from;

@@ -13,6 +13,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/optimizer.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/run_directory.h"
@@ -90,7 +91,7 @@ absl::StatusOr<bool> SetWorldSize(TrainOptions& options) {
 
 absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
   if (!given.dry_run && given.like != TrainOptions().like) {
-    return InvalidArgument("--like=", given.like,
+    return InvalidArgument("--like=", OptionText("like", given),
                            " needs --dry_run: a run has the buffers of this trainer");
   }
   RunSpec spec;

@@ -61,7 +61,7 @@ TEST(RunSpecTest, WhatDoesNotFitIsRefusedBeforeAnythingIsOpened) {
   options.data.clear();
   EXPECT_THAT(ResolveRun(options).status().ToString(), HasSubstr("--data is missing"));
   options = SomeOptions();
-  options.like = "fsdp2";
+  options.like = Like::kFsdp2;
   EXPECT_THAT(ResolveRun(options).status().ToString(), HasSubstr("needs --dry_run"));
   options = SomeOptions();
   options.optimizer = "lion";

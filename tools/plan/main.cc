@@ -224,8 +224,8 @@ absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   RunOptions run;
   run.comm = started.comm;
   run.launch.world_size = started.world_size;
-  run.launch.reduction = started.reduction;
-  run.launch.nccl_copy_engine = started.nccl_copy_engine;
+  run.launch.reduction = OptionText("reduction", started);
+  run.launch.nccl_copy_engine = OptionText("nccl_copy_engine", started);
   run.rank.device = started.device;
   run.rank.threads = 1;
   const int on_node = started.local_world_size > 0 ? started.local_world_size : started.world_size;
