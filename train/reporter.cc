@@ -244,8 +244,9 @@ void Reporter::PrintHeader(double gemm_rate) {
         "          in %d micro-batches, %d on each rank: the same bits at any world size",
         options.deterministic_batch, options.grad_accum));
   }
-  if (options.master_dtype == DType::kFloat32 && options.optimizer_state_dtype == DType::kFloat32)
+  if (options.master_dtype == DType::kFloat32 && options.optimizer_state_dtype == DType::kFloat32) {
     return;
+  }
   Say(absl::StrFormat("optimizer %s parameters, %s moments: %.1f MiB of moments per rank",
                       DTypeName(options.master_dtype), OptionText("optimizer_state_dtype", options),
                       static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
