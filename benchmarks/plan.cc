@@ -22,6 +22,7 @@
 
 #include "zeroth/api/trainer.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/comm/planned/planned_communicator.h"
@@ -108,7 +109,7 @@ TrainOptions StepOptions(const std::string& strategy, const std::string& dtype) 
   TrainOptions options;
   options.data = "none";
   options.strategy = strategy;
-  options.param_dtype = dtype;
+  options.param_dtype = *ParseDType(dtype);
   options.comm = "local";
   options.world_size = kRanks;
   options.threads_per_rank = 1;

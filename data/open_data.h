@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "zeroth/data/chat/conversations.h"
+#include "zeroth/data/chat/on_long.h"
 #include "zeroth/data/mixture.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"

@@ -6,9 +6,6 @@
 
 #include <cstdint>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-
 #include "zeroth/nn/module.h"
 
 namespace zeroth {
@@ -22,9 +19,6 @@ enum class ActivationCheckpointing : uint8_t {
   kMlp,          // the MLP of every block
   kElementwise,  // every block, except for attention and matmuls
 };
-
-// "none", "block", "selective", "attention", "mlp", "elementwise"; InvalidArgument lists them.
-absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name);
 
 // Has exactly these modules of `model` recompute. Changes memory and time, and no bit of a result.
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what);

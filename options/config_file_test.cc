@@ -84,10 +84,15 @@ TEST(ConfigFileTest, EveryOptionReadsBackAsItWasWritten) {
     for (const Option& option : AllOptions()) {
       std::visit(
           [&](auto field) {
-            auto& value = written.*field;
-            const auto before = value;
-            value = Draw<std::decay_t<decltype(value)>>(random);
-            if (!CheckOption(option, written).ok()) value = before;
+            if constexpr (std::is_same_v<decltype(field), EnumField>) {
+              field.set(written,
+                        option.allowed.words[random() % option.allowed.words.size()].second);
+            } else {
+              auto& value = written.*field;
+              const auto before = value;
+              value = Draw<std::decay_t<decltype(value)>>(random);
+              if (!CheckOption(option, written).ok()) value = before;
+            }
           },
           option.field);
     }

@@ -7,13 +7,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/flags/marshalling.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,10 +25,12 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "toml.hpp"
 
 #include "zeroth/core/base/byte_count.h"
-#include "zeroth/core/base/did_you_mean.h"
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_path.h"
@@ -48,9 +53,39 @@ AllowedValues AtLeastOr(double least, double or_value) {
 }
 // 0 <= value < below.
 AllowedValues Below(double below) { return {.least = 0, .below = below, .or_value = 0}; }
-AllowedValues OneOf(const char* words, const char* old_word = nullptr,
-                    const char* new_word = nullptr) {
-  return {.words = words, .old_word = old_word, .new_word = new_word};
+// The words, which blanks separate, of these enumerators.
+template <typename Enum>
+AllowedValues OneOf(absl::string_view words, std::initializer_list<Enum> enumerators,
+                    const char* old_word = nullptr, const char* new_word = nullptr) {
+  AllowedValues allowed = {.old_word = old_word, .new_word = new_word};
+  const std::vector<std::string> names = absl::StrSplit(words, ' ');
+  ZEROTH_CHECK(names.size() == enumerators.size());
+  for (const Enum enumerator : enumerators) {
+    allowed.words.emplace_back(names[allowed.words.size()], static_cast<int>(enumerator));
+  }
+  return allowed;
+}
+AllowedValues DTypes(absl::string_view names) {
+  AllowedValues allowed;
+  for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+    allowed.words.emplace_back(name, static_cast<int>(*ParseDType(name)));
+  }
+  return allowed;
+}
+// The words of an enum's own names, such as (kZeroth, kMegatronFsdp).
+AllowedValues WordsOf(absl::string_view enumerators) {
+  AllowedValues allowed;
+  for (absl::string_view name :
+       absl::StrSplit(enumerators, absl::ByAnyChar("(), "), absl::SkipEmpty())) {
+    absl::ConsumePrefix(&name, "k");
+    std::string word;
+    for (const char c : name) {
+      if (absl::ascii_isupper(c) && !word.empty()) word += '_';
+      word += absl::ascii_tolower(c);
+    }
+    allowed.words.emplace_back(word, static_cast<int>(allowed.words.size()));
+  }
+  return allowed;
 }
 AllowedValues Parsed(bool (*parses)(absl::string_view), const char* expected) {
   return {.parses = parses, .expected = expected};
@@ -79,27 +114,73 @@ bool AreTargets(absl::string_view text) {
   return true;
 }
 
+template <auto kMember>
+auto FieldOf() {
+  using Value = std::decay_t<decltype(TrainOptions().*kMember)>;
+  if constexpr (std::is_enum_v<Value>) {
+    return EnumField{
+        [](const TrainOptions& options) { return static_cast<int>(options.*kMember); },
+        [](TrainOptions& options, int value) { options.*kMember = static_cast<Value>(value); }};
+  } else {
+    return kMember;
+  }
+}
+
 std::vector<Option> MakeOptions() {
   std::vector<Option> options;
   const char* group = "";
 #define GROUP(text) group = text;
 #define OPTION(type, name, default_value, decides_results, allowed, help) \
-  options.push_back({#name, group, decides_results, allowed, help, &TrainOptions::name});
+  options.push_back({#name, group, decides_results, allowed, help, FieldOf<&TrainOptions::name>()});
 #include "zeroth/options/options.inc"
   return options;
 }
 
-// Calls `visit` with the option's field.
-template <typename Options, typename Visit>
-auto VisitField(const Option& option, Options& options, Visit visit) {
-  return std::visit([&](auto field) { return visit(options.*field); }, option.field);
+// Calls `visit` with the option's value, which is a word if the option is an enum.
+template <typename Visit>
+auto VisitValue(const Option& option, const TrainOptions& options, Visit visit) {
+  return std::visit(
+      [&](auto field) {
+        if constexpr (std::is_same_v<decltype(field), EnumField>) {
+          const int value = field.get(options);
+          for (const auto& [word, enumerator] : option.allowed.words) {
+            if (enumerator == value) return visit(word);
+          }
+          return visit(absl::StrCat(value));
+        } else {
+          return visit(options.*field);
+        }
+      },
+      option.field);
+}
+
+bool Parse(const Option& option, absl::string_view text, TrainOptions& options) {
+  return std::visit(
+      [&](auto field) {
+        if constexpr (std::is_same_v<decltype(field), EnumField>) {
+          for (const auto& [word, enumerator] : option.allowed.words) {
+            if (word != text) continue;
+            field.set(options, enumerator);
+            return true;
+          }
+          return false;
+        } else {
+          std::string error;
+          return absl::ParseFlag(text, &(options.*field), &error);
+        }
+      },
+      option.field);
+}
+
+bool IsText(const Option& option) {
+  return std::holds_alternative<std::string TrainOptions::*>(option.field) ||
+         std::holds_alternative<EnumField>(option.field);
 }
 
 bool Allows(const AllowedValues& allowed, const std::string& value) {
   if (allowed.parses != nullptr) return allowed.parses(value);
-  if (allowed.words == nullptr) return true;
-  const std::vector<absl::string_view> words = absl::StrSplit(allowed.words, ' ');
-  return std::find(words.begin(), words.end(), value) != words.end();
+  return allowed.words.empty() ||
+         absl::c_any_of(allowed.words, [&](const auto& word) { return word.first == value; });
 }
 template <typename Number>
 bool Allows(const AllowedValues& allowed, Number value) {
@@ -108,17 +189,16 @@ bool Allows(const AllowedValues& allowed, Number value) {
          (std::isfinite(number) && number >= allowed.least && number < allowed.below);
 }
 
-std::string ListWords(const char* text) {
-  std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
-  const absl::string_view last = words.back();
-  words.pop_back();
-  return absl::StrCat(absl::StrJoin(words, ", "), " or ", last);
+std::string ListWords(absl::Span<const std::pair<std::string, int>> words) {
+  const auto append = [](std::string* out, const auto& word) { *out += word.first; };
+  return absl::StrCat(absl::StrJoin(words.first(words.size() - 1), ", ", append), " or ",
+                      words.back().first);
 }
 
 template <typename T>
 std::string ExpectedOf(const AllowedValues& allowed, const T&) {
   if (allowed.expected != nullptr) return allowed.expected;
-  if (allowed.words != nullptr) return ListWords(allowed.words);
+  if (!allowed.words.empty()) return ListWords(allowed.words);
   if (std::is_same_v<T, std::string>) return "";
   if (std::is_same_v<T, bool>) return "true or false";
   std::string text = std::is_integral_v<T> ? "a whole number" : "a finite number";
@@ -138,67 +218,12 @@ absl::Status NotExpected(const Option& option) {
   return InvalidArgument("expected ", Expected(option), renamed);
 }
 
-// Flags here, and their names in transformers, PyTorch's recipes and FSDP, DeepSpeed, Megatron-LM,
-// nanoGPT, llm.c and earlier versions of Zeroth.
-constexpr NamedElsewhere kElsewhere[] = {
-    {"--steps", "max_steps max_iters train_iters num_steps iterations"},
-    {"--epochs", "num_train_epochs num_epochs"},
-    {"--lr", "learning_rate max_lr"},
-    {"--min_lr", "min_learning_rate"},
-    {"--lr_schedule", "lr_scheduler_type lr_scheduler lr_decay_style"},
-    {"--warmup_steps", "warmup warmup_iters lr_warmup_iters num_warmup_steps"},
-    {"--batch_size",
-     "per_device_train_batch_size train_batch_size micro_batch_size "
-     "train_micro_batch_size_per_gpu"},
-    {"--grad_accum", "gradient_accumulation_steps accumulate_grad_batches"},
-    {"--seq_len",
-     "block_size max_length max_seq_length max_seq_len seq_length sequence_length context_length"},
-    {"--beta1", "adam_beta1"},
-    {"--beta2", "adam_beta2"},
-    {"--eps", "adam_epsilon adam_eps epsilon"},
-    {"--weight_decay", "wd"},
-    {"--clip_grad_norm", "max_grad_norm gradient_clip_val gradient_clipping grad_clip clip_grad"},
-    {"--param_dtype=bf16 --reduce_dtype=bf16", "bf16"},
-    {"--param_dtype=fp16", "fp16"},
-    {"--fp32_precision=tf32", "tf32"},
-    {"--param_dtype", "dtype precision mixed_precision torch_dtype"},
-    {"--activation_checkpointing=block",
-     "gradient_checkpointing recompute_activations checkpoint_activations"},
-    {"--gather_buffers (a number of them)", "limit_all_gathers"},
-    {"--strategy=full_shard", "fsdp"},
-    {"--strategy", "sharding_strategy"},
-    {"--strategy (1: shard_optimizer, 2: shard_grad_op, 3: full_shard)", "zero_stage stage"},
-    {"--offload=all", "cpu_offload"},
-    {"--offload=optimizer", "offload_optimizer"},
-    {"--offload=parameters", "offload_param"},
-    {"--comm", "backend distributed_backend"},
-    {"--world_size", "nproc_per_node num_processes num_gpus gpus"},
-    {"--init_from", "model_name_or_path pretrained_model"},
-    {"--model (from scratch) or --init_from (a directory)", "model_name"},
-    {"--tokenizer", "tokenizer_name tokenizer_path"},
-    {"--data", "dataset dataset_name train_file train_data data_path data_dir input"},
-    {"--eval_data", "validation_file val_data"},
-    {"--eval_fraction", "validation_split val_size test_size"},
-    {"--eval_every", "eval_steps eval_interval"},
-    {"--eval_batches", "eval_iters"},
-    {"--out", "output_dir out_dir save"},
-    {"--overwrite", "overwrite_output_dir"},
-    {"--checkpoint_every", "save_steps save_interval checkpoint_interval"},
-    {"--keep_last", "save_total_limit"},
-    {"--resume", "resume_from_checkpoint load"},
-    {"--log_every", "logging_steps log_interval"},
-    {"--lora_rank", "lora_r use_lora"},
-    {"--lora_targets", "lora_target_modules"},
-    {"--ema_decay", "use_ema"},
-    {"--trace", "profile"},
-};
-
 constexpr size_t kMostBytes = size_t{1} << 20;
 
 // Returns the value in the spelling of a flag, or nullopt if its type is not the option's.
 std::optional<std::string> FlagText(const Option& option, const toml::node& node) {
   const auto is = [&](auto field) { return std::holds_alternative<decltype(field)>(option.field); };
-  const bool is_text = is(&TrainOptions::data);
+  const bool is_text = IsText(option);
   const bool is_bool = is(&TrainOptions::shuffle);
   // A seed may be too large for an integer of TOML, and is text then.
   if (node.is_string() && (is_text || is(&TrainOptions::seed))) return node.ref<std::string>();
@@ -222,7 +247,7 @@ absl::Status SetFromNode(const std::string& key, const toml::node& node, TrainOp
   std::ostringstream type;
   type << node.type();
   std::string expected = Expected(*option);
-  if (std::holds_alternative<std::string TrainOptions::*>(option->field)) {
+  if (IsText(*option)) {
     absl::StrAppend(&expected, expected.empty() ? "text in quotes" : ", in quotes");
   }
   return InvalidArgument(key, " is of type ", type.str(), ", expected ", expected);
@@ -243,11 +268,11 @@ const Option* FindOption(absl::string_view name) {
 }
 
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options) {
-  return VisitField(option, options, [](const auto& value) -> nlohmann::json { return value; });
+  return VisitValue(option, options, [](const auto& value) -> nlohmann::json { return value; });
 }
 
 std::string OptionText(const Option& option, const TrainOptions& options) {
-  return VisitField(option, options, [](const auto& value) {
+  return VisitValue(option, options, [](const auto& value) {
     std::string text = absl::UnparseFlag(value);
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
       // Abseil tries 15 digits and then prints 17, although 16 may read back as the same number.
@@ -261,29 +286,24 @@ std::string OptionText(const Option& option, const TrainOptions& options) {
   });
 }
 
+std::string OptionText(absl::string_view name, const TrainOptions& options) {
+  return OptionText(*FindOption(name), options);
+}
+
 std::string Expected(const Option& option) {
   const TrainOptions any;
-  return VisitField(option, any,
+  return VisitValue(option, any,
                     [&](const auto& value) { return ExpectedOf(option.allowed, value); });
 }
 
 absl::Status CheckOption(const Option& option, const TrainOptions& options) {
   const bool allowed =
-      VisitField(option, options, [&](const auto& value) { return Allows(option.allowed, value); });
+      VisitValue(option, options, [&](const auto& value) { return Allows(option.allowed, value); });
   return allowed ? absl::OkStatus() : NotExpected(option);
 }
 
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options) {
-  std::string error;
-  const bool parsed = VisitField(
-      option, options, [&](auto& value) { return absl::ParseFlag(text, &value, &error); });
-  return parsed ? CheckOption(option, options) : NotExpected(option);
-}
-
-std::string DidYouMean(absl::string_view unknown) {
-  std::vector<std::string> options;
-  for (const Option& option : AllOptions()) options.push_back(option.name);
-  return DidYouMean(unknown, kElsewhere, options, "--");
+  return Parse(option, text, options) ? CheckOption(option, options) : NotExpected(option);
 }
 
 absl::Status ReadConfig(const std::string& path, TrainOptions& options) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,13 +24,20 @@ namespace zeroth {
 struct AllowedValues {
   double least = std::numeric_limits<double>::lowest();
   double below = std::numeric_limits<double>::infinity();
-  double or_value = least;      // also allowed
-  const char* words = nullptr;  // the allowed words, separated by blanks
+  double or_value = least;  // also allowed
+  // The words of an option that is an enum, and their enumerators.
+  std::vector<std::pair<std::string, int>> words = {};
   // A word of earlier versions, which checkpoints may have, and its name now.
   const char* old_word = nullptr;
   const char* new_word = nullptr;
   bool (*parses)(absl::string_view text) = nullptr;
   const char* expected = nullptr;  // replaces the text that messages derive from the above
+};
+
+// The field of an option that is an enum.
+struct EnumField {
+  int (*get)(const TrainOptions& options);
+  void (*set)(TrainOptions& options, int value);
 };
 
 struct Option {
@@ -39,7 +47,7 @@ struct Option {
   AllowedValues allowed;
   const char* help;
   std::variant<std::string TrainOptions::*, bool TrainOptions::*, int TrainOptions::*,
-               int64_t TrainOptions::*, uint64_t TrainOptions::*, double TrainOptions::*>
+               int64_t TrainOptions::*, uint64_t TrainOptions::*, double TrainOptions::*, EnumField>
       field;
 };
 
@@ -55,6 +63,8 @@ std::string DidYouMean(absl::string_view unknown);
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);
 // Returns the value in the spelling of a flag.
 std::string OptionText(const Option& option, const TrainOptions& options);
+// As above, of the option with this name, which must exist.
+std::string OptionText(absl::string_view name, const TrainOptions& options);
 
 // Describes the allowed values, as "fp32, bf16 or fp16" or "a whole number of at least 1". Empty if
 // any text is allowed.

@@ -68,7 +68,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "needs --eval_data or --eval_fraction: say on what to evaluate");
   refuse(!o.eval_data.empty() && o.eval_fraction > 0, "eval_data eval_fraction",
          "both say on what to evaluate; leave one of them out");
-  refuse(o.nccl_copy_engine == "on" && o.comm != "nccl" && o.comm != defaults.comm,
+  refuse(o.nccl_copy_engine == NcclCopyEngine::kOn && o.comm != "nccl" && o.comm != defaults.comm,
          "nccl_copy_engine comm", "only NCCL gathers by copy engines; take --comm=nccl");
   refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",
          "without --offload: nothing is offloaded");
@@ -85,11 +85,11 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "out");
   refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
          "bytes have no special tokens; leave one of them out");
-  refuse(o.lora_export == "adapter" && o.max_shard_size != defaults.max_shard_size,
+  refuse(o.lora_export == LoraExport::kAdapter && o.max_shard_size != defaults.max_shard_size,
          "max_shard_size lora_export", "an adapter is one file; leave one of them out");
   refuse(o.async_checkpoint && o.checkpoint_every == 0, "async_checkpoint",
          "needs --checkpoint_every: say how often to save");
-  refuse(o.async_when_busy == "skip" && !o.async_checkpoint, "async_when_busy",
+  refuse(o.async_when_busy == AsyncWhenBusy::kSkip && !o.async_checkpoint, "async_when_busy",
          "needs --async_checkpoint: otherwise training waits for every save");
   for (const char* const keep : {"keep_last", "keep_every"}) {
     refuse_group(o.checkpoint_every == 0, keep,
@@ -98,18 +98,18 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.allow_partial && o.resume.empty(), "allow_partial",
          "needs --resume: say what to load as far as it fits");
 
-  const bool fp32 = o.param_dtype == "fp32";
-  refuse(o.fp32_precision == "tf32" && !fp32, "fp32_precision param_dtype",
+  const bool fp32 = o.param_dtype == DType::kFloat32;
+  refuse(o.fp32_precision == Fp32Precision::kTf32 && !fp32, "fp32_precision param_dtype",
          "no product is made of fp32 operands then; leave one of them out");
-  refuse(o.fp8 != "none" && fp32, "fp8 param_dtype",
+  refuse(o.fp8 != Fp8Recipe::kNone && fp32, "fp8 param_dtype",
          "products of 8-bit floats give 16 bits; take --param_dtype=bf16");
-  refuse(o.attention_backend == "cudnn" && fp32, "attention_backend param_dtype",
+  refuse(o.attention_backend == AttentionBackend::kCudnn && fp32, "attention_backend param_dtype",
          "cuDNN has no attention in fp32; take --param_dtype=bf16 or another --attention_backend");
-  refuse(o.layout == "rows" && o.optimizer_state_dtype == "float8_block",
+  refuse(o.layout == LayoutKind::kRows && o.optimizer_state_dtype == DType::kUInt8,
          "layout optimizer_state_dtype",
          "8-bit moments share scales in blocks, which rows would divide; take --layout=flat, or "
          "moments in bf16");
-  refuse(o.ema_decay > 0 && o.master_dtype != "fp32", "ema_decay master_dtype",
+  refuse(o.ema_decay > 0 && o.master_dtype != DType::kFloat32, "ema_decay master_dtype",
          "an average in less than fp32 would stand still; take --master_dtype=fp32");
 
   refuse(o.cuda_graphs && !o.trace.empty(), "trace cuda_graphs",
@@ -120,7 +120,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.cuda_graphs && o.skip_loss_zscore > 0, "skip_loss_zscore cuda_graphs", kGraph);
   refuse(o.cuda_graphs && o.skip_grad_norm_zscore > 0, "skip_grad_norm_zscore cuda_graphs", kGraph);
 
-  refuse_group(o.on_nonfinite != "skip", "max_nonfinite_steps",
+  refuse_group(o.on_nonfinite != OnNonfinite::kSkip, "max_nonfinite_steps",
                "needs --on_nonfinite=skip: otherwise the first such step ends the run");
   // The rank of the adapters of --init_adapter is known once it is opened.
   const bool has_none = o.lora_rank == 0 && o.init_adapter.empty();
@@ -130,7 +130,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse_group(!has_muon, "muon_", "needs --optimizer=muon");
   refuse(has_muon && o.offload != "none", "optimizer offload",
          "Muon works on state in memory; leave one of them out");
-  refuse(has_muon && o.master_dtype != "fp32", "optimizer master_dtype",
+  refuse(has_muon && o.master_dtype != DType::kFloat32, "optimizer master_dtype",
          "Muon updates masters in fp32; take --master_dtype=fp32");
   refuse(has_muon && o.muon_lr > 0 && o.lr == 0, "muon_lr lr",
          "Muon's rate follows the schedule of --lr; expected one above 0");
@@ -144,7 +144,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   };
   refuse_divided(has_muon && !has_none,
                  o.lora_rank > 0 ? "optimizer lora_rank" : "optimizer init_adapter");
-  refuse_divided(o.fp8 != "none", "fp8");
+  refuse_divided(o.fp8 != Fp8Recipe::kNone, "fp8");
   refuse_divided(o.cuda_graphs, "cuda_graphs");
   refuse(o.sequence_parallel && o.tensor_parallel == 1, "sequence_parallel",
          "needs --tensor_parallel: sequences are shared by the ranks that share layers");
@@ -152,14 +152,14 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "sequence_parallel seq_len tensor_parallel",
          "sequences are divided among the ranks that share a layer; expected --seq_len a "
          "multiple of --tensor_parallel");
-  refuse(o.deterministic_tensor > 0 && o.reduction != "tree", "deterministic_tensor reduction",
-         "its order depends on the ranks; leave --reduction out");
+  refuse(o.deterministic_tensor > 0 && o.reduction != Reduction::kTree,
+         "deterministic_tensor reduction", "its order depends on the ranks; leave --reduction out");
 
   // These would make the bits depend on the number of ranks.
   const bool fixed = o.deterministic_batch > 0;
-  refuse(fixed && o.grad_sync != "every", "deterministic_batch grad_sync",
+  refuse(fixed && o.grad_sync != GradSync::kEvery, "deterministic_batch grad_sync",
          "every micro-batch is reduced by itself; leave --grad_sync out");
-  refuse(fixed && o.grad_accum_dtype != "fp32", "deterministic_batch grad_accum_dtype",
+  refuse(fixed && o.grad_accum_dtype != DType::kFloat32, "deterministic_batch grad_accum_dtype",
          "sums over micro-batches are made in fp32, and rounded once; leave the type out");
   constexpr char kScales[] =
       "what shares an int8 scale depends on where shards begin; leave one of them out";
@@ -169,7 +169,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
     refuse(promised && o.quantized_weights, absl::StrCat(bits, " quantized_weights"), kScales);
     refuse(promised && o.quantized_gradients, absl::StrCat(bits, " quantized_gradients"), kScales);
   }
-  refuse(fixed && o.reduction != "tree", "deterministic_batch reduction",
+  refuse(fixed && o.reduction != Reduction::kTree, "deterministic_batch reduction",
          "its order depends on the ranks; leave --reduction out");
   refuse(fixed && o.gradient_divide_factor != 0, "deterministic_batch gradient_divide_factor",
          "gradients are divided by the number of micro-batches; leave the factor out");
@@ -263,10 +263,9 @@ double TrainOptions::peak_lr() const {
 
 KernelOptions TrainOptions::kernel_options() const {
   KernelOptions kernels;
-  if (fp32_precision == "tf32") kernels.fp32_precision = Fp32Precision::kTf32;
+  kernels.fp32_precision = fp32_precision;
   kernels.allow_slow_kernels = allow_slow_kernels;
-  if (attention_backend == "cudnn") kernels.attention = AttentionBackend::kCudnn;
-  if (attention_backend == "flash") kernels.attention = AttentionBackend::kFlash;
+  kernels.attention = attention_backend;
   return kernels;
 }
 
@@ -339,16 +338,14 @@ SchedulerOptions TrainOptions::scheduler_options() const {
   SchedulerOptions scheduler;
   scheduler.prefetch = prefetch;
   scheduler.gather_buffers = gather_buffers;
-  if (backward_prefetch == "post") scheduler.backward_prefetch = BackwardPrefetch::kPost;
-  if (backward_prefetch == "none") scheduler.backward_prefetch = BackwardPrefetch::kNone;
+  scheduler.backward_prefetch = backward_prefetch;
   return scheduler;
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {
-  MixedPrecision precision = {*ParseDType(param_dtype), *ParseDType(reduce_dtype),
-                              *ParseDType(master_dtype)};
+  MixedPrecision precision = {param_dtype, reduce_dtype, master_dtype};
   precision.keep_low_precision_grads = keep_low_precision_grads;
-  precision.grad_accum_dtype = *ParseDType(grad_accum_dtype);
+  precision.grad_accum_dtype = grad_accum_dtype;
   return precision;
 }
 
@@ -359,29 +356,25 @@ OptimizerOptions TrainOptions::optimizer_options() const {
   result.beta2 = beta2;
   result.eps = eps;
   result.weight_decay = weight_decay;
-  result.state_dtype = moment_dtype();
+  result.state_dtype = optimizer_state_dtype;
   result.seed = seed;
   result.muon.lr = muon_lr;
   result.muon.momentum = muon_momentum;
   result.muon.ns_steps = muon_ns_steps;
-  if (muon_scale == "spectral") result.muon.scale = MuonScale::kSpectral;
+  result.muon.scale = muon_scale;
   result.muon.split_qkv = muon_split_qkv;
   result.muon.per_head = muon_per_head;
-  if (muon_precision != "auto") result.muon.precision = *ParseDType(muon_precision);
+  if (muon_precision == MuonPrecision::kFp32) result.muon.precision = DType::kFloat32;
+  if (muon_precision == MuonPrecision::kBf16) result.muon.precision = DType::kBFloat16;
   result.muon.patterns = absl::StrSplit(muon_parameters, ',', absl::SkipWhitespace());
   return result;
-}
-
-DType TrainOptions::moment_dtype() const {
-  return optimizer_state_dtype == "float8_block" ? DType::kUInt8
-                                                 : *ParseDType(optimizer_state_dtype);
 }
 
 absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {
   LossScalerOptions scaler;
   scaler.growth_interval = loss_scale_growth_interval;
   const bool scales_by_itself =
-      loss_scale == "auto" && (param_dtype == "fp16" || reduce_dtype == "fp16");
+      loss_scale == "auto" && (param_dtype == DType::kFloat16 || reduce_dtype == DType::kFloat16);
   if (loss_scale != "dynamic" && !scales_by_itself &&
       loss_scale_growth_interval != TrainOptions().loss_scale_growth_interval) {
     return InvalidArgument("--loss_scale_growth_interval=", loss_scale_growth_interval,

@@ -12,7 +12,9 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/data/chat/on_long.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/loss_scaler.h"
@@ -21,12 +23,22 @@
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/scheduler.h"
+#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 
 // Number of ranks of a run that starts its ranks itself, unless --world_size is given.
 inline constexpr int kDefaultWorldSize = 2;
+
+#define GROUP(text)
+#define OPTION(...)
+#define ZEROTH_LIST(...) \
+  { __VA_ARGS__ }
+#define CHOICE(type, name, default_value, decides_results, enumerators, help) \
+  enum class type : uint8_t ZEROTH_LIST enumerators;
+#include "zeroth/options/options.inc"
+#undef ZEROTH_LIST
 
 // All options of a training run: a field for each line of options.inc.
 struct TrainOptions {
@@ -44,7 +56,6 @@ struct TrainOptions {
   SchedulerOptions scheduler_options() const;
   MixedPrecision mixed_precision() const;
   OptimizerOptions optimizer_options() const;
-  DType moment_dtype() const;  // AdamWOptions::state_dtype: uint8 for float8_block
   // nullopt if the loss is not scaled. InvalidArgument if the scale is not a power of two.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   KernelOptions kernel_options() const;

@@ -10,8 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {
@@ -51,17 +54,11 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--deterministic_batch=-1", [](TrainOptions& o) { o.deterministic_batch = -1; }},
       {"--reshard_after_forward=0", [](TrainOptions& o) { o.reshard_after_forward = "0"; }},
       {"--reshard_after_forward=yes", [](TrainOptions& o) { o.reshard_after_forward = "yes"; }},
-      {"--backward_prefetch=early", [](TrainOptions& o) { o.backward_prefetch = "early"; }},
       {"--gather_buffers=0: expected a whole number of at least 1",
        [](TrainOptions& o) { o.gather_buffers = 0; }},
-      {"--layout=columns", [](TrainOptions& o) { o.layout = "columns"; }},
       {"--gradient_divide_factor=-2", [](TrainOptions& o) { o.gradient_divide_factor = -2; }},
-      {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
-      {"--activation_checkpointing=all",
-       [](TrainOptions& o) { o.activation_checkpointing = "all"; }},
       {"--max_nonfinite_steps=3 needs --on_nonfinite=skip",
        [](TrainOptions& o) { o.max_nonfinite_steps = 3; }},
-      {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
       {"--trace=trace.json: expected FROM:TO", [](TrainOptions& o) { o.trace = "trace.json"; }},
       {"--epochs=2 and --steps=7",
        [](TrainOptions& o) {
@@ -89,40 +86,30 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        [](TrainOptions& o) {
          o.max_shard_size = "5GB";
          o.lora_rank = 8;
-         o.lora_export = "adapter";
+         o.lora_export = LoraExport::kAdapter;
        }},
       {"--keep_last=3 needs --checkpoint_every", [](TrainOptions& o) { o.keep_last = 3; }},
       {"--keep_every=100 needs --checkpoint_every", [](TrainOptions& o) { o.keep_every = 100; }},
       {"--data=caf\xe9.txt: is not UTF-8", [](TrainOptions& o) { o.data = "caf\xe9.txt"; }},
       {"--check_replicas_every=-2", [](TrainOptions& o) { o.check_replicas_every = -2; }},
       {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
-      {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
-      {"--nccl_copy_engine=yes", [](TrainOptions& o) { o.nccl_copy_engine = "yes"; }},
       {"--nccl_copy_engine=on and --comm=local",
        [](TrainOptions& o) {
-         o.nccl_copy_engine = "on";
+         o.nccl_copy_engine = NcclCopyEngine::kOn;
          o.comm = "local";
        }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
       {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
-      {"--param_dtype=int8", [](TrainOptions& o) { o.param_dtype = "int8"; }},
-      {"--reduce_dtype=fp64", [](TrainOptions& o) { o.reduce_dtype = "fp64"; }},
-      {"--grad_accum_dtype=int8", [](TrainOptions& o) { o.grad_accum_dtype = "int8"; }},
       {"grad_accum_dtype is bf16 and reduce_dtype is fp32",
-       [](TrainOptions& o) { o.grad_accum_dtype = "bf16"; }},
+       [](TrainOptions& o) { o.grad_accum_dtype = DType::kBFloat16; }},
       {"same 16-bit type for both",
        [](TrainOptions& o) {
-         o.param_dtype = "bf16";
-         o.reduce_dtype = "fp16";
+         o.param_dtype = DType::kBFloat16;
+         o.reduce_dtype = DType::kFloat16;
        }},
-      {"--master_dtype=int8", [](TrainOptions& o) { o.master_dtype = "int8"; }},
-      {"bf16 masters of bf16 parameters", [](TrainOptions& o) { o.master_dtype = "bf16"; }},
-      {"--optimizer_state_dtype=fp16: expected fp32, bf16 or float8_block",
-       [](TrainOptions& o) { o.optimizer_state_dtype = "fp16"; }},
-      {"--optimizer_state_dtype=int8: expected fp32, bf16 or float8_block; int8 is called "
-       "float8_block now",
-       [](TrainOptions& o) { o.optimizer_state_dtype = "int8"; }},
+      {"bf16 masters of bf16 parameters",
+       [](TrainOptions& o) { o.master_dtype = DType::kBFloat16; }},
       {"--lora_targets=q_proj,: expected all, or names",
        [](TrainOptions& o) {
          o.lora_rank = 2;
@@ -138,14 +125,9 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.cuda_graphs = true;
          o.skip_grad_norm_zscore = 4;
        }},
-      {"--export_dtype=fp16", [](TrainOptions& o) { o.export_dtype = "fp16"; }},
       {"--max_shard_size=much", [](TrainOptions& o) { o.max_shard_size = "much"; }},
-      {"--lora_export=all",
-       [](TrainOptions& o) {
-         o.lora_rank = 2;
-         o.lora_export = "all";
-       }},
-      {"--lora_export=both needs --lora_rank", [](TrainOptions& o) { o.lora_export = "both"; }},
+      {"--lora_export=both needs --lora_rank",
+       [](TrainOptions& o) { o.lora_export = LoraExport::kBoth; }},
       {"--loss_scale=loud", [](TrainOptions& o) { o.loss_scale = "loud"; }},
       {"--loss_scale=1000", [](TrainOptions& o) { o.loss_scale = "1000"; }},
       {"--loss_scale_growth_interval=0",
@@ -162,7 +144,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        }},
       {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
       {"--async_when_busy=skip needs --async_checkpoint",
-       [](TrainOptions& o) { o.async_when_busy = "skip"; }},
+       [](TrainOptions& o) { o.async_when_busy = AsyncWhenBusy::kSkip; }},
       {"--muon_lr=0.01 needs --optimizer=muon", [](TrainOptions& o) { o.muon_lr = 0.01; }},
       {"--muon_split_qkv needs --optimizer=muon", [](TrainOptions& o) { o.muon_split_qkv = true; }},
       {"--optimizer=muon and --offload=optimizer: Muon works on state in memory",
@@ -172,14 +154,14 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        }},
       {"--layout=rows and --optimizer_state_dtype=float8_block",
        [](TrainOptions& o) {
-         o.layout = "rows";
-         o.optimizer_state_dtype = "float8_block";
+         o.layout = LayoutKind::kRows;
+         o.optimizer_state_dtype = DType::kUInt8;
        }},
       {"--ema_decay=0.5 and --master_dtype=bf16",
        [](TrainOptions& o) {
          o.ema_decay = 0.5;
-         o.param_dtype = "bf16";
-         o.master_dtype = "bf16";
+         o.param_dtype = DType::kBFloat16;
+         o.master_dtype = DType::kBFloat16;
        }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
@@ -214,23 +196,15 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        [](TrainOptions& o) { o.min_lr = -2; }},
       {"--offload=weights: expected none, all, or a list",
        [](TrainOptions& o) { o.offload = "weights"; }},
-      {"--fp32_precision=high: expected ieee or tf32",
-       [](TrainOptions& o) { o.fp32_precision = "high"; }},
       {"--fp32_precision=tf32 and --param_dtype=bf16",
        [](TrainOptions& o) {
-         o.fp32_precision = "tf32";
-         o.param_dtype = "bf16";
+         o.fp32_precision = Fp32Precision::kTf32;
+         o.param_dtype = DType::kBFloat16;
        }},
-      {"--fp8=rowwise: expected none or tensorwise",
-       [](TrainOptions& o) {
-         o.param_dtype = "bf16";
-         o.fp8 = "rowwise";
-       }},
-      {"--attention_backend=math: expected auto, cudnn or flash",
-       [](TrainOptions& o) { o.attention_backend = "math"; }},
       {"--attention_backend=cudnn and --param_dtype=fp32",
-       [](TrainOptions& o) { o.attention_backend = "cudnn"; }},
-      {"--fp8=tensorwise and --param_dtype=fp32", [](TrainOptions& o) { o.fp8 = "tensorwise"; }},
+       [](TrainOptions& o) { o.attention_backend = AttentionBackend::kCudnn; }},
+      {"--fp8=tensorwise and --param_dtype=fp32",
+       [](TrainOptions& o) { o.fp8 = Fp8Recipe::kTensorwise; }},
       {"--offload_dir=/scratch without --offload",
        [](TrainOptions& o) { o.offload_dir = "/scratch"; }},
   };
@@ -241,6 +215,62 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
     EXPECT_NE(status.ToString().find(message), std::string::npos) << status;
   }
+}
+
+TEST(OptionsTest, AMisspeltWordIsRefusedWithTheListOfWords) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"backward_prefetch=early", "expected pre, post or none"},
+      {"layout=columns", "expected flat or rows"},
+      {"grad_sync=never", "expected every or last"},
+      {"activation_checkpointing=all",
+       "expected none, block, selective, attention, mlp or elementwise"},
+      {"on_nonfinite=", "expected stop or skip"},
+      {"on_long=cut", "expected truncate, split, drop or refuse"},
+      {"muon_scale=match_rms", "expected match_rms_adamw or spectral"},
+      {"reduction=ring", "expected tree or nccl"},
+      {"nccl_copy_engine=yes", "expected auto, on or off"},
+      {"param_dtype=int8", "expected fp32, bf16 or fp16"},
+      {"master_dtype=fp16", "expected fp32 or bf16"},
+      {"optimizer_state_dtype=uint8",
+       "expected fp32, bf16 or float8_block; int8 is called float8_block now"},
+      {"export_dtype=fp16", "expected fp32 or bf16"},
+      {"lora_export=all", "expected merged, adapter or both"},
+      {"fp32_precision=high", "expected ieee or tf32"},
+      {"fp8=rowwise", "expected none or tensorwise"},
+      {"attention_backend=math", "expected auto, cudnn or flash"},
+      {"like=Zeroth", "expected zeroth, fsdp2, megatron_fsdp or deepspeed"},
+  };
+  for (const auto& [flag, message] : cases) {
+    const std::pair<std::string, std::string> set = absl::StrSplit(flag, '=');
+    TrainOptions options;
+    const absl::Status status = SetOption(*FindOption(set.first), set.second, options);
+    EXPECT_EQ(status, absl::InvalidArgumentError(message)) << flag;
+  }
+}
+
+TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
+  TrainOptions options;
+  int choices = 0;
+  for (const Option& option : AllOptions()) {
+    choices += option.allowed.words.empty() ? 0 : 1;
+    for (const auto& [word, enumerator] : option.allowed.words) {
+      EXPECT_EQ(SetOption(option, word, options), absl::OkStatus()) << option.name;
+      EXPECT_EQ(std::get<EnumField>(option.field).get(options), enumerator) << option.name;
+      EXPECT_EQ(OptionText(option, options), word) << option.name;
+    }
+  }
+  EXPECT_EQ(choices, 24);
+  EXPECT_EQ(options.like, Like::kDeepspeed);
+  EXPECT_EQ(options.layout, LayoutKind::kRows);
+  EXPECT_EQ(options.optimizer_state_dtype, DType::kUInt8);
+  EXPECT_EQ(options.activation_checkpointing, ActivationCheckpointing::kElementwise);
+}
+
+// Only code can give an option a value that has no word.
+TEST(OptionsTest, AnEnumeratorWithoutAWordIsRefused) {
+  TrainOptions options = Valid();
+  options.master_dtype = DType::kFloat16;
+  EXPECT_THAT(Validate(options).ToString(), HasSubstr("--master_dtype=2: expected fp32 or bf16"));
 }
 
 TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
@@ -313,15 +343,15 @@ TEST(OptionsTest, TheGlobalBatchIsDividedAmongRanksAndMicroBatches) {
 
 TEST(OptionsTest, WhatADeterministicBatchDoesNotGoWith) {
   const std::vector<std::pair<std::string, std::function<void(TrainOptions&)>>> cases = {
-      {"--grad_sync=last", [](TrainOptions& o) { o.grad_sync = "last"; }},
+      {"--grad_sync=last", [](TrainOptions& o) { o.grad_sync = GradSync::kLast; }},
       {"--grad_accum_dtype",
        [](TrainOptions& o) {
-         o.reduce_dtype = "bf16";
-         o.grad_accum_dtype = "bf16";
+         o.reduce_dtype = DType::kBFloat16;
+         o.grad_accum_dtype = DType::kBFloat16;
        }},
       {"--quantized_weights", [](TrainOptions& o) { o.quantized_weights = true; }},
       {"--quantized_gradients", [](TrainOptions& o) { o.quantized_gradients = true; }},
-      {"--reduction=nccl", [](TrainOptions& o) { o.reduction = "nccl"; }},
+      {"--reduction=nccl", [](TrainOptions& o) { o.reduction = Reduction::kNccl; }},
       {"--gradient_divide_factor", [](TrainOptions& o) { o.gradient_divide_factor = 2; }}};
   for (const auto& [flag, change] : cases) {
     TrainOptions options = Valid();

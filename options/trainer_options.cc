@@ -2,10 +2,8 @@
 
 #include "zeroth/options/trainer_options.h"
 
-#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/strategies/quantized_collectives.h"
-#include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
 
@@ -15,7 +13,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.strategy = options.strategy;
   trainer.sharding.strategy_options = options.strategy_options();
   trainer.sharding.scheduler = options.scheduler_options();
-  if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
+  trainer.sharding.layout = options.layout;
   if (options.quantized_weights || options.quantized_gradients) {
     trainer.sharding.collectives = *QuantizedCollectives(
         {.weights = options.quantized_weights, .gradients = options.quantized_gradients});
@@ -25,8 +23,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
   trainer.fp32_norms = options.fp32_norms;
-  trainer.activation_checkpointing =
-      *ParseActivationCheckpointing(options.activation_checkpointing);
+  trainer.activation_checkpointing = options.activation_checkpointing;
   trainer.optimizer = options.optimizer;
   trainer.optimizer_options = options.optimizer_options();
   if (options.lora_b_lr_scale != 1) {
@@ -36,7 +33,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();
-  trainer.sync_every_micro_batch = options.grad_sync == "every";
+  trainer.sync_every_micro_batch = options.grad_sync == GradSync::kEvery;
   trainer.record_steps = options.cuda_graphs;
   trainer.dropout_seed = options.seed;
   trainer.skip_loss_zscore = options.skip_loss_zscore;

@@ -20,6 +20,7 @@
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/system.h"
 #include "zeroth/strategies/sharding.h"
@@ -37,7 +38,7 @@ constexpr int kComputeStream = 0;  // a device's first
 Machine ForRanks(Machine machine, const TrainOptions& options) {
   const bool threads = options.comm == "local";  // ranks of one process, on one node
   machine.attention_keeps_scores &=
-      options.like == "zeroth";  // others let backward be in any order
+      options.like == Like::kZeroth;  // others let backward be in any order
   if (!machine.is_gpu) {
     machine.devices_per_node =
         threads ? options.world_size
@@ -121,7 +122,7 @@ std::string MomentOf(const WorkLedger& ledger, int entry,
 
 // True if micro-batches add up in full gradients, which are reduced once.
 bool AddsUpInFull(const TrainOptions& options) {
-  return options.grad_accum > 1 && options.grad_sync == "last";
+  return options.grad_accum > 1 && options.grad_sync == GradSync::kLast;
 }
 
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
@@ -193,15 +194,17 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   PlannedSystem system = SystemOf(options);
   const bool by_nccl = on.is_gpu && options.comm != "local";
   // In other systems NCCL's kernels gather and reduce.
-  const bool as_here = by_nccl && options.like == "zeroth";
-  using Reduction = PlannedCommunicator::Options::Reduction;
+  const bool as_here = by_nccl && options.like == Like::kZeroth;
+  using Planned = PlannedCommunicator::Options::Reduction;
   if (as_here) {
-    system.comm.reduction = options.reduction == "tree" ? Reduction::kTree : Reduction::kLibrary;
+    system.comm.reduction =
+        options.reduction == Reduction::kTree ? Planned::kTree : Planned::kLibrary;
   }
   system.comm.gathers_by_copy_engine =
-      as_here && options.nccl_copy_engine != "off" && !options.quantized_weights;
+      as_here && options.nccl_copy_engine != NcclCopyEngine::kOff && !options.quantized_weights;
   system.comm.calls_together = by_nccl && !system.comm.parts;
-  system.comm.reduces_by_exchange = options.like == "zeroth" && options.reduction == "tree";
+  system.comm.reduces_by_exchange =
+      options.like == Like::kZeroth && options.reduction == Reduction::kTree;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, system.comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);
@@ -213,7 +216,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   trainer_options.kernels = options.kernel_options();
   // Recording a step replays the same work.
   trainer_options.record_steps = false;
-  if (options.muon_precision == "auto") {
+  if (options.muon_precision == MuonPrecision::kAuto) {
     trainer_options.optimizer_options.muon.precision =
         on.is_gpu ? DType::kBFloat16 : DType::kFloat32;
   }
@@ -293,9 +296,10 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
       static_cast<double>(options.batch_size * options.grad_accum * options.seq_len) /
       static_cast<double>(options.tensor_parallel);
   plan.tokens_per_second_per_rank = tokens / plan.step_seconds;
-  const double rate = device.units() * (options.param_dtype != "fp32"      ? on.bf16_flops
-                                        : options.fp32_precision == "tf32" ? on.tf32_flops
-                                                                           : on.fp32_flops);
+  const double rate =
+      device.units() * (options.param_dtype != DType::kFloat32           ? on.bf16_flops
+                        : options.fp32_precision == Fp32Precision::kTf32 ? on.tf32_flops
+                                                                         : on.fp32_flops);
   plan.flops_per_second_per_rank = plan.tokens_per_second_per_rank * flops_per_token;
   plan.flop_utilization = plan.flops_per_second_per_rank / rate;
   return plan;
@@ -322,7 +326,8 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
                         static_cast<double>(plan.memory_peak_bytes) / kMiB);
   if (plan.memory_reserved_bytes > plan.memory_peak_bytes) {
     absl::StrAppendFormat(&text, ", %.1f reserved as %s would",
-                          static_cast<double>(plan.memory_reserved_bytes) / kMiB, options.like);
+                          static_cast<double>(plan.memory_reserved_bytes) / kMiB,
+                          OptionText("like", options));
   }
   absl::StrAppendFormat(&text, ", of %.1f: %s\n",
                         static_cast<double>(plan.memory_limit_bytes) / kMiB,

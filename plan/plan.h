@@ -27,7 +27,7 @@ struct Plan {
   int64_t memory_peak_bytes = 0;                       // as a rank's allocator counts them
   std::array<int64_t, kMemoryCategoryCount> memory{};  // at the peak; they add up to it
   int64_t memory_reserved_bytes = 0;  // the peak, and what the --like system reserves beside it
-  std::string moment;                 // of the peak: "backward of h.3, at a product"
+  std::string moment;                 // of the peak: "backward of h.3, at a matmul"
   int64_t memory_limit_bytes = 0;     // the machine's, or --memory_limit
   bool fits = false;                  // the reserved bytes are within the limit
   double step_seconds = 0;

@@ -68,7 +68,7 @@ std::vector<Change> Checkpointing() {
 
 std::vector<Change> OtherState(const TrainOptions& options) {
   std::vector<Change> changes;
-  if (options.optimizer_state_dtype == "fp32") changes = {"--optimizer_state_dtype=bf16"};
+  if (options.optimizer_state_dtype == DType::kFloat32) changes = {"--optimizer_state_dtype=bf16"};
   if (options.offload == "none" && options.optimizer != "muon") {
     changes.insert(changes.end(), {"--offload=optimizer", "--offload=all"});
   }

@@ -67,14 +67,14 @@ void MakeDeepSpeed(const TrainOptions& options, PlannedSystem& system) {
 
 PlannedSystem SystemOf(const TrainOptions& options) {
   PlannedSystem system;
-  if (options.like == "zeroth") return system;
+  if (options.like == Like::kZeroth) return system;
   system.reserved_unused_bytes = kReservedByPyTorch;
-  if (options.like == "megatron_fsdp") return system;
+  if (options.like == Like::kMegatronFsdp) return system;
   // Each parameter is a separate tensor, copied out of the gathered buffer and, as a gradient, into
   // the one to be reduced. The others compute in these buffers.
   system.comm.copies_in_and_out = true;
   system.unfused_loss = true;
-  if (options.like == "deepspeed") {
+  if (options.like == Like::kDeepspeed) {
     MakeDeepSpeed(options, system);
     return system;
   }

@@ -230,7 +230,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ModelSource source;
   source.model_options_.lora = options.lora();
-  source.model_options_.fp8 = options.fp8 == "tensorwise";
+  source.model_options_.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
   if (options.init_from.empty()) {
     const std::string preset = options.model.empty() ? kDefaultModel : options.model;
     source.name_ = absl::StrCat("--model=", preset);

@@ -83,7 +83,7 @@ void Progress::Step(const StepMetrics& metrics, double seconds_left) {
     if (!std::exchange(beaten_, true)) {
       Print(
           absl::StrFormat("note      step %d reached %.0f GFLOP/s, more than the %.0f measured for "
-                          "matrix products: from here on GEMM util is relative to the fastest "
+                          "matmuls: from here on GEMM util is relative to the fastest "
                           "step",
                           metrics.step, rate / 1e9, options_.gemm_rate / 1e9));
     }

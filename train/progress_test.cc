@@ -89,7 +89,7 @@ TEST(ProgressTest, AStepThatBeatsTheMeasuredRateRaisesIt) {
   EXPECT_THAT(shown, testing::ElementsAre("GEMM util 50%", "GEMM util 100%", "GEMM util 100%",
                                           "GEMM util 25%"));
   const std::string note =
-      "note      step 2 reached 20 GFLOP/s, more than the 10 measured for matrix products";
+      "note      step 2 reached 20 GFLOP/s, more than the 10 measured for matmuls";
   EXPECT_THAT(text, testing::HasSubstr(note));
   EXPECT_EQ(text.find("note", text.find(note) + 1), std::string::npos) << "once is enough";
 }

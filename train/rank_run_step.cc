@@ -201,7 +201,7 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
   }
   const int64_t most = options_.max_nonfinite_steps;
   const bool too_many = most > 0 && nonfinite_in_a_row_ >= most;
-  if (options_.on_nonfinite == "skip" && !too_many) {
+  if (options_.on_nonfinite == OnNonfinite::kSkip && !too_many) {
     Say(absl::StrFormat("step %d  skipped: the gradient norm is %g%s", step, result.grad_norm,
                         why));
     return false;

@@ -10,10 +10,12 @@
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/text_generation.h"
 
@@ -225,7 +227,7 @@ void Reporter::PrintHeader(double gemm_rate) {
       100 * stats.local_ratio));
   if (options.tensor_parallel > 1) {
     Say(absl::StrFormat(
-        "          each layer is divided among %d ranks%s; %d such groups have data of their own",
+        "          each layer is divided among %d ranks%s; %d such groups read different data",
         options.tensor_parallel,
         options.sequence_parallel ? ", which also divide the sequence between layers" : "",
         options.data_ranks()));
@@ -236,8 +238,10 @@ void Reporter::PrintHeader(double gemm_rate) {
   }
   Say(absl::StrFormat(
       "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM rate %s",
-      SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
-      options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
+      SequencesPerStep(options), options.seq_len, DTypeName(options.param_dtype),
+      DTypeName(options.reduce_dtype),
+      OptionText(options.fp32_precision == Fp32Precision::kTf32 ? "fp32_precision" : "param_dtype",
+                 options),
       gemm_rate > 0 ? absl::StrFormat("%.0f GFLOP/s", gemm_rate / 1e9)
                     : "unknown: there is no memory to measure it in"));
   if (options.deterministic_batch > 0) {
@@ -245,9 +249,11 @@ void Reporter::PrintHeader(double gemm_rate) {
         "          in %d micro-batches, %d on each rank: the same bits at any world size",
         options.deterministic_batch, options.grad_accum));
   }
-  if (options.master_dtype == "fp32" && options.optimizer_state_dtype == "fp32") return;
+  if (options.master_dtype == DType::kFloat32 && options.optimizer_state_dtype == DType::kFloat32) {
+    return;
+  }
   Say(absl::StrFormat("optimizer %s parameters, %s moments: %.1f MiB of moments per rank",
-                      options.master_dtype, options.optimizer_state_dtype,
+                      DTypeName(options.master_dtype), OptionText("optimizer_state_dtype", options),
                       static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
 }
 
@@ -276,11 +282,12 @@ void Reporter::PrintAdapters() {
 void Reporter::PrintFp8() {
   const Fp8Layers layers = FindFp8Layers(trainer_.model());
   if (layers.in_fp8.empty()) return;
-  Say(absl::StrFormat(
-      "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
-      layers.in_fp8.size() + layers.others.size(), options_.fp8,
-      layers.others.empty() ? "" : "; not multiples of 16, so in " + options_.param_dtype + ": ",
-      absl::StrJoin(layers.others, ", ")));
+  Say(absl::StrFormat("fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
+                      layers.in_fp8.size() + layers.others.size(), OptionText("fp8", options_),
+                      layers.others.empty() ? ""
+                                            : absl::StrCat("; not multiples of 16, so in ",
+                                                           DTypeName(options_.param_dtype), ": "),
+                      absl::StrJoin(layers.others, ", ")));
 }
 
 }  // namespace zeroth

@@ -24,10 +24,8 @@ using ::testing::IsEmpty;
 // Another value that the option may have.
 std::string OtherValue(const Option& option) {
   const std::string text = OptionText(option, TrainOptions());
-  if (option.allowed.words != nullptr) {
-    for (const absl::string_view word : absl::StrSplit(option.allowed.words, ' ')) {
-      if (word != text) return std::string(word);
-    }
+  for (const auto& [word, enumerator] : option.allowed.words) {
+    if (word != text) return word;
   }
   for (const char* other : {"true", "false", "0.5", "3", "128MiB", "90s", "all", "chatml", "x"}) {
     TrainOptions options;
@@ -55,7 +53,7 @@ TEST(ResultFlagsTest, AnOptionThatDecidesIsComparedAndNoOther) {
 
 TEST(ResultFlagsTest, WordsOfEarlierVersionsAreComparedByMeaning) {
   TrainOptions options;
-  options.optimizer_state_dtype = "float8_block";
+  options.optimizer_state_dtype = DType::kUInt8;
   const nlohmann::json now = ResultFlags(options);
   nlohmann::json before = now;
   before["optimizer_state_dtype"] = "int8";
@@ -91,7 +89,7 @@ TEST(ResultFlagsTest, NamesTheFlagsThatChanged) {
   options.model = "llama_tiny";
   options.lora_alpha = 3;
   options.tokenizer = "byte";
-  options.fp8 = "tensorwise";
+  options.fp8 = Fp8Recipe::kTensorwise;
   options.quantized_weights = true;
   options.gradient_divide_factor = 3;
   EXPECT_THAT(

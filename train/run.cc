@@ -12,6 +12,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/rank_run.h"
 #include "zeroth/train/resume.h"
@@ -51,8 +52,8 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
   LaunchOptions launch;
   launch.world_size = spec.options.world_size;
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(spec.options.comm_timeout));
-  launch.reduction = spec.options.reduction;
-  launch.nccl_copy_engine = spec.options.nccl_copy_engine;
+  launch.reduction = OptionText("reduction", spec.options);
+  launch.nccl_copy_engine = OptionText("nccl_copy_engine", spec.options);
   std::string remedies;
   RunEnd end = RunEnd::kFinished;
   const absl::Status status =

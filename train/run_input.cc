@@ -60,8 +60,9 @@ absl::StatusOr<bool> HoldsText(const char* flag, const std::string& data) {
 absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const Mixture& data,
                                             const LanguageModel& model,
                                             const Tokenizer* tokenizer) {
-  if (options.attend_within == "auto") return data.has_marks() && model.TakesDocuments();
-  if (options.attend_within == "sequence") return false;
+  if (options.attend_within == AttendWithin::kAuto)
+    return data.has_marks() && model.TakesDocuments();
+  if (options.attend_within == AttendWithin::kSequence) return false;
   if (!model.TakesDocuments()) {
     return absl::InvalidArgumentError(
         "--attend_within=document: the model has a learned vector for each position, or is one "
@@ -102,12 +103,6 @@ absl::StatusOr<int64_t> StepsOf(const TrainOptions& options, double steps_per_ep
                            ": the first step to trace is beyond the last step of the run, ", steps);
   }
   return steps;
-}
-
-OnLong OnLongOf(const std::string& word) {
-  if (word == "split") return OnLong::kSplit;
-  if (word == "drop") return OnLong::kDrop;
-  return word == "refuse" ? OnLong::kRefuse : OnLong::kTruncate;
 }
 
 bool AllWeightsAreBf16(const ModelSource& source) {
@@ -168,9 +163,9 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
   data_options.tokenizer_path = tokenizer_path;
-  data_options.loss_on_all = options.loss_on == "all";
+  data_options.loss_on_all = options.loss_on == LossOn::kAll;
   data_options.seq_len = options.seq_len;
-  data_options.on_long = OnLongOf(options.on_long);
+  data_options.on_long = options.on_long;
   data_options.columns = options.data_columns;
   data_options.cache_dir = options.cache_dir;
   data_options.tokenizer_identity = tokenizer_content.identity;
@@ -243,12 +238,11 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInpu
   ExportOptions result;
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
-  result.dtype = DType::kFloat32;
-  if (options.export_dtype != "auto") {
-    ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
-  } else if (options.lora_export != "adapter" && AllWeightsAreBf16(input.source)) {
-    result.dtype = DType::kBFloat16;
-  }
+  const bool is_bf16 =
+      options.export_dtype == ExportDType::kAuto
+          ? options.lora_export != LoraExport::kAdapter && AllWeightsAreBf16(input.source)
+          : options.export_dtype == ExportDType::kBf16;
+  result.dtype = is_bf16 ? DType::kBFloat16 : DType::kFloat32;
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
   result.tokenizer_files = input.tokenizer_files;
   result.base_model = options.init_from;

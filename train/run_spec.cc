@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/lr_schedule.h"
 #include "zeroth/optim/optimizer.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/run_directory.h"
@@ -48,6 +50,15 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(shard_size.status());
   return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
+}
+
+// The batch of each rank, once the number of ranks is known, and the checks that need it.
+absl::StatusOr<TrainOptions> OnKnownRanks(TrainOptions options) {
+  ZEROTH_ASSIGN_OR_RETURN(options, WithSharesOfRanks(std::move(options)));
+  ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(options.optimizer), "--optimizer");
+  ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(options.lr_schedule), "--lr_schedule");
+  ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
+  return options;
 }
 
 // Adds to NotFound which build has the devices and back ends for GPUs.
@@ -91,7 +102,7 @@ absl::StatusOr<bool> SetWorldSize(TrainOptions& options) {
 
 absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
   if (!given.dry_run && given.like != TrainOptions().like) {
-    return InvalidArgument("--like=", given.like,
+    return InvalidArgument("--like=", OptionText("like", given),
                            " needs --dry_run: a run has the buffers of this trainer");
   }
   RunSpec spec;
@@ -104,10 +115,7 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
   ZEROTH_ASSIGN_OR_RETURN(spec.ranks_are_threads, SetWorldSize(options));
   options.threads_per_rank = ThreadsPerRank(options);
   spec.config = ConfigOf(options);
-  ZEROTH_ASSIGN_OR_RETURN(spec.options, WithSharesOfRanks(std::move(options)));
-  ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(spec.options.optimizer), "--optimizer");
-  ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(spec.options.lr_schedule), "--lr_schedule");
-  ZEROTH_RETURN_IF_ERROR(CheckParallelism(spec.options));
+  ZEROTH_ASSIGN_OR_RETURN(spec.options, OnKnownRanks(std::move(options)));
   const std::string& device = spec.options.device;
   if (const absl::Status status = KernelRegistry::Check(device, spec.options.kernel_options());
       !status.ok()) {
@@ -120,6 +128,16 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
                      " to evaluate; name a checkpoint, or its run by --out"));
   }
   return spec;
+}
+
+absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is_gpu) {
+  ZEROTH_ASSIGN_OR_RETURN(TrainOptions options, WithInitAdapter(given));
+  if (options.data.empty()) options.data = "none";
+  if (is_gpu) options.device = "cuda";
+  if (options.comm == "auto") options.comm = is_gpu ? "nccl" : "local";
+  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
+  ZEROTH_RETURN_IF_ERROR(Validate(options));
+  return OnKnownRanks(std::move(options));
 }
 
 absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,

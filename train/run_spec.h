@@ -34,6 +34,12 @@ struct RunSpec {
 // WithInitAdapter and KnownRunDirectory.
 absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given);
 
+// Decides the options of a run on another machine, of GPUs or CPUs, that is planned and not
+// started: without a launcher, and without data unless they are given. Checks the batch, the
+// optimizer and the strategy as ResolveRun does, but no device and no directory, which may be
+// missing here. InvalidArgument as ResolveRun, and the errors of WithInitAdapter.
+absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is_gpu);
+
 // The steps of ResolveRun, for programs that start ranks by the trainer's options.
 
 // Returns --comm, with auto resolved by `ranks`, which describes the launcher: local if this

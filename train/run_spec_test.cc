@@ -61,11 +61,41 @@ TEST(RunSpecTest, WhatDoesNotFitIsRefusedBeforeAnythingIsOpened) {
   options.data.clear();
   EXPECT_THAT(ResolveRun(options).status().ToString(), HasSubstr("--data is missing"));
   options = SomeOptions();
-  options.like = "fsdp2";
+  options.like = Like::kFsdp2;
   EXPECT_THAT(ResolveRun(options).status().ToString(), HasSubstr("needs --dry_run"));
   options = SomeOptions();
   options.optimizer = "lion";
   EXPECT_THAT(ResolveRun(options).status().ToString(), HasSubstr("--optimizer"));
+}
+
+// Nothing of the other machine is here, but what does not depend on it is checked as for a run.
+TEST(RunSpecTest, ARunOnAnotherMachineIsRefusedForWhatARunHereIs) {
+  TrainOptions given = SomeOptions();
+  given.data.clear();
+  given.world_size = 0;
+  given.global_batch_size = 12;
+  given.like = Like::kFsdp2;
+  const absl::StatusOr<TrainOptions> options = ResolveOnMachine(given, true);
+  ASSERT_EQ(options.status(), absl::OkStatus());
+  EXPECT_EQ(options->device, "cuda");
+  EXPECT_EQ(options->comm, "nccl");
+  EXPECT_EQ(options->world_size, kDefaultWorldSize);
+  EXPECT_EQ(options->batch_size, 2);
+  EXPECT_EQ(ResolveOnMachine(given, false)->comm, "local");
+
+  const auto refused = [](const TrainOptions& wrong, const char* why) {
+    EXPECT_THAT(ResolveOnMachine(wrong, true).status().ToString(), HasSubstr(why));
+  };
+  TrainOptions wrong = given;
+  wrong.global_batch_size = 25;
+  refused(wrong, "--global_batch_size=25");
+  wrong = given;
+  wrong.optimizer = "lion";
+  refused(wrong, "--optimizer");
+  wrong = given;
+  wrong.strategy = "no_shard";
+  wrong.quantized_weights = true;
+  refused(wrong, "--quantized_weights: under --strategy=no_shard");
 }
 
 }  // namespace

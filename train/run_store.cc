@@ -36,8 +36,9 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, const std::string& 
                                 absl::string_view name) {
   const std::string path = absl::StrCat(out, "/", name);
   ExportDirectories directories;
-  if (options.lora_export != "adapter") directories.emplace_back(HfDirectoryKind::kModel, path);
-  if (options.lora_export != "merged") {
+  if (options.lora_export != LoraExport::kAdapter)
+    directories.emplace_back(HfDirectoryKind::kModel, path);
+  if (options.lora_export != LoraExport::kMerged) {
     directories.emplace_back(HfDirectoryKind::kAdapter, absl::StrCat(path, "_adapter"));
   }
   return directories;
@@ -145,7 +146,7 @@ absl::StatusOr<std::vector<std::string>> RunStore::Begin(std::optional<int64_t> 
     ZEROTH_ASSIGN_OR_RETURN(const absl::Duration limit, ParseTimeout(options.comm_timeout));
     saver.timeout = std::min(saver.timeout, 0.8 * limit);
   }
-  saver.skip_when_busy = options.async_when_busy == "skip";
+  saver.skip_when_busy = options.async_when_busy == AsyncWhenBusy::kSkip;
   ZEROTH_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(world, trainer_.device(), saver));
   return std::vector<std::string>();
 }

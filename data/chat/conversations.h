@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/chat/on_long.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
 #include "zeroth/data/records.h"
@@ -20,14 +21,6 @@ namespace zeroth {
 // The kind of the file's first record, which all others must have. kText for a file of text, and
 // for one without records. InvalidArgument for a first record of no kind.
 absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames columns = {});
-
-// What becomes of an example that is longer than a row.
-enum class OnLong : uint8_t {
-  kTruncate,  // its end is left out, and all of it if nothing before the cut is a target
-  kSplit,     // it becomes several, each a row long but the last, without those that have no target
-  kDrop,      // it is left out
-  kRefuse,    // EncodeConversations returns InvalidArgument
-};
 
 struct ConversationOptions {
   int64_t seq_len = 0;

@@ -295,7 +295,7 @@ class Planned {
   const typename KernelTable<Call>::Registration registration_;
 };
 
-const Planned<GemmCall> gemm("a product");
+const Planned<GemmCall> gemm("a matmul");
 const Planned<BiasGradientCall> bias_gradient("a bias gradient");
 const Planned<NormCall> norm("a norm");
 const Planned<NormBackwardCall> norm_backward("a norm's backward");
@@ -325,14 +325,14 @@ const Planned<AddSquaresCall> add_squares("the gradient norm");
 const Planned<ClipFactorCall> clip_factor("the clip factor");
 const Planned<AdamWCall> adamw("AdamW");
 const Planned<CastFp8Call> cast_fp8("a cast to fp8");
-const Planned<Fp8GemmCall> fp8_gemm("an fp8 product");
+const Planned<Fp8GemmCall> fp8_gemm("an fp8 matmul");
 const Planned<RouteCall> route("routing");
 const Planned<RouteBackwardCall> route_backward("routing's backward");
 const Planned<CountExpertsCall> count_experts("counting tokens of experts");
 const Planned<ScatterCall> scatter("grouping tokens");
 const Planned<CombineCall> combine("combining experts");
 const Planned<RowDotsCall> row_dots("gradients of routing weights");
-const Planned<GroupedGemmCall> grouped_gemm("a grouped product");
+const Planned<GroupedGemmCall> grouped_gemm("a grouped matmul");
 const Planned<GroupedGradientCall> grouped_gradient("a grouped gradient");
 const Planned<MuonMomentumCall> muon_momentum("Muon's momentum");
 const Planned<MuonUpdateCall> muon_update("Muon's update");
@@ -343,7 +343,7 @@ const Planned<MuonMirrorCall> muon_mirror("Muon's mirror");
 absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) {
   const Machine& machine = static_cast<PlannedKernels&>(kernels).machine();
   if (machine.fp8_flops > 0) return absl::OkStatus();
-  return Unimplemented(machine.name, " has no products of 8-bit floats; leave --fp8 out");
+  return Unimplemented(machine.name, " has no matmuls of 8-bit floats; leave --fp8 out");
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8(kPlannedDeviceType, SupportsFp8);
 

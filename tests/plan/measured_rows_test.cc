@@ -26,8 +26,8 @@ struct Row {
   int64_t batch_size = 1;
   int64_t seq_len = 1024;
   double measured = 0;  // tokens per second, the median
-  std::string checkpointing = "none";
-  std::string fp8 = "none";
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
+  Fp8Recipe fp8 = Fp8Recipe::kNone;
 };
 
 TEST(MeasuredRowsTest, PlansAreWithinATenthOfWhatRan) {
@@ -36,10 +36,11 @@ TEST(MeasuredRowsTest, PlansAreWithinATenthOfWhatRan) {
       {"H200", "gpt2_124m", 0, 4, 1024, 379e3},
       {"H200", "gpt2_1558m", 0, 16, 1024, 50.5e3},
       {"H200", "llama_1b", 0, 16, 2048, 76e3},
-      {"H200", "llama_1b", 0, 16, 2048, 93e3, "none", "tensorwise"},
+      {"H200", "llama_1b", 0, 16, 2048, 93e3, ActivationCheckpointing::kNone,
+       Fp8Recipe::kTensorwise},
       {"H200", "llama3_8b", 4, 1, 8192, 55.5e3},
       {"H200", "qwen3_0_6b", 0, 8, 2048, 87e3},
-      {"H200", "llama32_1b", 0, 8, 2048, 58.5e3, "selective"},
+      {"H200", "llama32_1b", 0, 8, 2048, 58.5e3, ActivationCheckpointing::kSelective},
       {"H100", "gpt2_124m", 0, 64, 1024, 517.5e3},
       {"H100", "gpt2_124m", 0, 4, 1024, 344e3},
       {"H100", "gpt2_1558m", 0, 16, 1024, 47e3},
@@ -54,7 +55,7 @@ TEST(MeasuredRowsTest, PlansAreWithinATenthOfWhatRan) {
     options.world_size = 1;
     options.strategy = "full_shard";
     options.comm = "nccl";
-    options.param_dtype = options.reduce_dtype = "bf16";
+    options.param_dtype = options.reduce_dtype = DType::kBFloat16;
     options.batch_size = row.batch_size;
     options.seq_len = row.seq_len;
     options.activation_checkpointing = row.checkpointing;

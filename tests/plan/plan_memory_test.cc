@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(EveryStrategy, PlanMemoryTest,
                          });
 
 TEST(PlanMemoryOfLeversTest, MicroBatches) {
-  for (const char* const sync : {"every", "last"}) {
+  for (const GradSync sync : {GradSync::kEvery, GradSync::kLast}) {
     TrainOptions options = OptionsOf("gpt2_nano", 2);
     options.grad_accum = 3;
     options.grad_sync = sync;
@@ -162,7 +162,10 @@ TEST(PlanMemoryOfLeversTest, MicroBatches) {
 
 TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
   for (const char* const model : {"gpt2_nano", "llama_tiny"}) {
-    for (const char* const what : {"block", "selective", "attention", "mlp", "elementwise"}) {
+    for (const ActivationCheckpointing what :
+         {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+          ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp,
+          ActivationCheckpointing::kElementwise}) {
       TrainOptions options = OptionsOf(model, 2);
       options.activation_checkpointing = what;
       ExpectAsMeasured(options);
@@ -171,7 +174,9 @@ TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
 }
 
 TEST(PlanMemoryOfLeversTest, BalancedExperts) {
-  for (const char* const what : {"none", "block", "selective", "elementwise"}) {
+  for (const ActivationCheckpointing what :
+       {ActivationCheckpointing::kNone, ActivationCheckpointing::kBlock,
+        ActivationCheckpointing::kSelective, ActivationCheckpointing::kElementwise}) {
     TrainOptions options = OptionsOf(kBalancedMoe, 2);
     options.activation_checkpointing = what;
     ExpectAsMeasured(options);
@@ -180,8 +185,8 @@ TEST(PlanMemoryOfLeversTest, BalancedExperts) {
 
 TEST(PlanMemoryOfLeversTest, SixteenBits) {
   TrainOptions options = OptionsOf("llama_tiny", 2);
-  options.param_dtype = "fp16";
-  options.reduce_dtype = "fp16";
+  options.param_dtype = DType::kFloat16;
+  options.reduce_dtype = DType::kFloat16;
   ExpectAsMeasured(options);
 }
 
@@ -201,7 +206,9 @@ TEST(PlanMemoryOfLeversTest, TensorRanks) {
   TrainOptions options = OptionsOf("gpt2_nano", 4);
   options.tensor_parallel = 4;
   options.sequence_parallel = true;
-  for (const char* const what : {"block", "selective", "elementwise"}) {
+  for (const ActivationCheckpointing what :
+       {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+        ActivationCheckpointing::kElementwise}) {
     options.activation_checkpointing = what;
     ExpectAsMeasured(options);
   }

@@ -30,6 +30,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/options/option_registry.h"
 #include "zeroth/options/trainer_options.h"
 #include "zeroth/plan/machine_file.h"
 #include "zeroth/plan/search.h"
@@ -48,7 +49,7 @@ TrainOptions OptionsOf(const std::string& model, int ranks, const std::string& s
   options.strategy = strategy;
   if (strategy == "hybrid_shard") options.shard_size = 2;
   options.comm = "nccl";
-  options.reduction = "nccl";
+  options.reduction = Reduction::kNccl;
   options.threads_per_rank = 1;
   options.batch_size = 2;
   options.seq_len = 64;
@@ -118,7 +119,7 @@ TEST(PlanTest, TrafficIsTheRunsOwn) {
     for (const int64_t micro_batches : {1, 2}) {
       TrainOptions options = OptionsOf("gpt2_nano", 4, strategy);
       options.grad_accum = micro_batches;
-      options.grad_sync = "last";
+      options.grad_sync = GradSync::kLast;
       Counters measured{};
       const absl::Status run = RunLocalRanks(
           4, [&](Communicator& world) { return MeasureTraffic(options, world, measured); });
@@ -135,7 +136,7 @@ TEST(PlanTest, TrafficIsTheRunsOwn) {
 TEST(PlanTest, AWorldOf16384RanksIsOneRanksWork) {
   const Machine machine = Named("H100");
   TrainOptions options = OptionsOf("gpt2_124m", 16384, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   const Plan all = PlanOf(options, machine);
   options.world_size = 1024;
   const Plan some = PlanOf(options, machine);
@@ -153,7 +154,7 @@ TEST(PlanTest, AWorldOf16384RanksIsOneRanksWork) {
 TEST(PlanTest, TheStepIsComputeAndWaiting) {
   const Machine machine = Named("A100-80");
   TrainOptions options = OptionsOf("gpt2_124m", 64, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   const Plan plan = PlanOf(options, machine);
   EXPECT_GT(plan.exposed_communication_seconds, 0);
   EXPECT_LE(plan.compute_seconds + plan.exposed_communication_seconds,
@@ -177,7 +178,7 @@ TEST(PlanTest, TheTimelineShowsWhatIsExposed) {
   const Machine machine = Named("A100-80");
   for (const char* const strategy : kStrategies) {
     TrainOptions options = OptionsOf("gpt2_124m", 64, strategy);
-    options.param_dtype = "bf16";
+    options.param_dtype = DType::kBFloat16;
     PlanTimeline timeline;
     const absl::StatusOr<Plan> plan = PlanRun(options, machine, *Build(options.model), &timeline);
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -199,7 +200,7 @@ TEST(PlanTest, TheTimelineShowsWhatIsExposed) {
 
 TEST(PlanTest, FasterLinksExposeLess) {
   TrainOptions options = OptionsOf("gpt2_124m", 64, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.batch_size = 8;
   options.seq_len = 1024;
   Machine machine = Named("A100-80");
@@ -219,7 +220,7 @@ TEST(PlanTest, FasterLinksExposeLess) {
 // gpt2_124m in bf16, with enough tokens on each of eight ranks to hide gathers.
 TrainOptions LongBatchOnANode() {
   TrainOptions options = OptionsOf("gpt2_124m", 8, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.batch_size = 16;
   options.seq_len = 1024;
   return options;
@@ -243,31 +244,31 @@ TEST(PlanTest, ASecondBufferHidesGathers) {
 TEST(PlanTest, CopyEnginesGatherInsideANode) {
   TrainOptions options = LongBatchOnANode();
   const Machine machine = Named("H100");
-  const auto compute = [&](const std::string& copy_engine) {
+  const auto compute = [&](NcclCopyEngine copy_engine) {
     options.nccl_copy_engine = copy_engine;
     return PlanOf(options, machine).compute_seconds;
   };
-  EXPECT_LT(compute("auto"), compute("off"));
-  EXPECT_EQ(compute("auto"), compute("on"));
+  EXPECT_LT(compute(NcclCopyEngine::kAuto), compute(NcclCopyEngine::kOff));
+  EXPECT_EQ(compute(NcclCopyEngine::kAuto), compute(NcclCopyEngine::kOn));
   options.world_size = 16;
-  EXPECT_EQ(compute("auto"), compute("off"));
+  EXPECT_EQ(compute(NcclCopyEngine::kAuto), compute(NcclCopyEngine::kOff));
 }
 
 // NCCL makes one operation of a unit's gathers, and one of its reductions, so that parameters
 // sharded one by one do not each pay a link's latency.
 TEST(PlanTest, RowsWaitForALatencyOfEachUnit) {
   TrainOptions options = OptionsOf("llama_tiny", 8, "full_shard");
-  options.nccl_copy_engine = "off";
+  options.nccl_copy_engine = NcclCopyEngine::kOff;
   Machine machine = Named("H100");
   machine.link_latency = 1;
   const double flat = PlanOf(options, machine).step_seconds;
-  options.layout = "rows";
+  options.layout = LayoutKind::kRows;
   EXPECT_NEAR(PlanOf(options, machine).step_seconds / flat, 1, 0.01);
 }
 
 TEST(PlanTest, RanksThatShareAGpuHaveAPartOfItEach) {
   TrainOptions options = OptionsOf("gpt2_124m", 2, "no_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.batch_size = 8;
   options.seq_len = 1024;
   const Machine machine = Named("H100");
@@ -287,7 +288,7 @@ TEST(PlanTest, TheTreeTakesStaging) {
     return PlanOf(options, machine).memory[static_cast<size_t>(MemoryCategory::kCommunication)];
   };
   EXPECT_LT(staging(), 1 << 20);
-  options.reduction = "tree";
+  options.reduction = Reduction::kTree;
   // Seven eighths of the root's gradients.
   EXPECT_GT(staging(), int64_t{7} * 50257 * 768 * 4 / 8);
 }
@@ -295,7 +296,7 @@ TEST(PlanTest, TheTreeTakesStaging) {
 // cuDNN's backward keeps 2 bytes for each score, of as many key heads at a time as 2 GiB hold.
 TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
   TrainOptions options = OptionsOf("llama_tiny", 1, "no_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.batch_size = 1;
   const Machine machine = Named("H100");
   nlohmann::json config = PresetConfig(options.model).value();
@@ -314,13 +315,13 @@ TEST(PlanTest, AttentionKeepsScoresWhereCudnnDoes) {
   EXPECT_NEAR(workspace(20480, machine), 2 * one_head(20480), kOther);
   EXPECT_LT(workspace(32768, machine), one_head(8192));  // a key head does not fit
   EXPECT_LT(workspace(8192, Named("B200")), one_head(8192));
-  options.attention_backend = "flash";
+  options.attention_backend = AttentionBackend::kFlash;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
-  options.attention_backend = "auto";
-  options.like = "fsdp2";
+  options.attention_backend = AttentionBackend::kAuto;
+  options.like = Like::kFsdp2;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
-  options.like = "zeroth";
-  options.param_dtype = "fp32";
+  options.like = Like::kZeroth;
+  options.param_dtype = DType::kFloat32;
   EXPECT_LT(workspace(8192, machine), one_head(8192));
 }
 
@@ -345,11 +346,11 @@ TEST(PlanTest, LikeAnotherSystem) {
   const Machine machine = Named("H100");
   const Plan ours = PlanOf(options, machine);
   EXPECT_EQ(ours.memory_reserved_bytes, ours.memory_peak_bytes);
-  options.like = "megatron_fsdp";
+  options.like = Like::kMegatronFsdp;
   const Plan flat = PlanOf(options, machine);
   EXPECT_EQ(flat.memory_peak_bytes, ours.memory_peak_bytes);
   EXPECT_GT(flat.memory_reserved_bytes, flat.memory_peak_bytes);
-  options.like = "fsdp2";
+  options.like = Like::kFsdp2;
   const Plan copying = PlanOf(options, machine);
   EXPECT_GT(copying.memory_peak_bytes, ours.memory_peak_bytes);
   EXPECT_GT(copying.step_seconds, ours.step_seconds);
@@ -359,13 +360,13 @@ TEST(PlanTest, LikeAnotherSystem) {
 // Gradients are collected in a bucket of 5e8 elements that stays, and reduced from a copy.
 TEST(PlanTest, LikeDeepSpeedABucketStays) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
-  options.param_dtype = "bf16";
-  options.reduce_dtype = "bf16";
-  options.activation_checkpointing = "block";
+  options.param_dtype = DType::kBFloat16;
+  options.reduce_dtype = DType::kBFloat16;
+  options.activation_checkpointing = ActivationCheckpointing::kBlock;
   options.seq_len = 1024;
-  options.like = "fsdp2";
+  options.like = Like::kFsdp2;
   const Plan fsdp2 = PlanOf(options, Named("H100"));
-  options.like = "deepspeed";
+  options.like = Like::kDeepspeed;
   const Plan deepspeed = PlanOf(options, Named("H100"));
   constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
   EXPECT_NEAR(static_cast<double>(deepspeed.memory[kGradients] - fsdp2.memory[kGradients]), 1e9,
@@ -377,10 +378,10 @@ TEST(PlanTest, LikeDeepSpeedABucketStays) {
 // fused loss, logits in bf16 and three times as many fp32 values.
 TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.seq_len = 8192;
-  options.activation_checkpointing = "selective";
-  options.like = "fsdp2";
+  options.activation_checkpointing = ActivationCheckpointing::kSelective;
+  options.like = Like::kFsdp2;
   options.batch_size = 1;
   const Plan one = PlanOf(options, Named("H100"));
   options.batch_size = 2;
@@ -396,15 +397,15 @@ TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
 // Under no_sync gradient shards are allocated when the full gradients are freed.
 TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
   TrainOptions options = OptionsOf("llama3_8b", 4, "full_shard");
-  options.param_dtype = "bf16";
-  options.master_dtype = "bf16";
-  options.optimizer_state_dtype = "bf16";
-  options.activation_checkpointing = "block";
+  options.param_dtype = DType::kBFloat16;
+  options.master_dtype = DType::kBFloat16;
+  options.optimizer_state_dtype = DType::kBFloat16;
+  options.activation_checkpointing = ActivationCheckpointing::kBlock;
   options.seq_len = 4096;
   options.batch_size = 4;
   options.grad_accum = 2;
-  options.grad_sync = "last";
-  options.like = "fsdp2";
+  options.grad_sync = GradSync::kLast;
+  options.like = Like::kFsdp2;
   PlanTimeline timeline;
   const Plan plan =
       PlanRun(options, Named("H200"), *Build(options.model), &timeline).value_or(Plan());
@@ -423,10 +424,10 @@ TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
 // Strategies that keep units until the step ends hold them while the loss is computed.
 TEST(PlanTest, LikeFsdp2GatheredUnitsThatStayAreThereAtTheLoss) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "shard_grad_op");
-  options.param_dtype = "bf16";
-  options.activation_checkpointing = "block";
+  options.param_dtype = DType::kBFloat16;
+  options.activation_checkpointing = ActivationCheckpointing::kBlock;
   options.seq_len = 8192;
-  options.like = "fsdp2";
+  options.like = Like::kFsdp2;
   const Plan keeps = PlanOf(options, Named("H200"));
   options.strategy = "full_shard";
   const Plan frees = PlanOf(options, Named("H200"));
@@ -438,10 +439,12 @@ TEST(PlanTest, LikeFsdp2GatheredUnitsThatStayAreThereAtTheLoss) {
 
 TEST(PlanTest, SelectiveCheckpointingIsBetweenNoneAndBlocks) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.seq_len = 4096;
   std::vector<Plan> plans;
-  for (const char* const what : {"none", "selective", "block"}) {
+  for (const ActivationCheckpointing what :
+       {ActivationCheckpointing::kNone, ActivationCheckpointing::kSelective,
+        ActivationCheckpointing::kBlock}) {
     options.activation_checkpointing = what;
     plans.push_back(PlanOf(options, Named("H100")));
   }
@@ -466,7 +469,7 @@ TEST(PlanTest, SaysWhetherItFitsAndWhere) {
 
 TEST(PlanSearchTest, TheFastestThatFitComeFirst) {
   TrainOptions options = OptionsOf("gpt2_124m", 16, "full_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.batch_size = 8;
   options.seq_len = 1024;
   options.memory_limit = "3GiB";
@@ -491,7 +494,7 @@ TEST(PlanSearchTest, TheFastestThatFitComeFirst) {
 
 TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {
   TrainOptions options = OptionsOf("gpt2_124m", 8, "no_shard");
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.batch_size = 8;
   options.seq_len = 1024;
   options.memory_limit = "3500MiB";
@@ -520,11 +523,11 @@ TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {
 TEST(PlanTest, MicroBatchesAreNotPlannedOneByOne) {
   const Machine machine = Named("H100");
   for (const char* const strategy : kStrategies) {
-    for (const char* const sync : {"every", "last"}) {
-      SCOPED_TRACE(absl::StrCat(strategy, " ", sync));
+    for (const GradSync sync : {GradSync::kEvery, GradSync::kLast}) {
       TrainOptions options = OptionsOf("gpt2_124m", 4, strategy);
       options.grad_sync = sync;
-      options.param_dtype = "bf16";
+      SCOPED_TRACE(absl::StrCat(strategy, " ", OptionText("grad_sync", options)));
+      options.param_dtype = DType::kBFloat16;
       options.grad_accum = 11;
       PlanTimeline all;
       const absl::StatusOr<Plan> whole = PlanRun(options, machine, *Build("gpt2_124m"), &all);
@@ -547,13 +550,13 @@ TEST(PlanTest, MicroBatchesAreNotPlannedOneByOne) {
 // node win.
 TEST(PlanTest, OverNodesATreeIsSlowerThanGroupsInsideThem) {
   TrainOptions options = OptionsOf("llama3_8b", 64, "full_shard");
-  options.param_dtype = options.reduce_dtype = "bf16";
+  options.param_dtype = options.reduce_dtype = DType::kBFloat16;
   options.batch_size = 1;
   options.seq_len = 2048;
   const Machine machine = Named("H100");
   const auto seconds = [&] { return PlanOf(options, machine).step_seconds; };
   const double ring = seconds();
-  options.reduction = "tree";
+  options.reduction = Reduction::kTree;
   const double tree = seconds();
   // 56 of 63 pieces of 15077 MiB by this rank's card, and the gathers of 0.077 s.
   EXPECT_GT(tree, 0.293 + 0.07);
@@ -581,10 +584,10 @@ TEST(PlanSearchTest, ASearchEndsWhenItIsOver) {
 // One GPU like FSDP2: gradients are there from the end of the backward on.
 TEST(PlanTest, ABackwardInOnePiecePeaksAtTheLossOrAtItsEnd) {
   TrainOptions options = OptionsOf("gpt2_124m", 1, "full_shard");
-  options.like = "fsdp2";
-  options.param_dtype = options.master_dtype = options.optimizer_state_dtype = "bf16";
+  options.like = Like::kFsdp2;
+  options.param_dtype = options.master_dtype = options.optimizer_state_dtype = DType::kBFloat16;
   options.seq_len = 1024;
-  options.activation_checkpointing = "none";
+  options.activation_checkpointing = ActivationCheckpointing::kNone;
   options.batch_size = 8;
   const Machine machine = Named("H200");
   constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
@@ -600,7 +603,7 @@ TEST(PlanTest, ABackwardInOnePiecePeaksAtTheLossOrAtItsEnd) {
   EXPECT_NEAR(static_cast<double>(second.memory_peak_bytes),
               static_cast<double>(loss->memory_peak_bytes + one_set), 1e6);
   options.batch_size = 1;
-  options.activation_checkpointing = "block";
+  options.activation_checkpointing = ActivationCheckpointing::kBlock;
   const absl::StatusOr<Plan> end = PlanRun(options, machine, *Build("gpt2_124m"), &timeline);
   ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(end->moment, "the end of the backward");

@@ -75,14 +75,14 @@ Plan PlanOf(const Group& group, const Row& row, const Machine& machine) {
   options.seq_len = row.seq;
   options.batch_size = row.batch;
   options.grad_accum = row.accumulation;
-  options.param_dtype = "bf16";
+  options.param_dtype = DType::kBFloat16;
   options.comm = "nccl";
-  options.reduction = "nccl";
-  options.nccl_copy_engine = "off";
+  options.reduction = Reduction::kNccl;
+  options.nccl_copy_engine = NcclCopyEngine::kOff;
   group.options(options);
   row.options(options);
   ModelOptions model_options;
-  model_options.fp8 = options.fp8 == "tensorwise";
+  model_options.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
   absl::StatusOr<std::unique_ptr<LanguageModel>> model =
       ModelRegistry::Create(row.model, model_options);
   EXPECT_TRUE(model.ok()) << model.status();
@@ -171,8 +171,8 @@ Row MptRow(const std::string& name, const nlohmann::json& model, int gpus, int64
 TEST(PublishedRowsTest, MptOnA100WithCheckpointing) {
   Check({"A100-40",
          [](TrainOptions& o) {
-           o.reduce_dtype = "bf16";
-           o.activation_checkpointing = "block";
+           o.reduce_dtype = DType::kBFloat16;
+           o.activation_checkpointing = ActivationCheckpointing::kBlock;
          },
          {MptRow("mpt-7b", Mpt(4096, 32, 32), 8, 12, 4, 3679),
           MptRow("mpt-7b", Mpt(4096, 32, 32), 16, 16, 1, 3645),
@@ -189,7 +189,7 @@ TEST(PublishedRowsTest, MptOnA100WithoutCheckpointing) {
   const nlohmann::json model = Mpt(768, 12, 12);
   Check(
       {"A100-40",
-       [](TrainOptions& o) { o.reduce_dtype = "bf16"; },
+       [](TrainOptions& o) { o.reduce_dtype = DType::kBFloat16; },
        {MptRow("mpt-125m", model, 8, 26, 3, 136334), MptRow("mpt-125m", model, 16, 26, 1, 130535),
         MptRow("mpt-125m", model, 32, 26, 1, 127122), MptRow("mpt-125m", model, 64, 26, 1, 125234),
         MptRow("mpt-125m", model, 128, 26, 1, 123936),
@@ -201,7 +201,7 @@ TEST(PublishedRowsTest, MptOnA100WithoutCheckpointing) {
 TEST(PublishedRowsTest, MptOnH100) {
   const nlohmann::json model = Mpt(4096, 32, 32);
   Check({"H100",
-         [](TrainOptions& o) { o.reduce_dtype = "bf16"; },
+         [](TrainOptions& o) { o.reduce_dtype = DType::kBFloat16; },
          {MptRow("mpt-7b", model, 8, 6, 1, 10643), MptRow("mpt-7b", model, 128, 6, 1, 10475),
           MptRow("mpt-7b", model, 256, 6, 1, 10119), MptRow("mpt-7b", model, 512, 6, 1, 9670)},
          /*fitted=*/0,
@@ -213,11 +213,11 @@ Group KempnerForge() {
   const nlohmann::json model = *PresetConfig("llama3_8b");
   return {"H200",
           [](TrainOptions& o) {
-            o.master_dtype = "bf16";
-            o.optimizer_state_dtype = "bf16";
-            o.grad_sync = "last";
-            o.activation_checkpointing = "block";
-            o.like = "fsdp2";
+            o.master_dtype = DType::kBFloat16;
+            o.optimizer_state_dtype = DType::kBFloat16;
+            o.grad_sync = GradSync::kLast;
+            o.activation_checkpointing = ActivationCheckpointing::kBlock;
+            o.like = Like::kFsdp2;
           },
           {{"llama3-8b", model, 1, 4096, 2, 4, 3.13},
            {"llama3-8b", model, 2, 4096, 2, 4, 3.50},
@@ -229,18 +229,22 @@ Group KempnerForge() {
 
 TEST(PublishedRowsTest, Llama3OnH200) { Check(KempnerForge()); }
 
-void InFp8(TrainOptions& options) { options.fp8 = "tensorwise"; }
+void InFp8(TrainOptions& options) { options.fp8 = Fp8Recipe::kTensorwise; }
 // torch.compile keeps all matmuls that backward reads (torchtitan's pull request 3060).
-void BetweenProducts(TrainOptions& options) { options.activation_checkpointing = "elementwise"; }
-void Fully(TrainOptions& options) { options.activation_checkpointing = "block"; }
+void BetweenProducts(TrainOptions& options) {
+  options.activation_checkpointing = ActivationCheckpointing::kElementwise;
+}
+void Fully(TrainOptions& options) {
+  options.activation_checkpointing = ActivationCheckpointing::kBlock;
+}
 
 // torchtitan: Llama 3 on 8 H100, 8192 tokens, selective checkpointing by operation. Tables differ
 // in date and software.
 Group Torchtitan(const std::vector<Row>& rows) {
   return {"H100",
           [](TrainOptions& o) {
-            o.activation_checkpointing = "selective";
-            o.like = "fsdp2";
+            o.activation_checkpointing = ActivationCheckpointing::kSelective;
+            o.like = Like::kFsdp2;
           },
           rows,
           /*fitted=*/0,
@@ -324,8 +328,8 @@ TEST(PublishedRowsTest, InternLmOnA100) {
   Check({"A100-80",
          [](TrainOptions& o) {
            o.strategy = "shard_optimizer";
-           o.grad_sync = "last";
-           o.reduce_dtype = "bf16";
+           o.grad_sync = GradSync::kLast;
+           o.reduce_dtype = DType::kBFloat16;
          },
          {row(8, 4062), row(16, 3842), row(32, 3752), row(64, 3690), row(128, 3571)},
          /*fitted=*/0,
@@ -345,8 +349,8 @@ TEST(PublishedRowsTest, OnManyGpusSmallGroupsAreFaster) {
                          [&](TrainOptions& o) {
                            o.strategy = strategy;
                            o.shard_size = shard_size;
-                           o.grad_sync = "last";
-                           o.reduce_dtype = "bf16";
+                           o.grad_sync = GradSync::kLast;
+                           o.reduce_dtype = DType::kBFloat16;
                          },
                          {},
                          /*fitted=*/0,
@@ -369,9 +373,9 @@ TEST(PublishedRowsTest, Llama2OnTwoNetworks) {
     row.step_seconds = TokensAt(row, rate);
     Check({machine,
            [](TrainOptions& o) {
-             o.reduce_dtype = "bf16";
-             o.activation_checkpointing = "selective";
-             o.like = "fsdp2";
+             o.reduce_dtype = DType::kBFloat16;
+             o.activation_checkpointing = ActivationCheckpointing::kSelective;
+             o.like = Like::kFsdp2;
            },
            {row},
            /*fitted=*/0,

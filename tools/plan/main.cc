@@ -77,18 +77,6 @@ std::string Help() {
       "      Print the machine as such a file, and nothing else.\n");
 }
 
-// The trainer's settings for these options on another machine.
-absl::StatusOr<TrainOptions> Resolved(TrainOptions options, const Machine& machine) {
-  // A plan reads no data.
-  if (options.data.empty()) options.data = "none";
-  ZEROTH_ASSIGN_OR_RETURN(options, WithInitAdapter(std::move(options)));
-  if (machine.is_gpu) options.device = "cuda";
-  if (options.comm == "auto") options.comm = machine.is_gpu ? "nccl" : "local";
-  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
-  ZEROTH_RETURN_IF_ERROR(Validate(options));
-  return WithSharesOfRanks(std::move(options));
-}
-
 absl::Status Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   return absl::OkStatus();
@@ -224,8 +212,8 @@ absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   RunOptions run;
   run.comm = started.comm;
   run.launch.world_size = started.world_size;
-  run.launch.reduction = started.reduction;
-  run.launch.nccl_copy_engine = started.nccl_copy_engine;
+  run.launch.reduction = OptionText("reduction", started);
+  run.launch.nccl_copy_engine = OptionText("nccl_copy_engine", started);
   run.rank.device = started.device;
   run.rank.threads = 1;
   const int on_node = started.local_world_size > 0 ? started.local_world_size : started.world_size;
@@ -272,7 +260,7 @@ absl::Status Main(int argc, char** argv) {
   if (ranks.rank > 0) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) return Print(MachineText(machine));
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ResolveOnMachine(given, machine.is_gpu));
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
   const ModelBuilder build = [&source](std::optional<int64_t> layers) {
     return source.Build(layers);

@@ -14,7 +14,7 @@ inline constexpr int kResourceCount = 5;
 
 // A piece of work of a stream.
 struct PlannedWork {
-  std::string label;  // "a product", "all_gather of h.3"
+  std::string label;  // "a matmul", "all_gather of h.3"
   Resource resource = Resource::kNone;
   double seconds = 0;           // with the resource to itself, on top of `latency`
   double latency = 0;           // comes first, and is not shared

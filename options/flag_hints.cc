@@ -1,0 +1,77 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/did_you_mean.h"
+#include "zeroth/options/option_registry.h"
+
+namespace zeroth {
+namespace {
+
+// Flags here, and their names in transformers, PyTorch's recipes and FSDP, DeepSpeed, Megatron-LM,
+// nanoGPT, llm.c and earlier versions of Zeroth.
+constexpr NamedElsewhere kElsewhere[] = {
+    {"--steps", "max_steps max_iters train_iters num_steps iterations"},
+    {"--epochs", "num_train_epochs num_epochs"},
+    {"--lr", "learning_rate max_lr"},
+    {"--min_lr", "min_learning_rate"},
+    {"--lr_schedule", "lr_scheduler_type lr_scheduler lr_decay_style"},
+    {"--warmup_steps", "warmup warmup_iters lr_warmup_iters num_warmup_steps"},
+    {"--batch_size",
+     "per_device_train_batch_size train_batch_size micro_batch_size "
+     "train_micro_batch_size_per_gpu"},
+    {"--grad_accum", "gradient_accumulation_steps accumulate_grad_batches"},
+    {"--seq_len",
+     "block_size max_length max_seq_length max_seq_len seq_length sequence_length context_length"},
+    {"--beta1", "adam_beta1"},
+    {"--beta2", "adam_beta2"},
+    {"--eps", "adam_epsilon adam_eps epsilon"},
+    {"--weight_decay", "wd"},
+    {"--clip_grad_norm", "max_grad_norm gradient_clip_val gradient_clipping grad_clip clip_grad"},
+    {"--param_dtype=bf16 --reduce_dtype=bf16", "bf16"},
+    {"--param_dtype=fp16", "fp16"},
+    {"--fp32_precision=tf32", "tf32"},
+    {"--param_dtype", "dtype precision mixed_precision torch_dtype"},
+    {"--activation_checkpointing=block",
+     "gradient_checkpointing recompute_activations checkpoint_activations"},
+    {"--gather_buffers (a number of them)", "limit_all_gathers"},
+    {"--strategy=full_shard", "fsdp"},
+    {"--strategy", "sharding_strategy"},
+    {"--strategy (1: shard_optimizer, 2: shard_grad_op, 3: full_shard)", "zero_stage stage"},
+    {"--offload=all", "cpu_offload"},
+    {"--offload=optimizer", "offload_optimizer"},
+    {"--offload=parameters", "offload_param"},
+    {"--comm", "backend distributed_backend"},
+    {"--world_size", "nproc_per_node num_processes num_gpus gpus"},
+    {"--init_from", "model_name_or_path pretrained_model"},
+    {"--model (from scratch) or --init_from (a directory)", "model_name"},
+    {"--tokenizer", "tokenizer_name tokenizer_path"},
+    {"--data", "dataset dataset_name train_file train_data data_path data_dir input"},
+    {"--eval_data", "validation_file val_data"},
+    {"--eval_fraction", "validation_split val_size test_size"},
+    {"--eval_every", "eval_steps eval_interval"},
+    {"--eval_batches", "eval_iters"},
+    {"--out", "output_dir out_dir save"},
+    {"--overwrite", "overwrite_output_dir"},
+    {"--checkpoint_every", "save_steps save_interval checkpoint_interval"},
+    {"--keep_last", "save_total_limit"},
+    {"--resume", "resume_from_checkpoint load"},
+    {"--log_every", "logging_steps log_interval"},
+    {"--lora_rank", "lora_r use_lora"},
+    {"--lora_targets", "lora_target_modules"},
+    {"--ema_decay", "use_ema"},
+    {"--trace", "profile"},
+};
+
+}  // namespace
+
+std::string DidYouMean(absl::string_view unknown) {
+  std::vector<std::string> options;
+  for (const Option& option : AllOptions()) options.push_back(option.name);
+  return DidYouMean(unknown, kElsewhere, options, "--");
+}
+
+}  // namespace zeroth
