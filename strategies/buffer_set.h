@@ -10,17 +10,28 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
 
-// Returns uninitialised memory that `writer` may write. The compute stream may not have finished
-// with what the memory held before, so any other stream is made to wait for it.
-absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
-                                     Stream& writer);
+// Returns an uninitialised tensor [numel] that `writer` may write. The compute stream may not have
+// finished with what the memory held before, so any other stream is made to wait for it.
+absl::StatusOr<Tensor> Allocate(Device& device, int64_t numel, DType dtype, MemoryCategory category,
+                                Stream& writer);
+
+// Tensors that share one buffer, one after the other, each 64-byte aligned.
+struct PackedTensor {
+  int64_t numel = 0;
+  DType dtype = DType::kFloat32;
+};
+int64_t PackedBytes(absl::Span<const PackedTensor> tensors);
+// The tensors, as views of a buffer of at least PackedBytes; undefined if the buffer is.
+std::vector<Tensor> PackedIn(const Tensor& buffer, absl::Span<const PackedTensor> tensors);
 
 // A fixed set of buffers that units use one after the other, so that peak memory follows a formula
 // and never fragments. Each class of sizes has buffers of one size. A released buffer carries the

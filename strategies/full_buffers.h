@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -27,8 +26,6 @@ namespace zeroth {
 // is the full buffer.
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, Accumulation how);
-// Bytes of the largest fp32 sum that is made inside a group and then reduced across groups.
-int64_t HandoverBytes(absl::Span<Unit* const> units);
 
 // Gives a full buffer to each unit that asks. Units other than the root take turns with shared
 // buffers of the size of the largest of these units. Units of at most an eighth of that size share

@@ -47,30 +47,31 @@ constexpr std::array<OpPlace, 2> kSlices = {OpPlace::kGroupSlice, OpPlace::kForw
 
 absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, OpPlace place,
                             Stream& writer, std::vector<Tensor>& slices) {
-  const DType dtype = unit.precision().param_dtype;
-  std::vector<int64_t> numels;
-  std::vector<int64_t> offsets;
-  int64_t bytes = 0;
+  std::vector<PackedTensor> tensors;
   for (int i = 0; i < unit.segment_count(); ++i) {
-    numels.push_back(program.NumelOf(place, i));
-    offsets.push_back(bytes);
-    bytes += AlignedBytes(numels.back(), dtype);
+    tensors.push_back({program.NumelOf(place, i), unit.precision().param_dtype});
   }
-  slices.assign(numels.size(), Tensor());
-  if (bytes == 0) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor memory,
-      AllocateBytes(unit.device(), bytes, MemoryCategory::kGatheredParameters, writer));
-  for (size_t i = 0; i < slices.size(); ++i) {
-    if (numels[i] > 0) slices[i] = memory.ViewAs(offsets[i], Shape({numels[i]}), dtype);
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                          Allocate(unit.device(), PackedBytes(tensors), DType::kUInt8,
+                                   MemoryCategory::kGatheredParameters, writer));
+  slices = PackedIn(memory, tensors);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> AllocateSum(const Unit& unit, int64_t numel, Stream& writer) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, AllocateBytes(unit.device(), numel * kFp32Bytes,
-                                                             MemoryCategory::kGradients, writer));
-  return memory.ViewAs(0, Shape({numel}), DType::kFloat32);
+  return Allocate(unit.device(), numel, DType::kFloat32, MemoryCategory::kGradients, writer);
+}
+
+// Bytes of the largest fp32 sum that is made inside a group and then reduced across groups.
+int64_t HandoverBytes(absl::Span<Unit* const> units) {
+  int64_t numel = 0;
+  for (const Unit* unit : units) {
+    if (unit->mesh().replicate_size() == 1) continue;
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
+    }
+  }
+  return numel * kFp32Bytes;
 }
 
 // Gives the gradient shards the types of the program: fp32 while micro-batches add up in them.

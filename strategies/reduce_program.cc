@@ -29,12 +29,9 @@ class SegmentCompiler {
               unit.segment_layout(segment).numel},
         value_(full_) {}
 
-  // fp32 if the full gradients are, or if micro-batches add up in the shard.
   DType ShardDType() const {
-    const DType narrow = unit_.precision().gradient_dtype();
-    if (in_tree_) return narrow;
     const bool adds_up = !is_replicated_ && (phase_.earlier > 0 || !phase_.is_last);
-    return adds_up || full_.dtype == DType::kFloat32 ? DType::kFloat32 : narrow;
+    return unit_.gradient_shard_dtype(segment_, phase_.how, adds_up);
   }
 
   std::vector<UnitOp> Compile() {

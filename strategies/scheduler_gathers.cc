@@ -24,11 +24,8 @@ absl::Status GatherMastersInto(std::vector<Tensor>& masters, const Unit& unit, C
       continue;
     }
     const int64_t numel = unit.segment_layout(i).numel;
-    ZEROTH_ASSIGN_OR_RETURN(
-        const Tensor memory,
-        AllocateBytes(unit.device(), numel * static_cast<int64_t>(SizeOf(shard.dtype())),
-                      MemoryCategory::kGatheredParameters, comm));
-    const Tensor full = memory.ViewAs(0, Shape({numel}), shard.dtype());
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, Allocate(unit.device(), numel, shard.dtype(),
+                                                        MemoryCategory::kGatheredParameters, comm));
     masters.push_back(full);
     Tensor mine = shard.tensor();
     if (shard.is_offloaded()) {

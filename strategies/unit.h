@@ -191,7 +191,13 @@ class Unit {
   // The type of a segment's full gradients: grad_accum_dtype if micro-batches add up in them, and
   // reduce_dtype otherwise.
   DType full_gradient_dtype(int i, Accumulation how) const;
-  DType full_gradient_dtype(int i) const { return full_gradient_dtype(i, accumulation_); }
+  // The type of the gradient shard that the optimizer reads. `adds_up`: micro-batches of the step
+  // add up in it.
+  DType gradient_shard_dtype(int i, Accumulation how, bool adds_up) const;
+  // True if layers add to the full gradients of the step's earlier micro-batches.
+  bool adds_to_full(int i) const {
+    return has_accumulated() && is_replicated(i) && !sums_in_tree();
+  }
   // True if the parameter has memory for gradients: if requires_grad() was true when the unit was
   // made, which decided its segment. A parameter that is frozen later keeps that memory, which
   // holds zeros.
