@@ -17,7 +17,6 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -27,10 +26,9 @@ namespace zeroth {
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, Accumulation how);
 
-// Gives a full buffer to each unit that asks. Units other than the root take turns with shared
-// buffers of the size of the largest of these units. Units of at most an eighth of that size share
-// as many smaller buffers. The root has its own buffer, as does every unit if nothing is shared.
-// Used by one rank's thread only.
+// Full buffers of units. Units other than the root take turns with shared buffers of the size of
+// the largest of them; units of at most an eighth of that size share as many smaller ones. The root
+// has its own buffer, as does every unit if nothing is shared. Used by one rank's thread only.
 class FullBuffers {
  public:
   // The bytes that a unit needs. Gradients of one micro-batch and sums of several may differ in
