@@ -70,13 +70,10 @@ std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> pas
   std::vector<Chunk> chunks;
   for (const StatePass& pass : passes) {
     const int64_t numel = NumelOf(pass);
-    if (!pass.is_staged()) {
-      chunks.push_back({&pass, 0, numel, /*staged=*/false});
-      continue;
-    }
+    if (!pass.is_staged()) chunks.push_back({&pass, 0, numel});
     const int64_t chunk = ChunkNumel(pass);
-    for (int64_t begin = 0; begin < numel; begin += chunk) {
-      chunks.push_back({&pass, begin, std::min(chunk, numel - begin), /*staged=*/true});
+    for (int64_t begin = 0; begin < numel && pass.is_staged(); begin += chunk) {
+      chunks.push_back({&pass, begin, std::min(chunk, numel - begin)});
     }
   }
   return chunks;
@@ -145,7 +142,7 @@ absl::Status StatePasses::RunStaged(absl::Span<const Chunk> chunks, std::vector<
 
 absl::Status StatePasses::Read(const Chunk& chunk, const Slot& slot,
                                std::shared_ptr<Event>& arrived) {
-  if (!chunk.staged) return absl::OkStatus();
+  if (!chunk.pass->is_staged()) return absl::OkStatus();
   if (slot.free != nullptr) ZEROTH_RETURN_IF_ERROR(reader_->Wait(slot.free));
   const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -161,7 +158,7 @@ absl::Status StatePasses::Compute(const Chunk& chunk, const std::shared_ptr<Even
                                   Slot& slot) {
   Stream& compute = device_.compute_stream();
   const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
-  if (!chunk.staged) return chunk.pass->body(chunk.begin, tensors);
+  if (!chunk.pass->is_staged()) return chunk.pass->body(chunk.begin, tensors);
   ZEROTH_RETURN_IF_ERROR(compute.Wait(arrived));
   ZEROTH_RETURN_IF_ERROR(chunk.pass->body(chunk.begin, tensors));
   ZEROTH_ASSIGN_OR_RETURN(slot.free, compute.Record());
