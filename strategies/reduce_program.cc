@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-// The sums that wait after `count` micro-batches, see tree_sum.h.
+// The sums that wait after `count` micro-batches, see CompileReduce.
 int WaitingSums(int64_t count) { return std::popcount(static_cast<uint64_t>(count)); }
 
 // Compiles one segment's reduction. `value_` is where its gradients, or their sum, are.

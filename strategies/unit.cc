@@ -107,11 +107,6 @@ Unit::~Unit() {
   }
 }
 
-UnitCollectives& Unit::collectives() const {
-  static UnitCollectives communicators;  // has no state
-  return has_own_collectives() ? *spec_.collectives : communicators;
-}
-
 bool Unit::has_trainable() const {
   return std::any_of(layout_.segments().begin(), layout_.segments().end(),
                      [](const ShardLayout::Segment& segment) { return segment.trainable; });

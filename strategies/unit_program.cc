@@ -164,27 +164,24 @@ Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_for
   return *post_forward;
 }
 
-UnitProgram CompileGather(const Unit& unit) {
+UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options) {
   GatherCompiler compiler(unit);
   const MeshView& mesh = unit.mesh();
-  if (mesh.owners_span_groups()) {
+  if (from == OpPlace::kForwardSlice) {
+    compiler.Fill(OpPlace::kFull, OpGroup::kPostForward, options.post_forward_ranks, 0, from);
+    return compiler.Finish();
+  }
+  if (!mesh.owners_span_groups()) {
+    compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, unit.layout().shard_count(),
+                  unit.shard_rank(), std::nullopt);
+    return compiler.Finish();
+  }
+  if (from == OpPlace::kShard) {
     const Communicator& across = mesh.replicate_gather();
     compiler.Fill(OpPlace::kGroupSlice, OpGroup::kReplicateGather, across.size(), across.rank(),
                   std::nullopt);
-    compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, mesh.shard_size(), 0,
-                  OpPlace::kGroupSlice);
-  } else {
-    compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, unit.layout().shard_count(),
-                  unit.shard_rank(), std::nullopt);
   }
-  return compiler.Finish();
-}
-
-UnitProgram CompileGatherFrom(OpPlace slice, const Unit& unit, const ProgramOptions& options) {
-  GatherCompiler compiler(unit);
-  const bool in_backward = slice == OpPlace::kForwardSlice;
-  compiler.Fill(OpPlace::kFull, in_backward ? OpGroup::kPostForward : OpGroup::kShardGather,
-                in_backward ? options.post_forward_ranks : unit.mesh().shard_size(), 0, slice);
+  compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, mesh.shard_size(), 0, OpPlace::kGroupSlice);
   return compiler.Finish();
 }
 
@@ -205,15 +202,14 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
 
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
   std::string text;
-  AppendProgram("gather", CompileGather(unit), unit, text);
-  if (unit.mesh().owners_span_groups()) {
-    AppendProgram("gather again", CompileGatherFrom(OpPlace::kGroupSlice, unit, options), unit,
-                  text);
-  }
+  const auto append_gather = [&](absl::string_view title, OpPlace from) {
+    AppendProgram(title, CompileGather(unit, from, options), unit, text);
+  };
+  append_gather("gather", OpPlace::kShard);
+  if (unit.mesh().owners_span_groups()) append_gather("gather again", OpPlace::kGroupSlice);
   if (options.post_forward_ranks > 0) {
     AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
-    AppendProgram("gather in backward", CompileGatherFrom(OpPlace::kForwardSlice, unit, options),
-                  unit, text);
+    append_gather("gather in backward", OpPlace::kForwardSlice);
   }
   if (!unit.has_trainable()) return text;
   const auto append = [&](absl::string_view title, const ReducePhase& phase) {
