@@ -21,8 +21,8 @@ namespace zeroth {
 // A deterministic batch (see TrainerOptions) is divided among any number of ranks: rank r of W
 // computes micro-batches r, r + W, r + 2 W, … Returns the number of micro-batches of each rank.
 // InvalidArgument unless the world size is a power of two that divides `micro_batches`: only then
-// are the ranks' sums parts of the fixed tree over the micro-batches (strategies/tree_sum.h). The
-// error lists the allowed world sizes.
+// are the ranks' sums parts of the fixed tree over the micro-batches (strategies/unit_program.h).
+// The error lists the allowed world sizes.
 absl::StatusOr<int64_t> MicroBatchesPerRank(int64_t micro_batches, int world_size);
 
 // Number of targets that count in the global batches of these micro-batches; nullopt if all do.

@@ -6,17 +6,33 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
 
-absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
-                                     Stream& writer) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer,
-                          Tensor::Empty(device, Shape({bytes}), DType::kUInt8, category));
-  if (&writer == &device.compute_stream()) return buffer;
+absl::StatusOr<Tensor> Allocate(Device& device, int64_t numel, DType dtype, MemoryCategory category,
+                                Stream& writer) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty(device, Shape({numel}), dtype, category));
+  if (&writer == &device.compute_stream()) return tensor;
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> free, device.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(writer.Wait(free));
-  return buffer;
+  return tensor;
+}
+
+int64_t PackedBytes(absl::Span<const PackedTensor> tensors) {
+  int64_t bytes = 0;
+  for (const PackedTensor& in : tensors) bytes += AlignedBytes(in.numel, in.dtype);
+  return bytes;
+}
+
+std::vector<Tensor> PackedIn(const Tensor& buffer, absl::Span<const PackedTensor> tensors) {
+  std::vector<Tensor> views(tensors.size());
+  int64_t offset = 0;
+  for (size_t i = 0; i < views.size() && buffer.defined(); ++i) {
+    views[i] = buffer.ViewAs(offset, Shape({tensors[i].numel}), tensors[i].dtype);
+    offset += AlignedBytes(tensors[i].numel, tensors[i].dtype);
+  }
+  return views;
 }
 
 absl::Status BufferSet::Free(Used used) {
@@ -70,7 +86,7 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
     ZEROTH_ASSIGN_OR_RETURN(buffer, AllocateRegistered(size));
   }
   if (!buffer.defined()) {
-    ZEROTH_ASSIGN_OR_RETURN(buffer, AllocateBytes(device_, size, category_, stream));
+    ZEROTH_ASSIGN_OR_RETURN(buffer, Allocate(device_, size, DType::kUInt8, category_, stream));
   }
   if (in != nullptr) ++in->in_use;
   return buffer;
@@ -139,7 +155,7 @@ absl::StatusOr<Tensor> StreamScratch::TakeBytes(int64_t bytes, Stream& comm) {
       ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(last_use));
       memory_ = Tensor();
     }
-    ZEROTH_ASSIGN_OR_RETURN(memory_, AllocateBytes(device_, bytes, category_, comm));
+    ZEROTH_ASSIGN_OR_RETURN(memory_, Allocate(device_, bytes, DType::kUInt8, category_, comm));
     stream_ = &comm;
   }
   return memory_.View(0, Shape({bytes}));

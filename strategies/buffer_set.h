@@ -10,41 +10,50 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
 
-// Returns uninitialised memory that `writer` may write. The compute stream may not have finished
-// with what the memory held before, so any other stream is made to wait for it.
-absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
-                                     Stream& writer);
+// Returns an uninitialised tensor [numel] that `writer` may write. The compute stream may not have
+// finished with what the memory held before, so any other stream is made to wait for it.
+absl::StatusOr<Tensor> Allocate(Device& device, int64_t numel, DType dtype, MemoryCategory category,
+                                Stream& writer);
+
+// Tensors that share one buffer, one after the other, each 64-byte aligned.
+struct PackedTensor {
+  int64_t numel = 0;
+  DType dtype = DType::kFloat32;
+};
+int64_t PackedBytes(absl::Span<const PackedTensor> tensors);
+// The tensors, as views of a buffer of at least PackedBytes; undefined if the buffer is.
+std::vector<Tensor> PackedIn(const Tensor& buffer, absl::Span<const PackedTensor> tensors);
 
 // A fixed set of buffers that units use one after the other, so that peak memory follows a formula
-// and never fragments. Each class of sizes has buffers of one size. A released buffer carries the
-// event of its last use, and the stream that writes it next waits for that event, so the host never
-// waits. Used by one rank's thread only.
-//
-// Buffers within the limit are registered with the transport if it supports that
-// (Communicator::Register). The set then keeps them for as long as it lives.
+// and never fragments. The stream that writes a released buffer next waits for the event of its
+// last use, so the host never waits. Buffers within the limit are registered with the transport if
+// it supports that (Communicator::Register), and then kept as long as the set. Used by one rank's
+// thread only.
 class BufferSet {
  public:
   // `sizes` (at least one, in bytes) are the sizes of buffers. Buffers are allocated when they are
   // first needed, at most `limit` of each size unless Acquire has to exceed it.
   BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit);
-  // Registers buffers that are allocated from now on with the transport of these groups, whose
-  // collectives use them. An Acquire that allocates is then collective over the groups. When the
-  // set is destroyed, no collective may use the buffers any more.
+  // Registers buffers that are allocated from now on with the transport of these groups. An Acquire
+  // that allocates is then collective over the groups, and no collective may use the buffers once
+  // the set is destroyed.
   void RegisterWith(std::vector<Communicator*> groups) { groups_ = std::move(groups); }
 
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
   bool HasRoom(int64_t bytes);
   // Returns a buffer of the smallest size that holds `bytes`, after making `stream` wait for the
-  // buffer's last user. If all are in use, allocates one more: limits restrain prefetches, and must
-  // not stop work that is needed now. A request above the set's sizes gets a separate buffer. An
-  // error leaves the set as it was.
+  // buffer's last user. Exceeds the limit if all are in use: limits restrain prefetches, not work
+  // that is needed now. A request above the set's sizes gets a separate buffer. An error leaves the
+  // set as it was.
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
   // Gives a buffer back; `last_use` is nullptr if its last use is done.
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
@@ -72,9 +81,9 @@ class BufferSet {
   // Allocates a buffer for as long as the set lives; undefined if no transport registers it.
   absl::StatusOr<Tensor> AllocateRegistered(int64_t bytes);
   bool IsRegistered(const Tensor& buffer) const;
-  // Frees a buffer in the order of the compute stream, which is the order in which the allocator
-  // hands memory out again. A compute stream that has failed orders nothing, so a buffer whose last
-  // user may still be running is then kept until that is done. Returns the error of that stream.
+  // Frees a buffer in the order of the compute stream, in which the allocator hands memory out
+  // again. If that stream has failed, returns its error, and keeps the buffer until its last use is
+  // done.
   absl::Status Free(Used used);
   // Frees the kept buffers that are no longer in use: all of them, if all streams are idle.
   void FreeDone();
@@ -90,9 +99,8 @@ class BufferSet {
   std::vector<Used> kept_;  // by Free
 };
 
-// Memory for intermediate results of one stream: sums before they are rounded, state on its way
-// between the offload store and memory, encoded collectives. Stream order makes one allocation
-// enough. Used by one rank's thread only.
+// Memory for intermediate results of one stream, whose order makes one allocation enough. Used by
+// one rank's thread only.
 class StreamScratch {
  public:
   StreamScratch(Device& device, MemoryCategory category) : device_(device), category_(category) {}

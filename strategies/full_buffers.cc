@@ -25,43 +25,44 @@ std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
   return {small, largest};
 }
 
-// A segment's range in its unit's buffer. A unit whose segments are all empty has no buffer.
-absl::StatusOr<Tensor> PlaceIn(const Tensor& buffer, int64_t offset, int64_t numel, DType dtype,
-                               Device& device) {
-  if (buffer.defined()) return buffer.ViewAs(offset, Shape({numel}), dtype);
-  return Tensor::Empty(device, Shape({numel}), dtype, MemoryCategory::kGatheredParameters);
+// By segment. A segment whose shard is the full buffer needs no memory.
+std::vector<PackedTensor> FullParameters(const Unit& unit) {
+  std::vector<PackedTensor> tensors;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    tensors.push_back(
+        {unit.is_full(i) ? 0 : unit.segment_layout(i).numel, unit.precision().param_dtype});
+  }
+  return tensors;
+}
+
+std::vector<PackedTensor> FullGradients(const Unit& unit, Accumulation how) {
+  std::vector<PackedTensor> tensors;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const bool has_memory = unit.segment_layout(i).trainable && !unit.is_full_gradient(i);
+    tensors.push_back(
+        {has_memory ? unit.segment_layout(i).numel : 0, unit.full_gradient_dtype(i, how)});
+  }
+  return tensors;
+}
+
+// Tensors in the unit's buffer. A unit whose tensors are all empty has no buffer.
+absl::StatusOr<std::vector<Tensor>> AcquirePacked(const Unit& unit, FullBuffers& buffers,
+                                                  const std::vector<PackedTensor>& tensors,
+                                                  Stream& writer) {
+  const int64_t bytes = PackedBytes(tensors);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          bytes > 0 ? buffers.Acquire(unit, bytes, writer)
+                                    : Tensor::Empty(unit.device(), Shape({0}), DType::kUInt8,
+                                                    MemoryCategory::kGatheredParameters));
+  return PackedIn(buffer, tensors);
 }
 
 }  // namespace
 
-int64_t FullParameterBytes(const Unit& unit) {
-  int64_t bytes = 0;
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    if (unit.is_full(i)) continue;
-    bytes += AlignedBytes(unit.segment_layout(i).numel, unit.precision().param_dtype);
-  }
-  return bytes;
-}
+int64_t FullParameterBytes(const Unit& unit) { return PackedBytes(FullParameters(unit)); }
 
 int64_t FullGradientBytes(const Unit& unit, Accumulation how) {
-  int64_t bytes = 0;
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    const ShardLayout::Segment& segment = unit.segment_layout(i);
-    if (unit.is_full_gradient(i) || !segment.trainable) continue;
-    bytes += AlignedBytes(segment.numel, unit.full_gradient_dtype(i, how));
-  }
-  return bytes;
-}
-
-int64_t HandoverBytes(absl::Span<Unit* const> units) {
-  int64_t numel = 0;
-  for (const Unit* unit : units) {
-    if (unit->mesh().replicate_size() == 1) continue;
-    for (int i = 0; i < unit->segment_count(); ++i) {
-      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
-    }
-  }
-  return numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
+  return PackedBytes(FullGradients(unit, how));
 }
 
 FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units,
@@ -142,20 +143,11 @@ absl::Status FullBuffers::Trim() {
 }
 
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
-  const DType dtype = unit.precision().param_dtype;
-  const int64_t bytes = FullParameterBytes(unit);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
-                          bytes > 0 ? buffers.Acquire(unit, bytes, comm) : Tensor());
-  int64_t offset = 0;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Tensor> full,
+                          AcquirePacked(unit, buffers, FullParameters(unit), comm));
   for (int i = 0; i < unit.segment_count(); ++i) {
-    const int64_t numel = unit.segment_layout(i).numel;
     Unit::Segment& segment = unit.segment(i);
-    if (unit.is_full(i)) {
-      segment.full = segment.shard;
-      continue;
-    }
-    ZEROTH_ASSIGN_OR_RETURN(segment.full, PlaceIn(buffer, offset, numel, dtype, unit.device()));
-    offset += AlignedBytes(numel, dtype);
+    segment.full = unit.is_full(i) ? segment.shard : full[static_cast<size_t>(i)];
   }
   return absl::OkStatus();
 }
@@ -169,33 +161,23 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
-  const int64_t bytes = FullGradientBytes(unit, unit.accumulation());
+  Stream& compute = unit.device().compute_stream();
   ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor buffer,
-      bytes > 0 ? buffers.Acquire(unit, bytes, unit.device().compute_stream()) : Tensor());
-  int64_t offset = 0;
+      const std::vector<Tensor> full,
+      AcquirePacked(unit, buffers, FullGradients(unit, unit.accumulation()), compute));
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
-    const DType dtype = unit.full_gradient_dtype(i);
     if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
-      const DType result =
-          dtype == DType::kFloat32 ? DType::kFloat32 : unit.precision().gradient_dtype();
+      const DType dtype = unit.gradient_shard_dtype(i, unit.accumulation(), /*adds_up=*/false);
       ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
-                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), result,
+                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), dtype,
                                             MemoryCategory::kGradients));
     }
-    if (unit.is_full_gradient(i)) {
-      segment.grad = segment.grad_shard;
-      continue;
-    }
-    ZEROTH_ASSIGN_OR_RETURN(segment.grad,
-                            PlaceIn(buffer, offset, layout.numel, dtype, unit.device()));
-    offset += AlignedBytes(layout.numel, dtype);
+    segment.grad = unit.is_full_gradient(i) ? segment.grad_shard : full[static_cast<size_t>(i)];
     // Layers add to the gradients of earlier micro-batches.
-    if (unit.is_replicated(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
-      Stream& compute = unit.device().compute_stream();
+    if (unit.adds_to_full(i) && unit.offloads_gradients()) {
       ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));
       ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Read(0, segment.grad, compute));
     }

@@ -12,13 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -27,13 +25,10 @@ namespace zeroth {
 // is the full buffer.
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, Accumulation how);
-// Bytes of the largest fp32 sum that is made inside a group and then reduced across groups.
-int64_t HandoverBytes(absl::Span<Unit* const> units);
 
-// Gives a full buffer to each unit that asks. Units other than the root take turns with shared
-// buffers of the size of the largest of these units. Units of at most an eighth of that size share
-// as many smaller buffers. The root has its own buffer, as does every unit if nothing is shared.
-// Used by one rank's thread only.
+// Full buffers of units. Units other than the root take turns with shared buffers of the size of
+// the largest of them; units of at most an eighth of that size share as many smaller ones. The root
+// has its own buffer, as does every unit if nothing is shared. Used by one rank's thread only.
 class FullBuffers {
  public:
   // The bytes that a unit needs. Gradients of one micro-batch and sums of several may differ in

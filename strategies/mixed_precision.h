@@ -23,8 +23,8 @@ struct MixedPrecision {
   // bf16 or fp16. If it and param_dtype are 16-bit types, they are the same. Sums over ranks are
   // made in fp32 and rounded once.
   DType reduce_dtype = DType::kFloat32;
-  // The type of the shards that the optimizer updates: fp32, or bf16 if param_dtype is bf16, too.
-  // In bf16 there are no other master weights, and the optimizer rounds its updates stochastically.
+  // The type of the shards that the optimizer updates: fp32, or bf16 if param_dtype is bf16, too;
+  // the optimizer then rounds its updates stochastically.
   DType master_dtype = DType::kFloat32;
   // Casts a module's inputs of another type to param_dtype, and their gradients back. False: such
   // inputs are an error.
@@ -33,15 +33,13 @@ struct MixedPrecision {
   // param_dtype.
   std::optional<DType> output_dtype = std::nullopt;
   // False: the optimizer reads the fp32 sums over ranks. True: they are rounded to reduce_dtype.
-  // False is refused for gradients that are not sharded, unless reduce_dtype is fp32, since their
-  // sums have no memory apart from the full gradients. (FSDP1's flag of this name is false by
-  // default; FSDP2's optimizer reads gradients in the parameters' type.)
+  // False is refused for gradients that are not sharded, unless reduce_dtype is fp32. (FSDP1's flag
+  // of this name is false by default; FSDP2's optimizer reads gradients in the parameters' type.)
   bool keep_low_precision_grads = true;
   // The type in which unsharded gradients of several micro-batches accumulate (no_shard,
   // shard_optimizer, one rank, SetRequiresGradientSync(false)), and which the optimizer then reads:
-  // fp32, or reduce_dtype. A 16-bit type needs half the memory, but loses contributions that are
-  // small compared with the sum (in bf16, below a 256th of it). Shards always accumulate in fp32.
-  // (DeepSpeed's data_types.grad_accum_dtype, Megatron's grad_reduce_in_fp32.)
+  // fp32, or reduce_dtype. bf16 loses contributions below a 256th of the sum. Shards always
+  // accumulate in fp32. (DeepSpeed's grad_accum_dtype, Megatron's grad_reduce_in_fp32.)
   DType grad_accum_dtype = DType::kFloat32;
 
   // True if full parameters have the type of the shards, so that a single shard needs no second

@@ -31,24 +31,22 @@ class MarkedStore : public OffloadStore {
         : OffloadRegion(region->bytes()),
           region_(std::move(region)),
           timeline_(timeline),
-          read_("read " + what),
-          write_("write " + what) {}
+          what_(what) {}
     absl::Status Read(int64_t offset, void* dst, size_t bytes, Stream& stream) override {
-      ZEROTH_RETURN_IF_ERROR(timeline_->Begin(stream, read_));
-      ZEROTH_RETURN_IF_ERROR(region_->Read(offset, dst, bytes, stream));
-      return timeline_->End(stream, read_, static_cast<int64_t>(bytes));
+      return Timed(
+          timeline_, stream, "read", what_,
+          [&] { return region_->Read(offset, dst, bytes, stream); }, static_cast<int64_t>(bytes));
     }
     absl::Status Write(int64_t offset, const void* src, size_t bytes, Stream& stream) override {
-      ZEROTH_RETURN_IF_ERROR(timeline_->Begin(stream, write_));
-      ZEROTH_RETURN_IF_ERROR(region_->Write(offset, src, bytes, stream));
-      return timeline_->End(stream, write_, static_cast<int64_t>(bytes));
+      return Timed(
+          timeline_, stream, "write", what_,
+          [&] { return region_->Write(offset, src, bytes, stream); }, static_cast<int64_t>(bytes));
     }
 
    private:
     const std::shared_ptr<OffloadRegion> region_;
     Timeline* const timeline_;
-    const std::string read_;
-    const std::string write_;
+    const std::string what_;
   };
 
   const std::shared_ptr<OffloadStore> store_;
@@ -56,9 +54,8 @@ class MarkedStore : public OffloadStore {
   const std::string what_;
 };
 
-}  // namespace
-
-absl::Status ValidateOffloadOptions(const OffloadOptions& options) {
+// InvalidArgument names the field, its value and the allowed values.
+absl::Status Validate(const OffloadOptions& options) {
   if (options.chunk_numel < 1) {
     return InvalidArgument("offload: chunk_numel is ", options.chunk_numel,
                            ", expected at least 1 element");
@@ -76,10 +73,12 @@ absl::Status ValidateOffloadOptions(const OffloadOptions& options) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Offload>> Offload::Create(Device& device,
                                                          const OffloadOptions& options,
                                                          Timeline* timeline) {
-  ZEROTH_RETURN_IF_ERROR(ValidateOffloadOptions(options));
+  ZEROTH_RETURN_IF_ERROR(Validate(options));
   std::unique_ptr<Offload> offload(new Offload(options));
   offload->timeline_ = timeline;
   if (options.any()) {

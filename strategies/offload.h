@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -37,14 +36,11 @@ struct OffloadOptions {
   bool any() const { return parameters || gradients || optimizer; }
 };
 
-// InvalidArgument names the field, its value and the allowed values.
-absl::Status ValidateOffloadOptions(const OffloadOptions& options);
-
 // One rank's offloaded state. Used by one rank's thread only.
 class Offload {
  public:
-  // Returns the errors of ValidateOffloadOptions and of the store. `device` and `timeline` outlive
-  // the result. Marks transfers in `timeline`, unless that is nullptr.
+  // InvalidArgument if the options do not fit, or errors of the store. `device` and `timeline`
+  // outlive the result. Marks transfers in `timeline`, unless that is nullptr.
   static absl::StatusOr<std::unique_ptr<Offload>> Create(Device& device,
                                                          const OffloadOptions& options,
                                                          Timeline* timeline = nullptr);

@@ -3,7 +3,7 @@
 #include "zeroth/strategies/program_runner.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -33,44 +33,39 @@ struct Slices {
   std::vector<Tensor> of_segment;
   std::shared_ptr<Event> last_use;  // nullptr: no slices exist
 };
-struct UnitSlices {
-  Slices group;
-  Slices forward;
-};
+using UnitSlices = std::map<OpPlace, Slices>;
 
-Slices& SlicesOf(Unit& unit, OpPlace place) {
-  UnitSlices& slices = unit.strategy_state<UnitSlices>();
-  return place == OpPlace::kGroupSlice ? slices.group : slices.forward;
-}
+Slices& SlicesOf(Unit& unit, OpPlace place) { return unit.strategy_state<UnitSlices>()[place]; }
 
-constexpr std::array<OpPlace, 2> kSlices = {OpPlace::kGroupSlice, OpPlace::kForwardSlice};
+constexpr OpPlace kSlices[] = {OpPlace::kGroupSlice, OpPlace::kForwardSlice};
 
 absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, OpPlace place,
                             Stream& writer, std::vector<Tensor>& slices) {
-  const DType dtype = unit.precision().param_dtype;
-  std::vector<int64_t> numels;
-  std::vector<int64_t> offsets;
-  int64_t bytes = 0;
+  std::vector<PackedTensor> tensors;
   for (int i = 0; i < unit.segment_count(); ++i) {
-    numels.push_back(program.NumelOf(place, i));
-    offsets.push_back(bytes);
-    bytes += AlignedBytes(numels.back(), dtype);
+    tensors.push_back({program.NumelOf(place, i), unit.precision().param_dtype});
   }
-  slices.assign(numels.size(), Tensor());
-  if (bytes == 0) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor memory,
-      AllocateBytes(unit.device(), bytes, MemoryCategory::kGatheredParameters, writer));
-  for (size_t i = 0; i < slices.size(); ++i) {
-    if (numels[i] > 0) slices[i] = memory.ViewAs(offsets[i], Shape({numels[i]}), dtype);
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                          Allocate(unit.device(), PackedBytes(tensors), DType::kUInt8,
+                                   MemoryCategory::kGatheredParameters, writer));
+  slices = PackedIn(memory, tensors);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> AllocateSum(const Unit& unit, int64_t numel, Stream& writer) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, AllocateBytes(unit.device(), numel * kFp32Bytes,
-                                                             MemoryCategory::kGradients, writer));
-  return memory.ViewAs(0, Shape({numel}), DType::kFloat32);
+  return Allocate(unit.device(), numel, DType::kFloat32, MemoryCategory::kGradients, writer);
+}
+
+// Bytes of the largest fp32 sum that is made inside a group and then reduced across groups.
+int64_t HandoverBytes(absl::Span<Unit* const> units) {
+  int64_t numel = 0;
+  for (const Unit* unit : units) {
+    if (unit->mesh().replicate_size() == 1) continue;
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
+    }
+  }
+  return numel * kFp32Bytes;
 }
 
 // Gives the gradient shards the types of the program: fp32 while micro-batches add up in them.
@@ -257,9 +252,10 @@ class ProgramRunner::Execution {
     Lane& lane = runner_.lane(first.lane);
     Communicator& group = GroupOf(first, unit_, post_forward_);
     // The forward left values made by the unit's custom collectives.
-    const bool is_custom = unit_.has_own_collectives() && first.group != OpGroup::kPostForward;
+    UnitCollectives* const custom =
+        first.group == OpGroup::kPostForward ? nullptr : unit_.custom_collectives();
     ZEROTH_CHECK(group.size() == first.ranks);
-    if (is_custom) {
+    if (custom != nullptr) {
       ZEROTH_RETURN_IF_ERROR(ExpectKernels(unit_, lane.kernels, "a custom collective"));
     }
     const CollectiveContext context{group, *lane.stream, lane.kernels,
@@ -270,14 +266,17 @@ class ProgramRunner::Execution {
       ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Find(op, op.from));
       ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Find(op, op.to));
       if (op.kind == OpKind::kAllReduce) {
-        ZEROTH_RETURN_IF_ERROR(unit_.collectives().AllReduce(to, program_.reduce_op, context));
-      } else if (op.kind == OpKind::kAllGather && is_custom) {
-        ZEROTH_RETURN_IF_ERROR(unit_.collectives().AllGather(from, to, context));
+        ZEROTH_RETURN_IF_ERROR(
+            custom != nullptr
+                ? custom->AllReduce(to, program_.reduce_op, context)
+                : group.AllReduce(to, program_.reduce_op, *lane.stream, unit_.name()));
+      } else if (op.kind == OpKind::kAllGather && custom != nullptr) {
+        ZEROTH_RETURN_IF_ERROR(custom->AllGather(from, to, context));
       } else if (op.kind == OpKind::kAllGather) {
         gathers.push_back({from, to});
-      } else if (is_custom) {
-        ZEROTH_RETURN_IF_ERROR(unit_.collectives().ReduceScatter(from, to, program_.reduce_op,
-                                                                 op.accumulate, context));
+      } else if (custom != nullptr) {
+        ZEROTH_RETURN_IF_ERROR(
+            custom->ReduceScatter(from, to, program_.reduce_op, op.accumulate, context));
       } else {
         reductions.push_back({from, to, op.accumulate});
       }

@@ -5,18 +5,13 @@
 
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 
-#include "zeroth/core/comm/communicator.h"
-#include "zeroth/core/device/device.h"
-#include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/strategy_context.h"
-#include "zeroth/strategies/unit.h"
+#include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {

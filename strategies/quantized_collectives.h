@@ -25,12 +25,11 @@ struct QuantizationOptions {
   int64_t block = 256;
 };
 
-// A gather sends one byte for each element and a scale for each block, where fp32 takes 4 bytes and
-// a 16-bit type 2. It needs as much kCommunication memory as it sends, and a reduction needs twice
-// that. Rounding changes a value by at most 1/254 of the largest magnitude in its block. Gradients
-// are rounded once, before they are summed in fp32; weights and gradients are both rounded once
-// more if owners span groups (StrategyOptions::shard_optimizer_over_world). Masters stay exact:
-// each gather rounds them anew, and every rank computes with the same rounded weights.
+// Sends one byte for each element and a scale for each block. A gather needs as much kCommunication
+// memory as it sends, and a reduction twice that. Rounding changes a value by at most 1/254 of the
+// largest magnitude in its block. Gradients are rounded once, before they are summed in fp32;
+// weights and gradients once more if owners span groups. Masters stay exact: each gather rounds
+// them anew, and every rank computes with the same rounded weights.
 // InvalidArgument if block is below 1.
 absl::StatusOr<std::shared_ptr<UnitCollectives>> QuantizedCollectives(
     const QuantizationOptions& options = {});

@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-// The sums that wait after `count` micro-batches, see tree_sum.h.
+// The sums that wait after `count` micro-batches, see CompileReduce.
 int WaitingSums(int64_t count) { return std::popcount(static_cast<uint64_t>(count)); }
 
 // Compiles one segment's reduction. `value_` is where its gradients, or their sum, are.
@@ -29,12 +29,9 @@ class SegmentCompiler {
               unit.segment_layout(segment).numel},
         value_(full_) {}
 
-  // fp32 if the full gradients are, or if micro-batches add up in the shard.
   DType ShardDType() const {
-    const DType narrow = unit_.precision().gradient_dtype();
-    if (in_tree_) return narrow;
     const bool adds_up = !is_replicated_ && (phase_.earlier > 0 || !phase_.is_last);
-    return adds_up || full_.dtype == DType::kFloat32 ? DType::kFloat32 : narrow;
+    return unit_.gradient_shard_dtype(segment_, phase_.how, adds_up);
   }
 
   std::vector<UnitOp> Compile() {

@@ -55,8 +55,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
 
 Scheduler::~Scheduler() {
   // After an error, work may be under way that uses kernels' memory.
-  for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), across_stream_.get()}) {
-    if (stream != nullptr) stream->Synchronize().IgnoreError();
+  for (const CommLane* lane : {&gather_, &reduce_, &across_}) {
+    if (lane->stream != nullptr) lane->stream->Synchronize().IgnoreError();
   }
   for (Unit* unit : units_) {
     for (Parameter* parameter : unit->parameters()) parameter->set_gradient_provider(nullptr);
@@ -74,22 +74,17 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   }
   std::unique_ptr<Scheduler> scheduler(
       new Scheduler(options, strategy, mesh, device, std::move(units)));
-  ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
-  ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
-  if (GoAcross(scheduler->units_)) {
-    ZEROTH_ASSIGN_OR_RETURN(scheduler->across_stream_, device.CreateStream("reduce across"));
-  }
-  ZEROTH_RETURN_IF_ERROR(scheduler->CreateKernels());
+  ZEROTH_RETURN_IF_ERROR(scheduler->CreateLanes());
   StrategyContext context;
   context.device = &device;
   context.mesh = &mesh;
   context.units = scheduler->units_;
   context.gathered = &scheduler->gathered_;
   context.gradients = &scheduler->gradients_;
-  context.gather_kernels = scheduler->gather_kernels_.get();
-  context.reduce_kernels = scheduler->reduce_kernels_.get();
-  context.across_stream = scheduler->across_stream_.get();
-  context.across_kernels = scheduler->across_kernels_.get();
+  context.gather_kernels = scheduler->gather_.kernels.get();
+  context.reduce_kernels = scheduler->reduce_.kernels.get();
+  context.across_stream = scheduler->across_.stream.get();
+  context.across_kernels = scheduler->across_.kernels.get();
   context.timeline = options.timeline;
   ZEROTH_RETURN_IF_ERROR(strategy.Attach(context));
   for (Unit* unit : scheduler->units_) scheduler->ProvideGradients(*unit);
@@ -98,25 +93,24 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   return scheduler;
 }
 
-// A program that trains in fp32 only need not link any kernels.
-absl::Status Scheduler::CreateKernels() {
+absl::Status Scheduler::CreateLanes() {
+  // A program that trains in fp32 only need not link any kernels.
   bool gathers = false;
   bool reduces = capabilities_.needs_reduce_kernels;
   for (const Unit* unit : units_) {
-    const bool by_itself = unit->has_own_collectives();
+    const bool by_itself = unit->custom_collectives() != nullptr;
     gathers = gathers || by_itself || !unit->precision().computes_in_masters();
     reduces = reduces || by_itself || unit->precision().reduce_dtype != DType::kFloat32;
   }
-  if (gathers) {
-    ZEROTH_ASSIGN_OR_RETURN(gather_kernels_, KernelRegistry::Create(device_, *gather_stream_));
-  }
-  if (reduces) {
-    ZEROTH_ASSIGN_OR_RETURN(reduce_kernels_, KernelRegistry::Create(device_, *reduce_stream_));
-  }
-  if (reduces && across_stream_ != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(across_kernels_, KernelRegistry::Create(device_, *across_stream_));
-  }
-  return absl::OkStatus();
+  const auto create = [&](CommLane& lane, absl::string_view name, bool rounds) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(lane.stream, device_.CreateStream(name));
+    if (!rounds) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(lane.kernels, KernelRegistry::Create(device_, *lane.stream));
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(create(gather_, "gather", gathers));
+  ZEROTH_RETURN_IF_ERROR(create(reduce_, "reduce", reduces));
+  return GoAcross(units_) ? create(across_, "reduce across", reduces) : absl::OkStatus();
 }
 
 absl::Status Scheduler::ExpectOwn(const Unit* unit) const {
@@ -306,7 +300,7 @@ absl::Status Scheduler::Abandon() {
   ++abandons_;
   // Enqueued work writes buffers, and other ranks read them: it must end before they are reused.
   absl::Status status = mesh_.world().status();
-  for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), across_stream_.get(),
+  for (Stream* stream : {gather_.stream.get(), reduce_.stream.get(), across_.stream.get(),
                          &device_.compute_stream()}) {
     if (stream != nullptr) status.Update(stream->Synchronize());
   }

@@ -1,8 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Decides when units are gathered, resharded and reduced. Its hooks surround each unit's forward
-// and backward, it prefetches in the order of earlier steps, and runs collectives on streams that
-// overlap compute.
+// Decides when units are gathered, resharded and reduced, on streams that overlap compute.
 
 #pragma once
 
@@ -37,16 +35,14 @@ enum class BackwardPrefetch : uint8_t {
 };
 
 struct SchedulerOptions {
-  // Gathers the next unit while this one computes, in forward and backward. Changes when
-  // collectives run, but not results.
+  // Gathers the next unit while this one computes. Does not change results.
   bool prefetch = true;
   // Buffers for gathered units other than the root: one for the unit in use, the others for
   // prefetched units (FSDP's limit_all_gathers). At least 1, with which nothing is prefetched.
-  // Small units, of at most an eighth of the largest one's size, share as many smaller buffers.
+  // FullBuffers says how small units share them.
   int gather_buffers = 2;
-  // Buffers for full gradients of units other than the root: one that is written, the others for
-  // gradients that are reduced. At least 1, with which a unit's backward waits for the reduction of
-  // the unit before it. Small units share as many smaller buffers.
+  // Buffers for full gradients of units other than the root: one that is written, the others being
+  // reduced. At least 1, with which a unit's backward waits for the reduction before it.
   int gradient_buffers = 2;
   // Marks each unit's forward, backward, gather and reduction, and what a TrainingStep enqueues
   // after them; outlives the scheduler.
@@ -61,17 +57,15 @@ struct SchedulerOptions {
 //   FinishBackward → the optimizer updates shards on the compute stream → EndStep
 //
 // Models call them through nn (nn/shard_module.h), hand-written kernels directly. Units nest: the
-// root's hooks surround all others. A forward may use a unit several times; the unit's gradients
-// are reduced after the last of as many backwards. A unit that a step does not use contributes
-// zeros to the reductions. Every decision follows from the order of calls, never from timing.
+// root's hooks surround all others. A unit used several times in forward is reduced after the last
+// of as many backwards. A unit that a step does not use contributes zeros to the reductions. Every
+// decision follows from the order of calls, never from timing.
 //
-// All ranks must use the same units in the same order, since they gather together. If they do not,
-// all of them get an error that names two ranks and the units that these have called for. There is
-// one exception: if every rank holds all parameters (no_shard, shard groups of one), nothing is
-// gathered, and a rank may leave units out of a micro-batch, or use them in another order.
-// Reductions then start in the reverse order of units(), the root's last, whatever the order of
-// backward: each as soon as those before it have started, or in FinishBackward. So units that are
-// declared in the order of forward overlap best.
+// All ranks use the same units in the same order, since they gather together; otherwise all of them
+// get an error that names two ranks and their units. Exception: if every rank holds all parameters
+// (no_shard, shard groups of one), a rank may skip units in a micro-batch or use another order.
+// Reductions then start in the reverse order of units(), the root last, so units declared in the
+// order of forward overlap best.
 //
 // After an error, call Abandon() before anything else. A unit of another sharding, or a null one in
 // a list, is InvalidArgument. While the scheduler lives, it provides the storage of gradients
@@ -107,27 +101,25 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // On return Parameter::data() of the unit is usable on the compute stream. `expects_backward` is
-  // false for inference, and for a forward that is computed again inside the unit's backward
-  // (activation checkpointing): nothing is kept for a backward. FailedPrecondition if it is true
-  // and the unit's gradients of this micro-batch are complete.
+  // false for inference, and for a forward recomputed in the unit's backward (activation
+  // checkpointing). FailedPrecondition if it is true and the unit's gradients of this micro-batch
+  // are complete.
   absl::Status BeforeForward(Unit& unit, bool expects_backward = true);
   absl::Status AfterForward(Unit& unit, bool expects_backward = true);
   absl::Status BeforeBackward(Unit& unit);
   // Starts the reduction of the unit's gradients.
   absl::Status AfterBackward(Unit& unit);
-  // Gradient accumulation. A step has several micro-batches, each of which is a forward, a backward
-  // and FinishBackward. Set both flags before a micro-batch's forward, since its loss may already
-  // write gradients; the step's last micro-batch has both true, as they are at first.
+  // Gradient accumulation: each micro-batch is a forward, a backward and FinishBackward. Set both
+  // flags before a micro-batch's forward; both are true by default, and for the last micro-batch.
   // FinishBackward and AfterBackward return FailedPrecondition if full gradients began in 16 bits,
   // as the step's only ones, and later micro-batches are to be added in fp32.
   //
   // SetRequiresGradientSync(false): gradients stay full on this rank, and the next micro-batch adds
-  // to them. That needs no collectives, but a full gradient buffer for every unit, in
+  // to them, without collectives but with a full gradient buffer for every unit, in
   // MixedPrecision::grad_accum_dtype (FSDP2's set_requires_gradient_sync, DDP's no_sync).
-  // SetIsLastBackward(false): gradients are reduced to fp32 shards, to which the next micro-batch's
-  // are added; sums across groups are left to the last micro-batch (in FSDP2,
-  // set_is_last_backward(False) together with set_requires_all_reduce(False)). Unsharded gradients
-  // accumulate as with SetRequiresGradientSync(false).
+  // SetIsLastBackward(false): gradients are reduced and accumulate in fp32 shards; the last
+  // micro-batch sums them across groups (FSDP2: set_is_last_backward(False) and
+  // set_requires_all_reduce(False)). Unsharded gradients accumulate in full.
   void SetRequiresGradientSync(bool on) { requires_gradient_sync_ = on; }
   void SetIsLastBackward(bool last) { is_last_backward_ = last; }
   // False: units stay gathered after their backward for the next micro-batch's forward. Each unit
@@ -135,36 +127,29 @@ class Scheduler {
   void SetReshardAfterBackward(bool on) { reshard_after_backward_ = on; }
 
   // Starts the reductions that have not started. After the last micro-batch, has the compute stream
-  // wait for all reductions, so that gradient shards are complete, and for all gathers, so that
-  // parameter shards may be written. From then until EndStep, a gather waits for the work that the
-  // compute stream has been given before it, and the compute stream waits for the gather. What is
-  // gathered or kept from before may still have the old values: read updated parameters after
-  // EndStep. After any other micro-batch no stream waits, and a forward whose backward has not run
-  // is assumed to have none. FailedPrecondition if the micro-batch had no forward that expects a
-  // backward.
+  // wait for all reductions and gathers: gradient shards are complete, and parameter shards may be
+  // written. From then until EndStep, gathers and the compute stream wait for each other, but what
+  // is gathered already may have the old values: read updated parameters after EndStep. After any
+  // other micro-batch no stream waits, and a forward without its backward is assumed to have none.
+  // FailedPrecondition if the micro-batch had no forward that expects a backward.
   absl::Status FinishBackward();
-  // FailedPrecondition unless FinishBackward has ended the step's last micro-batch, and EndStep has
-  // not been called since: only then may an optimizer use shards and their gradients. `attempt` is
-  // for the message.
+  // FailedPrecondition except between FinishBackward of the last micro-batch and EndStep, when an
+  // optimizer may use shards and their gradients. `attempt` is for the message.
   absl::Status ExpectBackwardFinished(absl::string_view attempt) const;
-  // Ends the step after the optimizer's update, or without one. Reshards all units, whose gathered
-  // parameters are stale now, and frees gradients. FailedPrecondition if there are gradients and
-  // FinishBackward has not ended the last micro-batch, or if a unit is still in use: by a pass, or
-  // by a Gather that Reshard has not undone.
+  // Ends the step after the optimizer's update, or without one: reshards all units and frees
+  // gradients. FailedPrecondition if there are gradients and FinishBackward has not ended the last
+  // micro-batch, or if a unit is still in use, by a pass or by a Gather without its Reshard.
   absl::Status EndStep();
-  // Drops the step, after an error or instead of finishing it. Waits until all streams are idle,
+  // Drops the step, after an error or instead of finishing it: waits until all streams are idle,
   // then reshards all units and frees gradients. All ranks must abandon the same step at the same
-  // point; then the next step starts afresh. An error of a stream or of communication remains:
-  // memory is freed all the same, and that error is returned.
+  // point. Returns the error of a stream or of communication, but frees memory all the same.
   absl::Status Abandon();
-  // The number of Abandon calls so far. A module's hooks call it after an error in any pass, which
-  // drops the step.
+  // The number of Abandon calls so far. A module's hooks call it after an error in any pass.
   int64_t abandons() const { return abandons_; }
 
   // Gathers a unit outside of a pass, to export or inspect its parameters. Each Gather is paired
-  // with a Reshard, the last of which frees the parameters unless a pass still needs them. No step
-  // ends in between, so nothing that ends one runs there, such as Sharding::Load or an average's
-  // swap.
+  // with a Reshard, the last of which frees the parameters unless a pass still needs them. Nothing
+  // that ends a step, such as Sharding::Load or an average's swap, may run in between.
   absl::Status Gather(Unit& unit);
   // Also undoes an Unshard that nothing has freed since (FSDP2's FSDPModule.reshard).
   absl::Status Reshard(Unit& unit);
@@ -172,23 +157,21 @@ class Scheduler {
   // InvalidArgument if the unit is gathering or gathered already, or if the strategy keeps
   // parameters replicated, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
-  // Starts gathering a unit, unless it is gathering or gathered. The unit's next use, or the end of
-  // the step, frees it (FSDP2's FSDPModule.unshard). Without `async`, waits as UnshardHandle::Wait
-  // does.
+  // As Prefetch, but does nothing if the unit is gathering or gathered. The unit's next use, or the
+  // end of the step, frees it (FSDP2's FSDPModule.unshard). Unless `async`, waits for the gather.
   absl::StatusOr<UnshardHandle> Unshard(Unit& unit, bool async = false);
-  // From now on, a forward (backward) of `unit` starts gathering the units `next`, in this order.
-  // This replaces the recorded order, and may exceed the limit on buffers; an empty list gathers
-  // nothing (FSDP2's set_modules_to_forward_prefetch). The same on all ranks.
+  // From now on, a forward (backward) of `unit` prefetches `next`, in this order, instead of the
+  // recorded successor, even beyond the limit on buffers (FSDP2's set_modules_to_forward_prefetch).
+  // The same on all ranks.
   absl::Status SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
     return ChoosePrefetch(unit, std::move(next), Pass::kForward);
   }
   absl::Status SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
     return ChoosePrefetch(unit, std::move(next), Pass::kBackward);
   }
-  // Gathers the unit's masters in full and unrounded, in master_dtype, by segment, for exports and
-  // inspection. Each has separate memory, except that replicated segments alias their shards unless
-  // these are offloaded. They are usable on the compute stream. The unit's state does not matter,
-  // and does not change.
+  // Gathers the unit's masters, unrounded in master_dtype, by segment, for exports and inspection,
+  // in any state of the unit. They are usable on the compute stream. Each has separate memory,
+  // except that replicated segments alias their shards unless these are offloaded.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
   // SchedulerOptions::timeline.
   Timeline* timeline() const { return options_.timeline; }
@@ -203,6 +186,11 @@ class Scheduler {
     int pending_backwards = 0;  // forwards that expect a backward, minus backwards that have ended
     bool complete = false;      // its gradients of this micro-batch are
     bool issued = false;        // and their reduction is enqueued
+  };
+  // A stream of collectives, with the kernels on it; nullptr if nothing is rounded there.
+  struct CommLane {
+    std::unique_ptr<Stream> stream;
+    std::unique_ptr<Kernels> kernels;
   };
   // The units of SetForwardPrefetch and SetBackwardPrefetch; std::nullopt: those recorded.
   struct ChosenPrefetch {
@@ -232,7 +220,7 @@ class Scheduler {
   absl::Status SyncGradients(Unit& unit);
   absl::Status ZeroMissingGradients(Unit& unit);
   absl::Status ReshardAll();
-  absl::Status CreateKernels();
+  absl::Status CreateLanes();
   // Makes the compute stream wait for a unit's gather or reduction.
   static constexpr char kWaitForGather[] = "wait for gather";
   static constexpr char kWaitForReduce[] = "wait for reduce";
@@ -270,13 +258,9 @@ class Scheduler {
   bool is_last_backward_ = true;
   bool reshard_after_backward_ = true;
   // Declared after the buffers, so that streams end before buffers are destroyed.
-  std::unique_ptr<Stream> gather_stream_;
-  std::unique_ptr<Stream> reduce_stream_;
-  std::unique_ptr<Stream> across_stream_;  // nullptr where no sums go across groups
-  // On those streams; nullptr if nothing is rounded there.
-  std::unique_ptr<Kernels> gather_kernels_;
-  std::unique_ptr<Kernels> reduce_kernels_;
-  std::unique_ptr<Kernels> across_kernels_;
+  CommLane gather_;
+  CommLane reduce_;
+  CommLane across_;  // no stream where no sums go across groups
 };
 
 }  // namespace zeroth

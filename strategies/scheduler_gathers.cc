@@ -24,11 +24,8 @@ absl::Status GatherMastersInto(std::vector<Tensor>& masters, const Unit& unit, C
       continue;
     }
     const int64_t numel = unit.segment_layout(i).numel;
-    ZEROTH_ASSIGN_OR_RETURN(
-        const Tensor memory,
-        AllocateBytes(unit.device(), numel * static_cast<int64_t>(SizeOf(shard.dtype())),
-                      MemoryCategory::kGatheredParameters, comm));
-    const Tensor full = memory.ViewAs(0, Shape({numel}), shard.dtype());
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, Allocate(unit.device(), numel, shard.dtype(),
+                                                        MemoryCategory::kGatheredParameters, comm));
     masters.push_back(full);
     Tensor mine = shard.tensor();
     if (shard.is_offloaded()) {
@@ -79,12 +76,12 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
   std::vector<Tensor> masters;
   absl::Status ready =
-      GatherMastersInto(masters, unit, unit.mesh().owner_gather(), *gather_stream_);
+      GatherMastersInto(masters, unit, unit.mesh().owner_gather(), *gather_.stream);
   if (ready.ok()) {
-    const absl::StatusOr<std::shared_ptr<Event>> gathered = gather_stream_->Record();
+    const absl::StatusOr<std::shared_ptr<Event>> gathered = gather_.stream->Record();
     ready = gathered.ok() ? device_.compute_stream().Wait(*gathered) : gathered.status();
   }
-  if (!ready.ok()) gather_stream_->Synchronize().IgnoreError();  // it may still write the masters
+  if (!ready.ok()) gather_.stream->Synchronize().IgnoreError();  // it may still write the masters
   ZEROTH_RETURN_IF_ERROR_WITH(ready,
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));
   return masters;
@@ -119,18 +116,18 @@ absl::Status Scheduler::WaitForShards() {
   if (backward_finished_) {
     ZEROTH_ASSIGN_OR_RETURN(shards_ready_, device_.compute_stream().Record());
   }
-  return shards_ready_ == nullptr ? absl::OkStatus() : gather_stream_->Wait(shards_ready_);
+  return shards_ready_ == nullptr ? absl::OkStatus() : gather_.stream->Wait(shards_ready_);
 }
 
 absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
-  ZEROTH_RETURN_IF_ERROR(MarkBegin(*gather_stream_, "gather", unit));
-  ZEROTH_RETURN_IF_ERROR(strategy_.Gather(unit, pass, *gather_stream_));
+  ZEROTH_RETURN_IF_ERROR(MarkBegin(*gather_.stream, "gather", unit));
+  ZEROTH_RETURN_IF_ERROR(strategy_.Gather(unit, pass, *gather_.stream));
   // An optimizer may enqueue writes to the shards while the gather reads them.
   if (backward_finished_ && unit.gather_event() != nullptr) {
     ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(unit.gather_event()));
   }
-  return MarkEnd(*gather_stream_, "gather", unit);
+  return MarkEnd(*gather_.stream, "gather", unit);
 }
 
 absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool async) {

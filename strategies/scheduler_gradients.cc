@@ -85,14 +85,14 @@ absl::Status Scheduler::SyncGradients(Unit& unit) {
   if (!is_last_backward_) ZEROTH_RETURN_IF_ERROR(ExpectRoomForSum(unit));
   ZEROTH_RETURN_IF_ERROR(ZeroMissingGradients(unit));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
-  ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
-  ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
+  ZEROTH_RETURN_IF_ERROR(reduce_.stream->Wait(written));
+  ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_.stream, "reduce", unit));
   // Buffers that are not kept return to the allocator in the order of the compute stream, which
   // then waits until they have been read.
   ZEROTH_RETURN_IF_ERROR(
       TimedWait(options_.timeline, device_.compute_stream(), kWaitForReduce, unit.name(),
-                [&] { return strategy_.SyncGradients(unit, *reduce_stream_, is_last_backward_); }));
-  ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
+                [&] { return strategy_.SyncGradients(unit, *reduce_.stream, is_last_backward_); }));
+  ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_.stream, "reduce", unit));
   if (!is_last_backward_) return absl::OkStatus();
   return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");
 }

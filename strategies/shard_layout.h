@@ -27,8 +27,7 @@ enum class LayoutKind : uint8_t {
   // Parameters lie back to back, and the whole is divided into equal shards. One collective.
   kFlat,
   // Each parameter is divided between rows of dimension 0, as FSDP2 does: for row-wise quantisation
-  // and matrix optimizers. One collective for each parameter, and up to shard_count - 1 rows of
-  // padding.
+  // and matrix optimizers. One collective, and up to shard_count - 1 rows of padding, for each.
   kRows,
 };
 
@@ -40,25 +39,22 @@ struct LayoutOptions {
   // Bytes of an element in the smallest type that a segment is ever stored in, so that parameters
   // are aligned in gathered bf16 too, at the same offsets. 0: the size of the parameters' dtype.
   int64_t smallest_element_bytes = 0;
-  // Parameters start, and segments are divided, at multiples of this many elements. Optimizers that
-  // keep state for blocks of a parameter need it, so that each block has one owner at any shard
-  // count. Each parameter and each shard may end in padding of up to this much. At least 1.
+  // Parameters start, and segments are divided, at multiples of this many elements, so that each
+  // block for which an optimizer keeps state has one owner at any shard count. At least 1.
   int64_t block_numel = 1;
   LayoutKind kind = LayoutKind::kFlat;
 };
 
 // Maps (extents, options) to offsets. Immutable, hence thread-safe.
 //
-// Parameters lie in segments. There is one segment for each combination of sharded or replicated,
-// trainable or frozen, part or undivided, and dtype that occurs. So a segment is one collective,
-// frozen parameters have no gradients, and the same mesh axes divide all of a segment. Inside a
-// segment, parameters keep their order, and each starts 64-byte aligned (see
-// smallest_element_bytes).
+// There is one segment, and so one collective, for each combination of sharded or replicated,
+// trainable or frozen, part or undivided, and dtype that occurs. Inside a segment, parameters keep
+// their order, and each starts 64-byte aligned (see smallest_element_bytes).
 //
 // A segment ends with zero padding, so that the shard count divides it, and rank r owns the
 // elements [r * shard_numel, (r + 1) * shard_numel). Shards of large segments are 64-byte aligned.
-// Small segments are divided at any element, or at any block, which spreads parameters over more
-// ranks than 64-byte steps would; the last ranks may still hold only padding.
+// Small segments are divided at any element or block, which spreads parameters over more ranks; the
+// last ranks may still hold only padding.
 //
 // In kRows every parameter is its own segment, and rank r owns the rows [r * c, min((r + 1) * c,
 // rows)), c = ceil(rows / shard count): 5 rows over 4 ranks are 2, 2, 1 and 0.

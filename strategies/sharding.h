@@ -35,17 +35,15 @@ struct ShardingOptions {
   std::string strategy = "full_shard";
   StrategyOptions strategy_options = {};
   // Axes of the mesh inside "replicate" and "shard", which the strategy does not use: {"tensor", 4}
-  // for 4 neighbouring ranks that share the work on the same data. Parameter::Divide says how a
-  // parameter is divided among these ranks. Each of them has a copy of other parameters, and must
-  // keep it equal.
+  // for 4 neighbouring ranks that share the work on the same data. Parameter::Divide divides a
+  // parameter among these ranks; each has a copy of the others, and must keep it equal.
   std::vector<MeshAxis> inner_axes = {};
   SchedulerOptions scheduler = {};
   MixedPrecision mixed_precision = {};
   // Parameters with fewer elements are replicated, and their gradients all-reduced. 0: every
   // parameter is sharded.
   int64_t min_shard_numel = 0;
-  // Parameters start, and shards end, at multiples of this many elements
-  // (LayoutOptions::block_numel), for optimizers that keep state for blocks of a parameter (AdamW
+  // LayoutOptions::block_numel, for optimizers that keep state for blocks of a parameter (AdamW
   // with 8-bit moments: kMomentBlock). At least 1.
   int64_t block_numel = 1;
   // Where parameters are divided; UnitSpec::layout takes precedence. kRows needs block_numel = 1.
@@ -56,8 +54,7 @@ struct ShardingOptions {
   OffloadOptions offload = {};
 };
 
-// A rank's memory, and the bytes that its collectives send with bandwidth-optimal algorithms
-// (CollectiveBytes); counters of the network may show more.
+// A rank's memory, and the bytes that its collectives send (CollectiveBytes).
 struct ShardingStats {
   // The sum over Sharding::communicators().
   std::array<CommStats::Counter, kCollectiveOpCount> collectives{};
@@ -77,20 +74,19 @@ using ParameterReader =
 
 // The sharded training state of one rank: its units, mesh, strategy and scheduler. It owns the
 // storage of the parameters, which stay the caller's. Collective: every rank of `world` creates it
-// with the same units and options, and makes the calls below in the same order. Used by one rank's
+// with the same units and options, and makes the same calls in the same order. Used by one rank's
 // thread only.
 //
-// A parameter that is frozen when the sharding is made (requires_grad() is false) never uses
-// gradient memory or gradient traffic. One that is trainable then may be frozen and unfrozen later:
-// while it is frozen, zeros are reduced as its gradient, and the optimizer skips it.
+// A parameter that is frozen when the sharding is made (requires_grad() is false) never has a
+// gradient. One that is trainable then may be frozen and unfrozen later: while it is frozen, zeros
+// are reduced as its gradient, and the optimizer skips it.
 class Sharding {
  public:
-  // `world`, `device` and all parameters outlive the result. Errors: an unknown strategy, or
-  // options that do not fit it; types that mixed precision does not support; offloaded parameters
-  // or gradients under a strategy that does not support these; an offload store without room; no
-  // units; two units with the same name, or two roots; a parameter in two units, or twice in one
-  // (names it and the units); two parameters with the same name; a parameter that is not fp32.
-  // FailedPrecondition for a parameter of another sharding, which must be destroyed first.
+  // `world`, `device` and all parameters outlive the result. InvalidArgument: an unknown strategy,
+  // or options that it does not support or that do not fit; no units, two units of one name, or two
+  // roots; a parameter that is in two units or twice in one, is not fp32, or has another's name.
+  // FailedPrecondition for a parameter of another sharding, which must be destroyed first. Errors
+  // of the offload store.
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options,
                                                           std::vector<UnitSpec> units);
@@ -106,8 +102,8 @@ class Sharding {
   using PieceVisitor = std::function<absl::Status(const Parameter& parameter, int64_t begin,
                                                   absl::Span<const float> values)>;
   absl::Status VisitShards(const PieceVisitor& visitor) const;
-  // Gathers the masters of one unit after the other, and shows each full parameter to `visitor` on
-  // every rank. One unit's masters are in memory at a time.
+  // Gathers the masters of one unit at a time, and shows each full parameter to `visitor` on every
+  // rank.
   absl::Status VisitFull(const PieceVisitor& visitor);
 
   Scheduler& scheduler() { return *scheduler_; }
@@ -123,8 +119,8 @@ class Sharding {
   std::vector<Communicator*> communicators() const;
   // The offload store, also for an optimizer's state.
   Offload& offload() { return *offload_; }
-  // Zeros [numel] for an optimizer's state: in the offload store if such state is offloaded, else
-  // in memory. Errors of the store name `what`.
+  // Zeros [numel] for an optimizer's state, offloaded or in memory. Errors of the store name
+  // `what`.
   absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype, absl::string_view what);
   Device& device() { return *device_; }
   absl::Span<Unit* const> units() const { return unit_pointers_; }
@@ -135,8 +131,7 @@ class Sharding {
   // Every parameter once, by unit and then as given: the same order on every rank.
   std::vector<Parameter*> parameters() const;
 
-  // The operations that gather and reduce each unit, one per line; identical units are listed once
-  // (ShardingStrategy::ProgramsText).
+  // ShardingStrategy::ProgramsText of all units; identical ones are listed once.
   std::string ProgramsText() const;
 
   // Bytes of memory of this rank's shards of parameters (0 if they are offloaded), and of all

@@ -8,7 +8,6 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/buffer_set.h"
-#include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
 namespace {
@@ -26,6 +25,16 @@ int64_t NumelOf(const StatePass& pass) {
     ZEROTH_CHECK(operand.state.defined() && operand.state.numel() == Blocks(operand, numel));
   }
   return numel;
+}
+
+// The staging of `numel` elements of a pass, by operand. Those in memory need none.
+std::vector<PackedTensor> Staging(const StatePass& pass, int64_t numel) {
+  std::vector<PackedTensor> staging;
+  for (const StatePass::Operand& operand : pass.operands) {
+    staging.push_back(
+        {operand.state.is_offloaded() ? Blocks(operand, numel) : 0, operand.state.dtype()});
+  }
+  return staging;
 }
 
 }  // namespace
@@ -61,13 +70,10 @@ std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> pas
   std::vector<Chunk> chunks;
   for (const StatePass& pass : passes) {
     const int64_t numel = NumelOf(pass);
-    if (!pass.is_staged()) {
-      chunks.push_back({&pass, 0, numel, /*staged=*/false});
-      continue;
-    }
+    if (!pass.is_staged()) chunks.push_back({&pass, 0, numel});
     const int64_t chunk = ChunkNumel(pass);
-    for (int64_t begin = 0; begin < numel; begin += chunk) {
-      chunks.push_back({&pass, begin, std::min(chunk, numel - begin), /*staged=*/true});
+    for (int64_t begin = 0; begin < numel && pass.is_staged(); begin += chunk) {
+      chunks.push_back({&pass, begin, std::min(chunk, numel - begin)});
     }
   }
   return chunks;
@@ -77,28 +83,18 @@ int64_t StatePasses::SlotBytes(absl::Span<const StatePass> passes) const {
   int64_t largest = 0;
   for (const StatePass& pass : passes) {
     const int64_t numel = std::min(ChunkNumel(pass), NumelOf(pass));
-    int64_t bytes = 0;
-    for (const StatePass::Operand& operand : pass.operands) {
-      if (!operand.state.is_offloaded()) continue;
-      bytes += AlignedBytes(Blocks(operand, numel), operand.state.dtype());
-    }
-    largest = std::max(largest, bytes);
+    largest = std::max(largest, PackedBytes(Staging(pass, numel)));
   }
   return largest;
 }
 
 std::vector<Tensor> StatePasses::Tensors(const Chunk& chunk, const Tensor& slot) const {
-  std::vector<Tensor> tensors;
-  int64_t offset = 0;
-  for (const StatePass::Operand& operand : chunk.pass->operands) {
-    const Shape shape({Blocks(operand, chunk.numel)});
-    if (!operand.state.is_offloaded()) {
-      tensors.push_back(operand.state.tensor().View(chunk.begin / operand.block, shape));
-      continue;
-    }
-    const DType dtype = operand.state.dtype();
-    tensors.push_back(slot.ViewAs(offset, shape, dtype));
-    offset += AlignedBytes(shape.numel(), dtype);
+  std::vector<Tensor> tensors = PackedIn(slot, Staging(*chunk.pass, chunk.numel));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const StatePass::Operand& operand = chunk.pass->operands[i];
+    if (operand.state.is_offloaded()) continue;
+    tensors[i] = operand.state.tensor().View(chunk.begin / operand.block,
+                                             Shape({Blocks(operand, chunk.numel)}));
   }
   return tensors;
 }
@@ -109,9 +105,9 @@ absl::Status StatePasses::Run(absl::Span<const StatePass> passes) {
   std::vector<Slot> slots(kSlots);
   if (slot_bytes > 0) {
     ZEROTH_CHECK(reader_ != nullptr);
-    ZEROTH_ASSIGN_OR_RETURN(
-        const Tensor staging,
-        AllocateBytes(device_, kSlots * slot_bytes, MemoryCategory::kOffloadStaging, *reader_));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor staging,
+                            Allocate(device_, kSlots * slot_bytes, DType::kUInt8,
+                                     MemoryCategory::kOffloadStaging, *reader_));
     for (int i = 0; i < kSlots; ++i) {
       slots[static_cast<size_t>(i)].memory =
           staging.ViewAs(i * slot_bytes, Shape({slot_bytes}), staging.dtype());
@@ -146,7 +142,7 @@ absl::Status StatePasses::RunStaged(absl::Span<const Chunk> chunks, std::vector<
 
 absl::Status StatePasses::Read(const Chunk& chunk, const Slot& slot,
                                std::shared_ptr<Event>& arrived) {
-  if (!chunk.staged) return absl::OkStatus();
+  if (!chunk.pass->is_staged()) return absl::OkStatus();
   if (slot.free != nullptr) ZEROTH_RETURN_IF_ERROR(reader_->Wait(slot.free));
   const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -162,7 +158,7 @@ absl::Status StatePasses::Compute(const Chunk& chunk, const std::shared_ptr<Even
                                   Slot& slot) {
   Stream& compute = device_.compute_stream();
   const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
-  if (!chunk.staged) return chunk.pass->body(chunk.begin, tensors);
+  if (!chunk.pass->is_staged()) return chunk.pass->body(chunk.begin, tensors);
   ZEROTH_RETURN_IF_ERROR(compute.Wait(arrived));
   ZEROTH_RETURN_IF_ERROR(chunk.pass->body(chunk.begin, tensors));
   ZEROTH_ASSIGN_OR_RETURN(slot.free, compute.Record());

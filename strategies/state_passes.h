@@ -25,8 +25,8 @@ struct StatePass {
   struct Operand {
     StateTensor state;
     bool written = false;  // the body changes it
-    // The number of the pass's elements that share one element of this state, as the elements of a
-    // block share a scale: n elements of the pass use ceil(n / block) of these. At least 1.
+    // Elements of the pass that share one element of this state, as those of a block share a scale:
+    // n elements of the pass use ceil(n / block) of these. At least 1.
     int64_t block = 1;
   };
   // True if an operand is offloaded: then the body is called for each chunk.
@@ -53,10 +53,9 @@ class StatePasses {
   StatePasses& operator=(const StatePasses&) = delete;
 
   // Runs one pass after the other, in the order of the compute stream, which then waits for every
-  // transfer. The body of a pass whose operands are all in memory is called once, for all elements;
-  // other passes are divided into chunks. Staging memory holds kSlots chunks of each offloaded
-  // operand of the largest pass. After an error all streams are idle, and the written operands are
-  // undefined.
+  // transfer. The body of a pass whose operands are all in memory is called once. Staging memory
+  // holds kSlots chunks of each offloaded operand of the largest pass. After an error all streams
+  // are idle, and the written operands are undefined.
   absl::Status Run(absl::Span<const StatePass> passes);
 
  private:
@@ -64,7 +63,6 @@ class StatePasses {
     const StatePass* pass;
     int64_t begin;
     int64_t numel;
-    bool staged;
   };
   // A third of the staging memory, and the event after which it is free.
   struct Slot {

@@ -4,29 +4,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <map>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/program_runner.h"
 #include "zeroth/strategies/unit_program.h"
 
 namespace zeroth {
 
-// A unit's programs.
+// A unit's programs, compiled on first use.
 struct ShardingStrategy::Programs {
   ProgramOptions options;
-  UnitProgram gather;
-  UnitProgram gather_again;                       // from kGroupSlice
-  UnitProgram keep_slice;                         // of kForwardSlice
-  UnitProgram gather_in_backward;                 // from kForwardSlice
-  std::map<ReducePhase, UnitProgram> reductions;  // compiled on first use
+  std::map<OpPlace, UnitProgram> gathers = {};           // by what is gathered
+  std::optional<UnitProgram> keep_slice = std::nullopt;  // of kForwardSlice
+  std::map<ReducePhase, UnitProgram> reductions = {};
 };
 
 ShardingStrategy::ShardingStrategy(const StrategyOptions& options) : options_(options) {}
@@ -77,24 +73,13 @@ absl::Status ShardingStrategy::Attach(const StrategyContext& context) {
   }
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
   runner_ = std::make_unique<ProgramRunner>(context);
-  for (const Unit* unit : context.units) {
-    Programs& programs = programs_.emplace_back();
-    programs.options = ProgramOptionsOf(*unit);
-    programs.gather = CompileGather(*unit);
-    if (unit->mesh().owners_span_groups()) {
-      programs.gather_again = CompileGatherFrom(OpPlace::kGroupSlice, *unit, programs.options);
-    }
-    if (programs.options.post_forward_ranks == 0) continue;
-    programs.keep_slice = CompileKeepSlice(*unit, programs.options);
-    programs.gather_in_backward =
-        CompileGatherFrom(OpPlace::kForwardSlice, *unit, programs.options);
-  }
   std::vector<Communicator*> gathers;
   std::vector<Communicator*> reductions;
   const auto add_once = [](Communicator& group, std::vector<Communicator*>& groups) {
     if (std::count(groups.begin(), groups.end(), &group) == 0) groups.push_back(&group);
   };
   for (const Unit* unit : context.units) {
+    programs_.push_back({.options = ProgramOptionsOf(*unit)});
     add_once(unit->mesh().shard_gather(), gathers);
     add_once(unit->mesh().shard_reduce(), reductions);
   }
@@ -162,22 +147,23 @@ std::string ShardingStrategy::ProgramsText(const Unit& unit) const {
 }
 
 absl::Status ShardingStrategy::Gather(Unit& unit, Pass, Stream& comm) {
-  const Programs& programs = ProgramsOf(unit);
-  const UnitProgram* program = &programs.gather;
-  if (ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
-    program = &programs.gather_in_backward;
-  } else if (ProgramRunner::HasSlice(unit, OpPlace::kGroupSlice)) {
-    program = &programs.gather_again;
+  Programs& programs = ProgramsOf(unit);
+  OpPlace from = OpPlace::kShard;
+  for (const OpPlace slice : {OpPlace::kGroupSlice, OpPlace::kForwardSlice}) {
+    if (ProgramRunner::HasSlice(unit, slice)) from = slice;
   }
-  return runner_->Gather(unit, *program, PostForwardGroup(unit), comm);
+  const auto [program, is_new] = programs.gathers.try_emplace(from);
+  if (is_new) program->second = CompileGather(unit, from, programs.options);
+  return runner_->Gather(unit, program->second, PostForwardGroup(unit), comm);
 }
 
 absl::Status ShardingStrategy::Reshard(Unit& unit, Pass pass) {
   if (Keeps(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
-  const Programs& programs = ProgramsOf(unit);
+  Programs& programs = ProgramsOf(unit);
   if (programs.options.post_forward_ranks > 0 && pass == Pass::kForward &&
       !ProgramRunner::HasSlice(unit, OpPlace::kForwardSlice)) {
-    ZEROTH_RETURN_IF_ERROR(runner_->KeepSlice(unit, programs.keep_slice));
+    if (!programs.keep_slice) programs.keep_slice = CompileKeepSlice(unit, programs.options);
+    ZEROTH_RETURN_IF_ERROR(runner_->KeepSlice(unit, *programs.keep_slice));
   }
   ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *context_.gathered));
   if (pass != Pass::kBackward && pass != Pass::kStepEnd) return absl::OkStatus();

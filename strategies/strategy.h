@@ -16,10 +16,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/strategies/strategy_context.h"
+#include "zeroth/core/device/timeline.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -44,8 +48,7 @@ struct StrategyCapabilities {
   // Units other than the root share the scheduler's gather buffers. False: each unit keeps its own
   // buffer until it is resharded.
   bool shares_buffers = false;
-  // Gather and SyncGradients read and write shards in an offload store (Unit::offloads_parameters,
-  // offloads_gradients).
+  // Gather and SyncGradients support shards in an offload store (Unit::offloads_parameters).
   bool offload = false;
   // Gather and SyncGradients call UnitSpec::collectives.
   bool unit_collectives = false;
@@ -58,8 +61,8 @@ struct StrategyCapabilities {
   bool tree_micro_batches = false;
   // SyncGradients needs StrategyContext::reduce_kernels even if gradients are fp32.
   bool needs_reduce_kernels = false;
-  // Before the last micro-batch SyncGradients leaves all gradients full, and the next one adds to
-  // them. Full gradients then have MixedPrecision::grad_accum_dtype.
+  // Before the last micro-batch SyncGradients leaves all gradients full, for the next one to add
+  // to, in MixedPrecision::grad_accum_dtype.
   bool adds_up_in_full = false;
 };
 
@@ -69,30 +72,27 @@ struct StrategyOptions {
   int shard_size = 0;
   // How gradients are reduced over ranks: kMean or kSum.
   ReduceOp gradient_op = ReduceOp::kMean;
-  // False: full_shard and hybrid_shard keep units gathered from forward to backward, which then
-  // gathers nothing, and need memory for all of them (FSDP2's reshard_after_forward). Other
-  // strategies always keep them.
+  // False: full_shard and hybrid_shard keep units gathered from forward to backward, with memory
+  // for all of them (FSDP2's reshard_after_forward). Other strategies always keep them.
   bool reshard_after_forward = true;
-  // k > 0: after its forward a unit is resharded to groups of k neighbouring ranks, and its
-  // backward gathers it inside the group (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ). Traffic
-  // between machines halves, and 1 / k of the unit stays in memory. k must divide the shard size.
-  // Only for strategies that free units after their forward.
+  // k > 0: after its forward a unit is resharded to groups of k neighbouring ranks, inside which
+  // its backward gathers it (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ): less traffic between
+  // machines for 1 / k of the unit's memory. k must divide the shard size. Only for strategies that
+  // free units after their forward.
   int post_forward_shard_size = 0;
   // Above 0: reduced gradients are the sum over ranks divided by this factor, whatever gradient_op
   // is (FSDP2's set_gradient_divide_factor), for batches that are not divided equally over ranks.
-  // Ranks send means rather than sums, so that no 16-bit type overflows. 0: gradient_op decides.
   double gradient_divide_factor = 0;
   // For hybrid_shard: masters, the optimizer's state and reduced gradients are sharded over all
-  // ranks, while parameters and gradients within a step are sharded inside groups (Megatron-FSDP's
-  // hybrid FSDP). Once a step, each unit's parameters are gathered, and its gradients
-  // reduce-scattered, across groups. A rank keeps 1 / shard size of a unit from its first gather to
-  // the step's end. Results are bitwise unchanged.
+  // ranks, and within a step parameters and gradients inside groups (Megatron-FSDP's hybrid FSDP).
+  // Once a step, parameters are gathered and gradients reduce-scattered across groups; a rank keeps
+  // 1 / shard size of a unit in between. Results are bitwise unchanged.
   bool shard_optimizer_over_world = false;
   // Above 0: every step has this many micro-batches on each rank, and the gradients of all ranks'
-  // micro-batches are summed along one binary tree, so that the sum has the same bits at every
-  // world size (see tree_sum.h). Needs a power of two of data-parallel ranks, and gradient_op kSum
-  // without a divide factor, since a divisor must not depend on the number of ranks. Each of the n
-  // micro-batches is reduced over all ranks, and up to log2(n + 1) fp32 gradient shards are kept.
+  // micro-batches are summed in one binary tree, with the same bits at every world size (see
+  // CompileReduce). Needs a power of two of data-parallel ranks, and gradient_op kSum without a
+  // divide factor. Each of the n micro-batches is reduced over all ranks, and up to log2(n + 1)
+  // fp32 gradient shards are kept.
   int64_t tree_micro_batches = 0;
   // The values of the strategy's own options (StrategyOption), checked, with defaults for those not
   // given. The registry sets them from the text that names the strategy.
@@ -109,6 +109,27 @@ struct StrategyOption {
   int64_t least = 0;
   int64_t most = 0;
   std::vector<std::string> choices = {};
+};
+
+// The objects that a strategy uses. All outlive it.
+struct StrategyContext {
+  Device* device = nullptr;
+  Mesh* mesh = nullptr;  // for groups that the strategy makes; a unit's are in Unit::mesh
+  absl::Span<Unit* const> units;
+  // Buffers for full parameters and full gradients. After a failed step the scheduler reclaims all
+  // of them, and between steps it returns unused ones to the allocator.
+  FullBuffers* gathered = nullptr;
+  FullBuffers* gradients = nullptr;
+  // Kernels that round parameters and gradients on the streams of Gather and SyncGradients; nullptr
+  // if everything is fp32.
+  Kernels* gather_kernels = nullptr;
+  Kernels* reduce_kernels = nullptr;
+  // A second stream for SyncGradients, with its kernels, so that reductions across groups overlap
+  // the next unit's inside its group. Unit::MarkReduced's event must follow the work on both
+  // streams. nullptr if no unit is reduced across groups.
+  Stream* across_stream = nullptr;
+  Kernels* across_kernels = nullptr;
+  Timeline* timeline = nullptr;  // SchedulerOptions::timeline
 };
 
 // A strategy on flat units. Its gathers and reductions are unit programs (unit_program.h), each
@@ -145,15 +166,13 @@ class ShardingStrategy {
   virtual absl::Status PrepareGradients(Unit& unit);
   // Enqueues on `comm` the reduction of full gradients to the shard that the optimizer reads, and
   // adds it to the sum of the step's earlier micro-batches (Unit::has_accumulated). The full
-  // gradients are complete, with zeros where there were none, and the caller has ordered their
-  // writes before `comm`. In the step's last micro-batch: kFull → kReduced. Otherwise: kFull →
-  // kNone (Unit::MarkAccumulated), and work that can wait for the last micro-batch, such as sums
-  // across groups, is left to it. Or the gradients stay kFull, and the next micro-batch adds to
-  // them (StrategyCapabilities::adds_up_in_full).
+  // gradients are complete, with zeros where there were none, and `comm` is ordered after their
+  // writes. Last micro-batch of the step: kFull → kReduced. Others: kFull → kNone
+  // (Unit::MarkAccumulated), where work such as sums across groups may be left to the last one; or
+  // the gradients stay kFull for the next one to add to (StrategyCapabilities::adds_up_in_full).
   virtual absl::Status SyncGradients(Unit& unit, Stream& comm, bool is_last_micro_batch);
-  // Called between steps: returns the strategy's own unused memory to the allocator, all of it even
-  // on error. After a failed step it is called with all streams idle, and Unit::strategy_state is
-  // destroyed already.
+  // Called between steps: frees the strategy's own unused memory, all of it even on error. After a
+  // failed step all streams are idle, and Unit::strategy_state is destroyed already.
   virtual absl::Status Trim();
   // After Attach: the operations of Gather and SyncGradients for the unit, one per line.
   virtual std::string ProgramsText(const Unit& unit) const;
@@ -167,8 +186,8 @@ class ShardingStrategy {
   const StrategyContext& context() const { return context_; }
   // InvalidArgument that says what is `wrong` with the shard size, and lists those that fit.
   absl::Status WrongShardSize(absl::string_view wrong, int world_size) const;
-  // Keeps for strategies that free units after their forward. True after a forward for the
-  // root, which is used at both ends of a pass, and for all units without reshard_after_forward.
+  // Keeps for strategies that free units after their forward. True after a forward for the root,
+  // and for all units without reshard_after_forward.
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;
 
  private:
@@ -219,10 +238,9 @@ class StrategyRegistry {
   // Called by a strategy's static registration object. A second registration of a name is a bug and
   // aborts.
   static void Register(absl::string_view name, std::vector<StrategyOption> own, Factory factory);
-  // `text` is a strategy's name, optionally followed by its own options:
-  // "name:option=value,option=value". InvalidArgument lists the strategies that are linked in, or
-  // the strategy's own options and their values, or says which of `options` the strategy does not
-  // support.
+  // `text` is a strategy's name, optionally with its own options:
+  // "name:option=value,option=value". InvalidArgument lists the strategies that are linked in or
+  // the strategy's own options, or says which of `options` the strategy does not support.
   static absl::StatusOr<std::unique_ptr<ShardingStrategy>> Create(absl::string_view text,
                                                                   StrategyOptions options);
   // Sorted.
@@ -231,6 +249,12 @@ class StrategyRegistry {
 
 // Put one at namespace scope in the strategy's .cc, in a target with alwayslink.
 struct StrategyRegistration {
+  // A class that is made from StrategyOptions.
+  template <typename Strategy>
+  static StrategyRegistration Of(absl::string_view name) {
+    return StrategyRegistration(
+        name, [](const StrategyOptions& options) { return std::make_unique<Strategy>(options); });
+  }
   StrategyRegistration(absl::string_view name, StrategyRegistry::Factory factory)
       : StrategyRegistration(name, {}, std::move(factory)) {}
   StrategyRegistration(absl::string_view name, std::vector<StrategyOption> own,

@@ -107,11 +107,6 @@ Unit::~Unit() {
   }
 }
 
-UnitCollectives& Unit::collectives() const {
-  static UnitCollectives communicators;  // has no state
-  return has_own_collectives() ? *spec_.collectives : communicators;
-}
-
 bool Unit::has_trainable() const {
   return std::any_of(layout_.segments().begin(), layout_.segments().end(),
                      [](const ShardLayout::Segment& segment) { return segment.trainable; });
@@ -122,6 +117,12 @@ DType Unit::full_gradient_dtype(int i, Accumulation how) const {
       how == Accumulation::kFull || (how == Accumulation::kReduced && is_replicated(i));
   // A tree keeps micro-batches apart.
   return adds_up && !sums_in_tree() ? precision_.grad_accum_dtype : precision_.reduce_dtype;
+}
+
+DType Unit::gradient_shard_dtype(int i, Accumulation how, bool adds_up) const {
+  const bool is_wide =
+      (adds_up && !sums_in_tree()) || full_gradient_dtype(i, how) == DType::kFloat32;
+  return is_wide ? DType::kFloat32 : precision_.gradient_dtype();
 }
 
 StateTensor Unit::ShardState(int i) const {
@@ -222,8 +223,7 @@ absl::Status Unit::BeginGradients() {
     const ShardLayout::Placement& at = layout_.placement(i);
     if (!takes_gradient(i)) continue;
     parameter(i).set_grad(segment(at.segment).grad.View(at.offset, parameter(i).shape()));
-    parameter(i).set_has_gradient(has_accumulated() && is_replicated(at.segment) &&
-                                  !sums_in_tree());
+    parameter(i).set_has_gradient(adds_to_full(at.segment));
   }
   gradient_state_ = GradientState::kFull;
   return absl::OkStatus();

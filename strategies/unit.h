@@ -57,11 +57,10 @@ enum class Accumulation : uint8_t {
 inline constexpr size_t kAccumulationCount = 3;
 
 // The mesh axes over which a unit is replicated, and those over which it is sharded, by name and in
-// the mesh's order. Each of "replicate" and "shard" is in one of the lists. Whatever the strategy
-// does with other units, {{}, {"replicate", "shard"}} shards this one over all data-parallel ranks,
-// and {{"replicate", "shard"}, {}} replicates it on all of them. Sums over ranks have the same bits
-// as with other axes if the replicated axes come first in the mesh, and the size of shard groups is
-// a power of two.
+// the mesh's order. Each of "replicate" and "shard" is in one of the lists: {{}, {"replicate",
+// "shard"}} shards the unit over all data-parallel ranks, {{"replicate", "shard"}, {}} replicates
+// it. Sums over ranks have the same bits as with other axes if the replicated axes come first in
+// the mesh, and the size of shard groups is a power of two.
 struct UnitAxes {
   std::vector<std::string> replicated = {kReplicateAxis};
   std::vector<std::string> sharded = {kShardAxis};
@@ -85,25 +84,22 @@ struct UnitSpec {
 };
 
 // Flat storage of the parameters that are gathered and freed together. The unit owns this rank's
-// shards; the strategy provides full buffers while they are needed. Parameters are views into the
-// full buffers, so that a gather needs no copy-in and no copy-out. Gradients are views into one
-// flat gradient buffer, which the reduction reads directly. Used by one rank's thread only.
+// shards; the strategy provides full buffers while they are needed. Parameters and gradients are
+// views into the full buffers, so that collectives need no copies. Used by one rank's thread only.
 class Unit {
  public:
-  // One flat piece of storage, see ShardLayout::Segment. If there is one shard, or the segment is
-  // replicated, the full gradient is also the reduced one, and the shard is also the full buffer if
-  // both have one type: no second copy exists.
+  // One flat piece of storage, see ShardLayout::Segment. Of replicated segments, the full buffer
+  // may be the shard (is_full), and the full gradient the reduced one (is_full_gradient).
   struct Segment {
     Tensor shard;  // [shard_numel] of master_dtype; undefined if it is offloaded
     Tensor full;   // [numel] of param_dtype, while gathering or gathered
     // Trainable segments only.
     Tensor grad;        // [numel] of full_gradient_dtype, while gradients are full
     Tensor grad_shard;  // [shard_numel], from a step's first gradients to its end
-    // fp32 sums of earlier micro-batches that wait for later ones: those of the tree (tree_sum.h),
-    // or, if owners span groups, this rank's part of its group's sum.
+    // fp32 sums of earlier micro-batches that wait for later ones: those of the tree
+    // (CompileReduce), or, if owners span groups, this rank's part of its group's sum.
     std::vector<Tensor> waiting_sums;
-    // Instead of `shard` and `grad_shard` if these are offloaded. The gradient's region has room
-    // for fp32, whatever type it holds.
+    // Instead of `shard` and `grad_shard` if offloaded. The gradient's region has room for fp32.
     StateTensor offloaded_shard;
     StateTensor offloaded_grad_shard;
   };
@@ -126,9 +122,8 @@ class Unit {
   bool is_root() const { return spec_.is_root; }
   Device& device() const { return *device_; }
   const MixedPrecision& precision() const { return precision_; }
-  // UnitSpec::collectives, or those of the communicator.
-  UnitCollectives& collectives() const;
-  bool has_own_collectives() const { return spec_.collectives != nullptr; }
+  // UnitSpec::collectives; nullptr: the communicator's.
+  UnitCollectives* custom_collectives() const { return spec_.collectives.get(); }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
   Parameter& parameter(int i) const { return *spec_.parameters[static_cast<size_t>(i)]; }
   const ShardLayout& layout() const { return layout_; }
@@ -180,8 +175,8 @@ class Unit {
   int64_t tree_micro_batches() const { return tree_micro_batches_; }
   // True if each micro-batch has separate full gradients, which are summed in a tree.
   bool sums_in_tree() const { return tree_micro_batches_ > 1; }
-  // True if shard groups have one rank, and owners span them: then only the last micro-batch has
-  // anything to reduce, and gradients accumulate in full.
+  // True if shard groups have one rank and owners span them, so that gradients accumulate in full
+  // until the last micro-batch.
   bool sums_only_across() const {
     return mesh().owners_span_groups() && mesh().shard_size() == 1 && tree_micro_batches_ == 0;
   }
@@ -191,24 +186,29 @@ class Unit {
   // The type of a segment's full gradients: grad_accum_dtype if micro-batches add up in them, and
   // reduce_dtype otherwise.
   DType full_gradient_dtype(int i, Accumulation how) const;
-  DType full_gradient_dtype(int i) const { return full_gradient_dtype(i, accumulation_); }
+  // The type of the gradient shard that the optimizer reads. `adds_up`: micro-batches of the step
+  // add up in it.
+  DType gradient_shard_dtype(int i, Accumulation how, bool adds_up) const;
+  // True if layers add to the full gradients of the step's earlier micro-batches.
+  bool adds_to_full(int i) const {
+    return has_accumulated() && is_replicated(i) && !sums_in_tree();
+  }
   // True if the parameter has memory for gradients: if requires_grad() was true when the unit was
-  // made, which decided its segment. A parameter that is frozen later keeps that memory, which
-  // holds zeros.
+  // made. A parameter that is frozen later keeps that memory, which holds zeros.
   bool takes_gradient(int parameter) const {
     return segment_layout(segment_of(parameter)).trainable;
   }
 
-  // This rank's shard of a segment, and of its reduced gradients, in memory or in the offload
-  // store. The latter is undefined unless gradients are reduced and the segment is trainable.
+  // This rank's shard of a segment, and of its reduced gradients, in memory or offloaded. The
+  // latter is undefined unless gradients are reduced and the segment is trainable.
   StateTensor ShardState(int i) const;
   StateTensor GradientShardState(int i) const;
   // Elements [begin, begin + count) of one of these: a view of memory, or staging that the compute
   // stream fills from the offload store.
   absl::StatusOr<Tensor> InMemory(const StateTensor& state, int64_t begin, int64_t count) const;
   // A piece of a parameter, or of its reduced gradient, as a view [piece.numel()] of this rank's
-  // shard. The state must not be offloaded. The gradient's is undefined unless gradients are
-  // reduced and the parameter has one.
+  // shard, which must not be offloaded. The gradient's is undefined unless it exists and is
+  // reduced.
   Tensor ShardView(const ShardLayout::Piece& piece) const;
   Tensor GradientShardView(const ShardLayout::Piece& piece) const;
   ShardLayout::Piece PieceOf(int parameter) const {
@@ -228,8 +228,8 @@ class Unit {
   // FailedPrecondition names the unit, its state, the attempt, and the state that it expects.
   absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
-  // The same if the unit is within a step: gathered, or with gradients. Between steps it may be
-  // gathering for a pass that never ran; Scheduler::EndStep ends that.
+  // The same if the unit is within a step: gathered, or with gradients. A gather may be in flight,
+  // for a pass that never ran.
   absl::Status ExpectBetweenSteps(absl::string_view attempt) const;
 
   // Transitions. Each is an error from any state but the one that it starts in.
@@ -244,8 +244,7 @@ class Unit {
   absl::Status BeginGradients();
   // kFull → kReduced: clears Parameter::grad().
   absl::Status MarkReduced(std::shared_ptr<Event> done);
-  // kFull → kNone, with a micro-batch's gradients added to those of the step. The next micro-batch
-  // adds to the full gradients of replicated segments, and starts those of other segments afresh.
+  // kFull → kNone, with a micro-batch's gradients added to those of the step.
   absl::Status MarkAccumulated(std::shared_ptr<Event> done);
   // Any state → kNone: frees the gradients, after making the compute stream wait for their
   // reduction. An error leaves them to Abandon.
@@ -255,8 +254,7 @@ class Unit {
   void Abandon();
 
   // The state that the strategy keeps for this unit, by type, so that a strategy and its base class
-  // can each have one. Made when it is first asked for, and kept until Abandon, or as long as the
-  // unit.
+  // can each have one. Made at its first use, and kept until Abandon.
   template <typename State>
   State& strategy_state() {
     std::shared_ptr<void>& state = strategy_states_[typeid(State)];

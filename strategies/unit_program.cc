@@ -3,6 +3,7 @@
 #include "zeroth/strategies/unit_program.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,94 +20,63 @@ Operand SliceOf(const Operand& whole, int rank, int ranks) {
   return {whole.place, whole.dtype, rank * numel, numel};
 }
 
-// Compiles gathers.
+Operand FullOf(const Unit& unit, int segment) {
+  return {OpPlace::kFull, unit.precision().param_dtype, 0, unit.segment_layout(segment).numel};
+}
+
+// Compiles gathers, stage by stage.
 class GatherCompiler {
  public:
   explicit GatherCompiler(const Unit& unit) : unit_(unit) {}
 
+  // Fills kGroupSlice or kFull of the sharded segments in a group, in which this rank contributes
+  // `slice`, or its shard if that is std::nullopt. Replicated segments get their shards in kFull.
+  void Fill(OpPlace place, OpGroup group, int ranks, int rank, std::optional<OpPlace> slice) {
+    std::vector<UnitOp> gathers;
+    for (int i = 0; i < unit_.segment_count(); ++i) {
+      const Operand full = FullOf(unit_, i);
+      if (unit_.is_full(i)) continue;
+      if (unit_.is_replicated(i)) {
+        if (place == OpPlace::kFull) Contribution(i, full);
+        continue;
+      }
+      const Operand whole =
+          place == OpPlace::kFull
+              ? full
+              : Operand{place, full.dtype, 0, unit_.segment_layout(i).shard_numel * ranks};
+      const Operand mine = slice.has_value() ? Operand{*slice, whole.dtype, 0, whole.numel / ranks}
+                                             : Contribution(i, SliceOf(whole, rank, ranks));
+      if (ranks == 1) {
+        program_.ops.push_back({.kind = OpKind::kCopy, .segment = i, .from = mine, .to = whole});
+      } else {
+        gathers.push_back({.kind = OpKind::kAllGather,
+                           .segment = i,
+                           .from = mine,
+                           .to = whole,
+                           .group = group,
+                           .ranks = ranks});
+      }
+    }
+    // All rounding precedes the collectives, so that these are issued as one call.
+    program_.ops.insert(program_.ops.end(), gathers.begin(), gathers.end());
+  }
+
+  UnitProgram Finish() { return std::move(program_); }
+
+ private:
   // This rank's contribution to a gather of a segment: its shard, or `slice` of param_dtype after
   // the shard was rounded or read into it.
   Operand Contribution(int segment, const Operand& slice) {
     const Operand shard = {OpPlace::kShard, unit_.precision().master_dtype, 0,
                            unit_.segment_layout(segment).shard_numel};
-    if (unit_.offloads_parameters()) {
-      Add({.kind = OpKind::kRead, .segment = segment, .from = shard, .to = slice});
-    } else if (unit_.precision().computes_in_masters()) {
-      return shard;
-    } else {
-      Add({.kind = OpKind::kCast, .segment = segment, .from = shard, .to = slice});
-    }
+    if (!unit_.offloads_parameters() && unit_.precision().computes_in_masters()) return shard;
+    const OpKind kind = unit_.offloads_parameters() ? OpKind::kRead : OpKind::kCast;
+    program_.ops.push_back({.kind = kind, .segment = segment, .from = shard, .to = slice});
     return slice;
-  }
-
-  Operand Full(int segment) const {
-    return {OpPlace::kFull, dtype(), 0, unit_.segment_layout(segment).numel};
-  }
-
-  // Fills segments from the shards, without traffic if they are replicated.
-  void FromShards() {
-    for (int i = 0; i < unit_.segment_count(); ++i) {
-      if (unit_.is_full(i)) continue;
-      const int ranks = unit_.is_replicated(i) ? 1 : unit_.layout().shard_count();
-      const int rank = unit_.is_replicated(i) ? 0 : unit_.shard_rank();
-      const Operand mine = Contribution(i, SliceOf(Full(i), rank, ranks));
-      if (!unit_.is_replicated(i)) Gather(i, mine, Full(i), OpGroup::kShardGather, ranks);
-    }
-  }
-
-  // Fills kGroupSlice of the sharded segments from the owners in all groups.
-  void GroupSlices() {
-    const Communicator& across = unit_.mesh().replicate_gather();
-    for (int i = 0; i < unit_.segment_count(); ++i) {
-      if (unit_.is_replicated(i)) continue;
-      const int64_t numel = unit_.segment_layout(i).shard_numel * across.size();
-      const Operand slice = {OpPlace::kGroupSlice, dtype(), 0, numel};
-      const Operand mine = Contribution(i, SliceOf(slice, across.rank(), across.size()));
-      Gather(i, mine, slice, OpGroup::kReplicateGather, across.size());
-    }
-    FlushGathers();
-  }
-
-  void FromSlices(OpPlace place, OpGroup group, int ranks) {
-    for (int i = 0; i < unit_.segment_count(); ++i) {
-      if (unit_.is_full(i)) continue;
-      const Operand full = Full(i);
-      const Operand slice = {place, dtype(), 0, full.numel / ranks};
-      if (unit_.is_replicated(i)) {
-        Contribution(i, full);
-      } else if (ranks == 1) {
-        Add({.kind = OpKind::kCopy, .segment = i, .from = slice, .to = full});
-      } else {
-        Gather(i, slice, full, group, ranks);
-      }
-    }
-  }
-
-  UnitProgram Finish() {
-    FlushGathers();
-    return std::move(program_);
-  }
-
- private:
-  DType dtype() const { return unit_.precision().param_dtype; }
-  void Add(const UnitOp& op) { program_.ops.push_back(op); }
-  // All rounding precedes the collectives, so that these are issued as one call.
-  void Gather(int segment, const Operand& from, const Operand& to, OpGroup group, int ranks) {
-    gathers_.push_back({.kind = OpKind::kAllGather,
-                        .segment = segment,
-                        .from = from,
-                        .to = to,
-                        .group = group,
-                        .ranks = ranks});
-  }
-  void FlushGathers() {
-    program_.ops.insert(program_.ops.end(), gathers_.begin(), gathers_.end());
-    gathers_.clear();
   }
 
   const Unit& unit_;
   UnitProgram program_;
-  std::vector<UnitOp> gathers_;
 };
 
 constexpr absl::string_view kPlaceNames[] = {"shard",         "full",     "group_slice",
@@ -194,34 +164,33 @@ Communicator& GroupOf(const UnitOp& op, const Unit& unit, Communicator* post_for
   return *post_forward;
 }
 
-UnitProgram CompileGather(const Unit& unit) {
+UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options) {
   GatherCompiler compiler(unit);
-  if (unit.mesh().owners_span_groups()) {
-    compiler.GroupSlices();
-    compiler.FromSlices(OpPlace::kGroupSlice, OpGroup::kShardGather, unit.mesh().shard_size());
-  } else {
-    compiler.FromShards();
+  const MeshView& mesh = unit.mesh();
+  if (from == OpPlace::kForwardSlice) {
+    compiler.Fill(OpPlace::kFull, OpGroup::kPostForward, options.post_forward_ranks, 0, from);
+    return compiler.Finish();
   }
-  return compiler.Finish();
-}
-
-UnitProgram CompileGatherFrom(OpPlace slice, const Unit& unit, const ProgramOptions& options) {
-  GatherCompiler compiler(unit);
-  if (slice == OpPlace::kForwardSlice) {
-    compiler.FromSlices(slice, OpGroup::kPostForward, options.post_forward_ranks);
-  } else {
-    compiler.FromSlices(slice, OpGroup::kShardGather, unit.mesh().shard_size());
+  if (!mesh.owners_span_groups()) {
+    compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, unit.layout().shard_count(),
+                  unit.shard_rank(), std::nullopt);
+    return compiler.Finish();
   }
+  if (from == OpPlace::kShard) {
+    const Communicator& across = mesh.replicate_gather();
+    compiler.Fill(OpPlace::kGroupSlice, OpGroup::kReplicateGather, across.size(), across.rank(),
+                  std::nullopt);
+  }
+  compiler.Fill(OpPlace::kFull, OpGroup::kShardGather, mesh.shard_size(), 0, OpPlace::kGroupSlice);
   return compiler.Finish();
 }
 
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
   UnitProgram program;
-  const GatherCompiler compiler(unit);
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_replicated(i)) continue;
     const Operand mine =
-        SliceOf(compiler.Full(i), options.post_forward_rank, options.post_forward_ranks);
+        SliceOf(FullOf(unit, i), options.post_forward_rank, options.post_forward_ranks);
     program.ops.push_back({.kind = OpKind::kCopy,
                            .segment = i,
                            .lane = LaneName::kCompute,
@@ -233,15 +202,14 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options) {
 
 std::string ProgramsText(const Unit& unit, const ProgramOptions& options) {
   std::string text;
-  AppendProgram("gather", CompileGather(unit), unit, text);
-  if (unit.mesh().owners_span_groups()) {
-    AppendProgram("gather again", CompileGatherFrom(OpPlace::kGroupSlice, unit, options), unit,
-                  text);
-  }
+  const auto append_gather = [&](absl::string_view title, OpPlace from) {
+    AppendProgram(title, CompileGather(unit, from, options), unit, text);
+  };
+  append_gather("gather", OpPlace::kShard);
+  if (unit.mesh().owners_span_groups()) append_gather("gather again", OpPlace::kGroupSlice);
   if (options.post_forward_ranks > 0) {
     AppendProgram("reshard after forward", CompileKeepSlice(unit, options), unit, text);
-    AppendProgram("gather in backward", CompileGatherFrom(OpPlace::kForwardSlice, unit, options),
-                  unit, text);
+    append_gather("gather in backward", OpPlace::kForwardSlice);
   }
   if (!unit.has_trainable()) return text;
   const auto append = [&](absl::string_view title, const ReducePhase& phase) {

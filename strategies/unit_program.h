@@ -120,13 +120,11 @@ struct ReducePhase {
   friend auto operator<=>(const ReducePhase&, const ReducePhase&) = default;
 };
 
-// Gathers the full parameters from the shards. Each shard is rounded into its slice of the full
-// buffer, and all-gathered there in place. Segments whose shard is the full buffer need no
-// operation; replicated segments need no collective. If owners span groups, a first all-gather
-// across groups fills kGroupSlice, and a second one inside the group the full buffer.
-UnitProgram CompileGather(const Unit& unit);
-// Gathers the full parameters from kGroupSlice or kForwardSlice, which the ranks of a group keep.
-UnitProgram CompileGatherFrom(OpPlace slice, const Unit& unit, const ProgramOptions& options);
+// Gathers the full parameters: each shard is rounded into its slice of the full buffer, and
+// all-gathered there in place. If owners span groups, a first all-gather across groups fills
+// kGroupSlice, and a second one inside the group the full buffer.
+// `from` is kShard, or kGroupSlice or kForwardSlice if the ranks of a group keep these.
+UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options);
 // Keeps kForwardSlice of a gathered unit.
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 
@@ -137,14 +135,18 @@ UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 // groups. Replicated segments are all-reduced over all ranks. Every step after the first is fp32
 // unless it is the last one, so that a sum in 16 bits is rounded once.
 //
-// Without a tree over micro-batches, the first step adds to the fp32 shards that the step's earlier
-// micro-batches have left, and only the last micro-batch runs the other steps. If owners span
-// groups, micro-batches add up in memory, even if gradients are offloaded. Layers add to the full
-// gradients of replicated segments, which only the last micro-batch reduces.
+// Without a tree over micro-batches, the reduction inside the group adds to the fp32 shards of
+// earlier micro-batches (in memory if owners span groups, even if gradients are offloaded), and
+// only the last micro-batch runs the other steps. Only the last one reduces replicated segments.
 //
-// Units with tree_micro_batches() above 1 run all steps for each micro-batch, and add its sum to a
-// waiting sum of equally many micro-batches (tree_sum.h). Waiting sums are fp32, and are rounded at
-// the end.
+// Units with tree_micro_batches() above 1 run all steps for each micro-batch. The sum over a step's
+// M leaves, leaf j * W + r being micro-batch j of rank r of W, is one binary tree: its left half
+// has 2^k leaves, the largest power of two below M, and so on in each half, as communicator.h sums
+// over ranks. If W is a power of two that divides M, the W leaves of a micro-batch are a subtree,
+// and what remains is the same tree over n = M / W sums: the bits do not depend on W. They are
+// added as in a binary counter: two sums of equally many leaves are merged at once, so that one of
+// each size waits (pairwise summation, Higham, 1993). Waiting sums are fp32, and are rounded at the
+// end.
 UnitProgram CompileReduce(const Unit& unit, const ProgramOptions& options,
                           const ReducePhase& phase);
 

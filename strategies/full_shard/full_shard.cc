@@ -4,8 +4,6 @@
 // FSDP", 2023): a unit's full parameters exist only around its forward and its backward. The root
 // unit stays gathered in between, since it is used at both ends.
 
-#include <memory>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -25,9 +23,7 @@ class FullShard : public FreesAfterForward {
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 };
 
-const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
-  return std::make_unique<FullShard>(options);
-});
+const auto registration = StrategyRegistration::Of<FullShard>(kName);
 
 }  // namespace
 }  // namespace zeroth

@@ -5,8 +5,6 @@
 // and their shards are all-reduced across groups. StrategyOptions::shard_optimizer_over_world
 // shards the optimizer's state over all ranks.
 
-#include <memory>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -33,9 +31,7 @@ class HybridShard : public FreesAfterForward {
   }
 };
 
-const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
-  return std::make_unique<HybridShard>(options);
-});
+const auto registration = StrategyRegistration::Of<HybridShard>(kName);
 
 }  // namespace
 }  // namespace zeroth

@@ -1,11 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plain data parallelism (DDP): parameters, gradients and optimizer state are replicated, and each
-// unit's gradients are all-reduced while the units before it are still in backward.
-// Parameter::data() is still cleared when the step ends, so that use outside of a pass is an error
-// as under other strategies.
-
-#include <memory>
+// Plain data parallelism (DDP): parameters, gradients and optimizer state are replicated, and
+// gradients all-reduced in backward. Parameter::data() is still cleared when the step ends, so that
+// use outside of a pass is an error as under other strategies.
 
 #include "absl/strings/string_view.h"
 
@@ -29,9 +26,7 @@ class NoShard : public ShardingStrategy {
   absl::StatusOr<int> ShardSize(int) const override { return 1; }
 };
 
-const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
-  return std::make_unique<NoShard>(options);
-});
+const auto registration = StrategyRegistration::Of<NoShard>(kName);
 
 }  // namespace
 }  // namespace zeroth

@@ -1,13 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// ZeRO stage 2 (Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter
-// models", 2020): gradients and optimizer state are sharded, and so are parameters between steps. A
-// unit is gathered at its first use in a step, and stays gathered until the step ends. FSDP's
-// SHARD_GRAD_OP frees it after its backward, as full_shard does here with reshard_after_forward =
-// false. With a shard size, state is sharded inside groups of ranks and replicated across groups
-// (FSDP's _HYBRID_SHARD_ZERO2).
-
-#include <memory>
+// ZeRO stage 2 (Rajbhandari et al., 2020): gradients and optimizer state are sharded, and so are
+// parameters between steps. A unit stays gathered from its first use to the step's end. (FSDP's
+// SHARD_GRAD_OP frees it after its backward, as full_shard without reshard_after_forward.) With a
+// shard size, state is replicated across groups of ranks (FSDP's _HYBRID_SHARD_ZERO2).
 
 #include "absl/strings/string_view.h"
 
@@ -25,9 +21,7 @@ class ShardGradOp : public ShardingStrategy {
   absl::string_view name() const override { return kName; }
 };
 
-const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
-  return std::make_unique<ShardGradOp>(options);
-});
+const auto registration = StrategyRegistration::Of<ShardGradOp>(kName);
 
 }  // namespace
 }  // namespace zeroth

@@ -2,11 +2,8 @@
 //
 // ZeRO stage 1 (Rajbhandari et al., 2020): the optimizer's state is sharded, while parameters and
 // gradients are full throughout a step. Each unit costs one all-gather and one reduce-scatter per
-// step, however many micro-batches it has: the least traffic of all sharded strategies. Between
-// steps, when full parameters are stale and full gradients have been reduced, everything is
-// sharded. With a shard size, state is sharded inside groups of ranks and replicated across groups.
-
-#include <memory>
+// step, however many micro-batches it has: the least traffic of all sharded strategies. With a
+// shard size, state is sharded inside groups of ranks and replicated across groups.
 
 #include "absl/strings/string_view.h"
 
@@ -29,9 +26,7 @@ class ShardOptimizer : public ShardingStrategy {
   }
 };
 
-const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
-  return std::make_unique<ShardOptimizer>(options);
-});
+const auto registration = StrategyRegistration::Of<ShardOptimizer>(kName);
 
 }  // namespace
 }  // namespace zeroth

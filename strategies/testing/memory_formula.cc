@@ -10,7 +10,7 @@
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/state_passes.h"
-#include "zeroth/strategies/tree_sum.h"
+#include "zeroth/strategies/testing/tree_sum.h"
 
 namespace zeroth {
 namespace {

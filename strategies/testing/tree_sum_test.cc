@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/strategies/tree_sum.h"
+#include "zeroth/strategies/testing/tree_sum.h"
 
 #include <algorithm>
 #include <cstdint>
