@@ -13,10 +13,11 @@ namespace {
 
 TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
-      {"gpt2_1558m", 1557611200}, {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
-      {"llama3_8b", 8030261248},  {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
-      {"qwen25_0_5b", 494032768}, {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624}};
+      {"gpt2_124m", 124439808},     {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
+      {"gpt2_1558m", 1557611200},   {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
+      {"llama3_8b", 8030261248},    {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
+      {"qwen25_0_5b", 494032768},   {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624},
+      {"mixtral_8x7b", 46702792704}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();
@@ -82,6 +83,9 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("qwen3_30b_a3b", "num_experts_per_tok", 129);
   refused("qwen3_30b_a3b", "mlp_only_layers", nlohmann::json{0, -1});
   refused("qwen3_30b_a3b", "mlp_only_layers", 3);
+  refused("mixtral_8x7b", "sliding_window", 4096);
+  refused("mixtral_8x7b", "router_jitter_noise", 0.1);
+  refused("mixtral_8x7b", "num_experts_per_tok", 9);
   using Json = nlohmann::json;
   refused("llama_tiny", "rope_scaling", "linear");
   const auto refused_rope = [&](const char* key, const Json& rope) {

@@ -131,6 +131,14 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
 
 constexpr char kSlidingWindow[] = "attention.sliding_window";
 
+// A Mixtral, which is a Llama with experts; their width is the feed-forward length.
+void SetMixtral(const HfConfig& config, MetadataBuilder& out) {
+  out.Count("expert_count", config.GetIntOr("num_local_experts", 8));
+  out.Count("expert_used_count", config.GetIntOr("num_experts_per_tok", 2));
+  const char* const window = "sliding_window";
+  out.Require<Json>(window, config.Has(window) ? config.json()[window] : Json(), Json());
+}
+
 // llama.cpp has no dense blocks in such a model, and always normalizes the chosen weights to sum
 // one.
 void SetExperts(const HfConfig& config, MetadataBuilder& out) {
@@ -149,24 +157,29 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   MetadataBuilder out(config, architecture);
   const absl::StatusOr<int64_t> heads = config.GetInt("num_attention_heads");
   const absl::StatusOr<int64_t> head_dim = HeadDim(config);
-  out.Count("context_length", config.GetIntOr("max_position_embeddings", 2048));
+  const std::string type = config.ModelType().value_or("");
+  const bool mistral = type == "mistral";
+  const bool mixtral = type == "mixtral";
+  out.Count("context_length", config.GetIntOr("max_position_embeddings", mixtral ? 131072 : 2048));
   out.Count("embedding_length", config.GetInt("hidden_size"));
   out.Count("block_count", config.GetInt("num_hidden_layers"));
   out.Count("feed_forward_length", config.GetInt("intermediate_size"));
   out.Count("attention.head_count", heads);
   // For these two keys of a Mistral, absence differs from null, which means as many as heads, and
   // no window.
-  const bool mistral = config.ModelType().value_or("") == "mistral";
   const char* const kv_heads = "num_key_value_heads";
   out.Count("attention.head_count_kv",
-            config.GetIntOr(kv_heads,
-                            mistral && !config.json().contains(kv_heads) ? 8 : heads.value_or(0)));
+            config.GetIntOr(kv_heads, (mistral || mixtral) && !config.json().contains(kv_heads)
+                                          ? 8
+                                          : heads.value_or(0)));
   out.Count("attention.key_length", head_dim);
   out.Count("attention.value_length", head_dim);
   out.Count("rope.dimension_count", head_dim);
   out.Count("vocab_size", config.GetInt("vocab_size"));
   if (architecture == kMixture) SetExperts(config, out);
-  out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
+  if (mixtral) SetMixtral(config, out);
+  out.Float("attention.layer_norm_rms_epsilon",
+            config.GetDoubleOr("rms_norm_eps", mixtral ? 1e-5 : 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
   out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
   // Other families have a window only with use_sliding_window.
@@ -314,14 +327,23 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
     out.Refuse("rope.dimension_count", absl::StrCat(rotated),
                absl::StrCat(head_dim, ", the whole of a head"));
   }
+  out["architectures"] = {family.transformers_name};
+  const int64_t experts = out.IntOr("expert_count", 0);
+  const bool mixtral = family.architecture == "llama" && experts > 0;
   if (family.architecture == kMixture) {
     SetExperts(out);
-  } else if (const int64_t experts = out.IntOr("expert_count", 0); experts != 0) {
+  } else if (mixtral) {
+    out["model_type"] = "mixtral";
+    out["architectures"] = {"MixtralForCausalLM"};
+    out["num_local_experts"] = experts;
+    out["num_experts_per_tok"] = out.Int("expert_used_count");
+  } else if (experts != 0) {
     out.Refuse("expert_count", absl::StrCat(experts), "0: this mixture of experts has no mapping");
   }
-  out["architectures"] = {family.transformers_name};
   const int64_t window = out.IntOr(kSlidingWindow, 0);
-  if (window > 0 && family.architecture == "llama") {
+  if (window > 0 && mixtral) {
+    out.Refuse(kSlidingWindow, absl::StrCat(window), "none in a mixture of experts");
+  } else if (window > 0 && family.architecture == "llama") {
     out["model_type"] = "mistral";
     out["architectures"] = {"MistralForCausalLM"};
     out["sliding_window"] = window;

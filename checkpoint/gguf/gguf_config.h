@@ -48,26 +48,29 @@ struct GgufTensorName {
 // "qwen3moe", "olmo2". Otherwise Unimplemented, with this list.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
-// a Mistral is a Llama, and "qwen3_moe" is "qwen3moe".
+// Mistral and Mixtral are Llamas, and "qwen3_moe" is "qwen3moe".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
+// Returns what names a file's tensors, `naming` below: "mixtral" for a Llama with experts, and
+// otherwise the architecture.
+absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata);
 
 // Returns the GGUF name of a Hugging Face tensor. Empty for tensors that hold no parameters (masks
 // and frequencies in old files). GPT-2's leading "transformer." may be absent, as in OpenAI's own
-// files. InvalidArgument for a name that the architecture does not have.
-absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view architecture,
+// files. InvalidArgument for a name that the naming does not have.
+absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name);
 
 // The inverse: `name` of the result is Hugging Face's. Empty for "rope_freqs.weight", which
 // config.json expresses otherwise. `expert` selects a tensor where GGUF stacks those of all
 // experts.
-absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view architecture,
+absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
                                                        absl::string_view gguf_name,
                                                        int64_t expert = 0);
 
 // Returns the GGUF name of the first weight that a model of `blocks` blocks needs and `present`
 // lacks; empty if the model is complete. A head that is `tied` to the embedding needs no weight.
-absl::StatusOr<std::string> MissingGgufTensor(absl::string_view architecture, int64_t blocks,
-                                              bool tied, const std::set<std::string>& present);
+absl::StatusOr<std::string> MissingGgufTensor(absl::string_view naming, int64_t blocks, bool tied,
+                                              const std::set<std::string>& present);
 
 inline constexpr char kGgufRopeFactors[] = "rope_freqs.weight";
 
@@ -115,8 +118,8 @@ struct HfConfigFacts {
   bool mlp_bias = false;
 };
 
-// The inverse of GgufMetadataOf. Unimplemented for mixtures of experts other than Qwen3-MoE and for
-// rotary scaling other than linear and Llama 3's.
+// The inverse of GgufMetadataOf. Unimplemented for mixtures of experts other than Mixtral and
+// Qwen3-MoE, and for rotary scaling other than linear and Llama 3's.
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
 // How the rows of a model's matrices are divided.

@@ -103,14 +103,13 @@ std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy)
 absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
                                                    const GgufMetadata& metadata,
                                                    std::optional<DType> dtype) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
-                          metadata.GetString("general.architecture"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string naming, GgufNamingOf(metadata));
   ZEROTH_ASSIGN_OR_RETURN(const GgufDivision division, GgufDivisionOf(metadata));
   std::vector<TensorCopy> copies;
   for (const std::string& name : weights.names()) {
     ZEROTH_ASSIGN_OR_RETURN(
         std::optional<TensorCopy> copy,
-        CopyOf(weights, name, GgufNameOf(architecture, name), division, /*to_gguf=*/true, dtype));
+        CopyOf(weights, name, GgufNameOf(naming, name), division, /*to_gguf=*/true, dtype));
     if (copy.has_value()) copies.push_back(*std::move(copy));
   }
   std::sort(copies.begin(), copies.end(),
@@ -127,14 +126,15 @@ absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
                           metadata.GetString("general.architecture"));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t blocks,
                           metadata.GetInt(absl::StrCat(architecture, ".block_count")));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string naming, GgufNamingOf(metadata));
   std::set<std::string> present;
   for (const TensorCopy& copy : copies) present.insert(to_gguf ? copy.to : copy.from);
   ZEROTH_ASSIGN_OR_RETURN(const std::string missing,
-                          MissingGgufTensor(architecture, blocks, tied, present));
+                          MissingGgufTensor(naming, blocks, tied, present));
   if (missing.empty()) return absl::OkStatus();
   std::string name = missing;
   if (to_gguf) {
-    ZEROTH_ASSIGN_OR_RETURN(const auto renamed, HfNameOf(architecture, missing));
+    ZEROTH_ASSIGN_OR_RETURN(const auto renamed, HfNameOf(naming, missing));
     name = renamed->name;
   }
   return InvalidArgument(where, ": has no tensor \"", name, "\", which a model of ", blocks,
@@ -230,6 +230,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), model.description());
+  ZEROTH_ASSIGN_OR_RETURN(const std::string naming, GgufNamingOf(metadata));
   ZEROTH_ASSIGN_OR_RETURN(const GgufDivision division, GgufDivisionOf(metadata));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t parts, metadata.GetIntOr("split.count", 1));
   if (parts > 1) {
@@ -248,7 +249,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
     int64_t pieces = 1;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
-                              CopyOf(model, name, HfNameOf(architecture, name, piece), division,
+                              CopyOf(model, name, HfNameOf(naming, name, piece), division,
                                      /*to_gguf=*/false, /*dtype=*/std::nullopt));
       if (!copy.has_value()) break;
       // The file's shape, not its metadata, bounds the number of pieces.

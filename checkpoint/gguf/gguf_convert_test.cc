@@ -105,8 +105,9 @@ TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest,
-                         ::testing::Values("gpt2_tiny", "llama_tiny", "mistral_tiny", "olmo2_tiny",
-                                           "qwen2_tiny", "qwen3_tiny", "qwen3_moe_tiny"),
+                         ::testing::Values("gpt2_tiny", "llama_tiny", "mistral_tiny",
+                                           "mixtral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_tiny",
+                                           "qwen3_moe_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(GgufConvertTest, Gpt2KeysAndTransposedMatrices) {

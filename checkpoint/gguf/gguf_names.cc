@@ -37,7 +37,7 @@ struct Family {
 
 constexpr absl::string_view kGgufBlock = "blk.";
 // A "*" after this stands for the number of an expert in a row's name.
-constexpr absl::string_view kHfExperts = "mlp.experts.";
+constexpr absl::string_view kHfExperts[] = {"mlp.experts.", "block_sparse_moe.experts."};
 // All families keep the head outside their prefix.
 constexpr Row kHead = {"lm_head", "output"};
 
@@ -45,7 +45,7 @@ constexpr Row kHead = {"lm_head", "output"};
 // others, so only a Llama's rows change their order. `more` are further rows of a block.
 Family LlamaLike(absl::string_view name, std::vector<Row> norms,
                  const std::vector<Row>& feed_forward, const std::vector<Row>& more = {}) {
-  const bool is_llama = name == "llama";
+  const bool is_llama = name == "llama" || name == "mixtral";
   Family family = {name,
                    "model.",
                    "layers.",
@@ -77,6 +77,11 @@ const std::vector<Family>& Families() {
                                     {"mlp.experts.*.gate_proj", "ffn_gate_exps"},
                                     {"mlp.experts.*.up_proj", "ffn_up_exps"},
                                     {"mlp.experts.*.down_proj", "ffn_down_exps"}};
+  const std::vector<Row> mixtral = {
+      {"block_sparse_moe.gate", "ffn_gate_inp", GgufLayout::kSame, true},
+      {"block_sparse_moe.experts.*.w1", "ffn_gate_exps"},
+      {"block_sparse_moe.experts.*.w3", "ffn_up_exps"},
+      {"block_sparse_moe.experts.*.w2", "ffn_down_exps"}};
   static const auto* const families =
       new std::vector<Family>{{"gpt2",
                                "transformer.",
@@ -93,6 +98,7 @@ const std::vector<Family>& Families() {
                                 {"mlp.c_proj", "ffn_down", GgufLayout::kTransposed}},
                                {"attn.bias", "attn.masked_bias"}},
                               LlamaLike("llama", norms_before, dense),
+                              LlamaLike("mixtral", norms_before, mixtral),
                               LlamaLike("qwen2", norms_before, dense),
                               LlamaLike("qwen3", norms_before, dense, qk_norms),
                               LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
@@ -132,15 +138,23 @@ absl::string_view TakeKind(absl::string_view* text) {
   return "";
 }
 
+// Returns the part of an expert's name before its number; empty if it is none.
+absl::string_view ExpertsPrefix(absl::string_view name) {
+  for (const absl::string_view prefix : kHfExperts) {
+    if (absl::StartsWith(name, prefix)) return prefix;
+  }
+  return "";
+}
+
 // Takes 12 out of "mlp.experts.12.up_proj", leaving "mlp.experts.*.up_proj". Empty if the tensor is
 // not an expert's.
 std::optional<int64_t> TakeExpert(std::string* name) {
+  const absl::string_view prefix = ExpertsPrefix(*name);
   absl::string_view rest = *name;
+  rest.remove_prefix(prefix.size());
   int64_t expert = 0;
-  if (!absl::ConsumePrefix(&rest, kHfExperts) || !absl::SimpleAtoi(TakeNumber(&rest), &expert)) {
-    return std::nullopt;
-  }
-  *name = absl::StrCat(kHfExperts, "*.", rest);
+  if (prefix.empty() || !absl::SimpleAtoi(TakeNumber(&rest), &expert)) return std::nullopt;
+  *name = absl::StrCat(prefix, "*.", rest);
   return expert;
 }
 
@@ -169,17 +183,27 @@ absl::Status Unknown(absl::string_view architecture, absl::string_view name,
 }  // namespace
 
 absl::Status CheckGgufArchitecture(absl::string_view architecture) {
+  if (architecture == "mixtral") {
+    return Unimplemented("no GGUF architecture \"mixtral\": expected \"llama\" with experts");
+  }
   return FindFamily(architecture).status();
 }
 
 absl::string_view GgufArchitectureOf(absl::string_view model_type) {
-  if (model_type == "mistral") return "llama";
+  if (model_type == "mistral" || model_type == "mixtral") return "llama";
   return model_type == "qwen3_moe" ? "qwen3moe" : model_type;
 }
 
-absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view architecture,
+absl::StatusOr<std::string> GgufNamingOf(const GgufMetadata& metadata) {
+  ZEROTH_ASSIGN_OR_RETURN(std::string architecture, metadata.GetString("general.architecture"));
+  if (architecture != "llama") return architecture;
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t experts, metadata.GetIntOr("llama.expert_count", 0));
+  return experts > 0 ? "mixtral" : architecture;
+}
+
+absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view naming,
                                                          absl::string_view hf_name) {
-  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
+  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(naming));
   absl::string_view rest = hf_name;
   const bool prefixed = absl::ConsumePrefix(&rest, family->hf_prefix);
   absl::string_view number;
@@ -204,17 +228,17 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view archi
   } else {
     row = FindRow(family->outside, &Row::hf, rest);
   }
-  if (row == nullptr || kind.empty()) return Unknown(architecture, hf_name, "Hugging Face");
+  if (row == nullptr || kind.empty()) return Unknown(naming, hf_name, "Hugging Face");
   const std::string prefix = number.empty() ? "" : absl::StrCat(kGgufBlock, number, ".");
   GgufTensorName renamed = Renamed(*row, prefix, row->gguf, kind);
   renamed.expert = expert;
   return renamed;
 }
 
-absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view architecture,
+absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view naming,
                                                        absl::string_view gguf_name,
                                                        int64_t expert) {
-  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
+  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(naming));
   if (gguf_name == kGgufRopeFactors) return std::nullopt;
   absl::string_view rest = gguf_name;
   absl::string_view number;
@@ -224,21 +248,21 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view archite
   const absl::string_view kind = TakeKind(&rest);
   const Row* row = FindRow(number.empty() ? family->outside : family->inside, &Row::gguf, rest);
   if (row == nullptr && number.empty() && rest == kHead.gguf) row = &kHead;
-  if (row == nullptr || kind.empty()) return Unknown(architecture, gguf_name, "GGUF");
+  if (row == nullptr || kind.empty()) return Unknown(naming, gguf_name, "GGUF");
   std::string prefix;
   if (row != &kHead) prefix = std::string(family->hf_prefix);
   if (!number.empty()) absl::StrAppend(&prefix, family->hf_block, number, ".");
   GgufTensorName renamed = Renamed(*row, prefix, row->hf, kind);
-  if (absl::StartsWith(row->hf, kHfExperts)) {
+  if (!ExpertsPrefix(row->hf).empty()) {
     renamed.expert = expert;
     renamed.name = absl::StrReplaceAll(renamed.name, {{"*", absl::StrCat(expert)}});
   }
   return renamed;
 }
 
-absl::StatusOr<std::string> MissingGgufTensor(absl::string_view architecture, int64_t blocks,
-                                              bool tied, const std::set<std::string>& present) {
-  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
+absl::StatusOr<std::string> MissingGgufTensor(absl::string_view naming, int64_t blocks, bool tied,
+                                              const std::set<std::string>& present) {
+  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(naming));
   std::vector<Row> outside = family->outside;
   if (!tied) outside.push_back(kHead);
   for (const Row& row : outside) {

@@ -132,5 +132,26 @@ TEST(GgufNamesTest, NamesTheFirstMissingTensor) {
   EXPECT_EQ(*MissingGgufTensor("llama", 1, /*tied=*/true, present), "blk.0.ffn_up.weight");
 }
 
+// A Llama with experts is a Mixtral: w1, w3 and w2 are gate, up and down.
+TEST(GgufNamesTest, MixtralHasItsOwnNamesInLlamasArchitecture) {
+  EXPECT_EQ(GgufArchitectureOf("mixtral"), "llama");
+  GgufMetadata metadata;
+  metadata.SetString("general.architecture", "llama");
+  EXPECT_EQ(*GgufNamingOf(metadata), "llama");
+  metadata.SetUint32("llama.expert_count", 8);
+  EXPECT_EQ(*GgufNamingOf(metadata), "mixtral");
+  for (const auto& [hf, gguf] :
+       {std::pair("experts.3.w1", "ffn_gate_exps"), std::pair("experts.3.w3", "ffn_up_exps"),
+        std::pair("experts.3.w2", "ffn_down_exps"), std::pair("gate", "ffn_gate_inp")}) {
+    const std::string name = std::string("model.layers.1.block_sparse_moe.") + hf + ".weight";
+    const std::string stacked = std::string("blk.1.") + gguf + ".weight";
+    EXPECT_EQ((*GgufNameOf("mixtral", name))->name, stacked);
+    EXPECT_EQ((*HfNameOf("mixtral", stacked, 3))->name, name);
+  }
+  EXPECT_EQ((*GgufNameOf("mixtral", "model.layers.1.self_attn.q_proj.weight"))->layout,
+            GgufLayout::kQueryRows);
+  EXPECT_FALSE(CheckGgufArchitecture("mixtral").ok());
+}
+
 }  // namespace
 }  // namespace zeroth

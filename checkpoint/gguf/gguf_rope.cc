@@ -27,7 +27,8 @@ RopeSpec Llama3Rope(double theta) {
 
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   HfRope rope;
-  ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", 10000.0));
+  const double usual = config.ModelType().value_or("") == "mixtral" ? 1e6 : 1e4;
+  ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", usual));
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.Has(key)) continue;
     if (rope.where.empty()) rope.where = key;
