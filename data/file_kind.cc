@@ -23,7 +23,8 @@ namespace zeroth {
 namespace {
 
 constexpr char kExpected[] =
-    "expected text, JSON lines, a JSON array of objects, a NumPy .npy file or an llm.c .bin shard";
+    "expected text, JSON lines, a JSON array of objects, a NumPy .npy file, an llm.c .bin shard or "
+    "a Megatron-LM .bin with its .idx";
 
 // An unsupported format that is known by its first bytes.
 struct Format {
@@ -219,6 +220,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(head.data()), head.size());
   if (absl::StartsWith(head, kNpyMagic)) return {.kind = DataFileKind::kNpy, .refusal = ""};
   if (HasLlmcMagic(bytes)) return {.kind = DataFileKind::kLlmcBin, .refusal = ""};
+  if (HasMegatronMagic(bytes)) return {.kind = DataFileKind::kMegatron, .refusal = ""};
   const bool has_nul = absl::StrContains(head, '\0');
   for (const Format& format : kFormats) {
     if (!absl::StartsWith(head, format.magic) || (NeedsNul(format) && !has_nul)) continue;
@@ -233,7 +235,15 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
     return {std::nullopt,
             absl::StrCat(path,
                          ": is named .bin, but does not begin with the magic number of an llm.c "
-                         "token shard"),
+                         "token shard, and there is no ",
+                         MegatronIndexPath(path), " that begins as Megatron-LM's index does"),
+            true};
+  }
+  if (NameEndsIn(path, ".idx") && has_nul) {
+    return {std::nullopt,
+            absl::StrCat(path,
+                         ": is named .idx, but does not begin with the magic \"MMIDIDX\\0\\0\" of "
+                         "Megatron-LM's index"),
             true};
   }
   if (head.empty()) {

@@ -11,7 +11,7 @@
 
 namespace zeroth {
 
-enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin };
+enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin, kMegatron };
 
 // True if a file of this kind holds records of JSON.
 inline bool IsRecords(DataFileKind kind) {
@@ -37,7 +37,8 @@ struct FileKind {
 // Decides what a file is by its first kFileHeadBytes bytes, or all of a shorter file. The name
 // decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .json does
 // where it begins with a brace or bracket; .csv and .tsv make it a table; a file named .npy or .bin
-// with other content is damaged.
+// with other content is damaged. A .bin file of Megatron-LM has
+// no header: the caller asks for its .idx file, which is kMegatron.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
 }  // namespace zeroth
