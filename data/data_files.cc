@@ -110,12 +110,21 @@ absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* f
       if (first_refusal.empty()) first_refusal = absl::StrCat("; ", found.refusal);
     }
   }
+  // Beside parquet, text describes the data: README.md, LICENSE.
+  const auto first = files->begin() + static_cast<ptrdiff_t>(before);
+  if (std::any_of(first, files->end(),
+                  [](const DataFile& file) { return file.kind == DataFileKind::kParquet; })) {
+    const auto kept = std::stable_partition(
+        first, files->end(), [](const DataFile& file) { return file.kind != DataFileKind::kText; });
+    for (auto file = kept; file != files->end(); ++file) left_out.push_back(file->path);
+    files->erase(kept, files->end());
+  }
   if (files->size() > before) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat(directory, ": ", paths.size(),
-                   " files, none of which is text, JSON lines, a NumPy .npy file, an llm.c .bin "
-                   "shard or a Megatron-LM .bin with its .idx",
-                   first_refusal));
+  return absl::NotFoundError(absl::StrCat(
+      directory, ": ", paths.size(),
+      " files, none of which is text, JSON lines, parquet, a NumPy .npy file, an llm.c .bin "
+      "shard or a Megatron-LM .bin with its .idx",
+      first_refusal));
 }
 
 absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern) {
@@ -163,8 +172,8 @@ std::string DescribeLeftOut(const std::vector<std::string>& left_out) {
   constexpr size_t kShown = 3;
   const size_t shown = std::min(kShown, left_out.size());
   return absl::StrCat(
-      "empty and binary files, JSON objects of several lines and links to directories are left "
-      "out: ",
+      "empty and binary files, JSON objects of several lines, text beside parquet and links to "
+      "directories are left out: ",
       absl::StrJoin(left_out.begin(), left_out.begin() + static_cast<ptrdiff_t>(shown), ", "),
       shown < left_out.size() ? absl::StrCat(" and ", left_out.size() - shown, " more") : "");
 }

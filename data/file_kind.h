@@ -11,11 +11,12 @@
 
 namespace zeroth {
 
-enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin, kMegatron };
+enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin, kMegatron, kParquet };
 
-// True if a file of this kind holds records of JSON.
+// True if a file of this kind holds records: of JSON, or rows of parquet.
 inline bool IsRecords(DataFileKind kind) {
-  return kind == DataFileKind::kJsonLines || kind == DataFileKind::kJsonArray;
+  return kind == DataFileKind::kJsonLines || kind == DataFileKind::kJsonArray ||
+         kind == DataFileKind::kParquet;
 }
 
 // True if a file of this kind needs a tokenizer.

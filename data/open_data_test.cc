@@ -113,9 +113,6 @@ TEST(OpenDataTest, JsonLinesAreDocuments) {
   EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: \"text\" is number"));
   EXPECT_THAT(error("\n\n{\"text\": \"h"), HasSubstr("b.jsonl line 3"));
   EXPECT_THAT(error("{\"text\": \"\xff\"}"), HasSubstr("b.jsonl line 1"));
-  EXPECT_THAT(
-      std::string(OpenData(dir.Write("t.parquet", "PAR1"), {&tokenizer, 257}).status().message()),
-      HasSubstr("tools/tokenize"));
 }
 
 // What is none of the kinds is never trained as text.
