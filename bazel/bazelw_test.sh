@@ -14,9 +14,10 @@ failures=0
 new_machine() {
   machine="$(mktemp -d "${TEST_TMPDIR:-/tmp}/machine.XXXXXX")"
   mkdir -p "$machine/bin" "$machine/tree/bazel" "$machine/tree/core/base" "$machine/elsewhere" \
-    "$machine/tree/third_party/python"
+    "$machine/tree/third_party/python" "$machine/tree/third_party/arrow"
   cp "$source_dir/bazelw" "$machine/tree/bazelw"
   cp "$source_dir"/third_party/python/{environment.sh,requirements.txt} "$machine/tree/third_party/python"
+  cp "$source_dir"/third_party/arrow/{fetch_arrow.sh,arrow.txt} "$machine/tree/third_party/arrow"
   cp "$source_dir"/third_party/{cache.sh,packages.txt} "$machine/tree/third_party"
   touch "$machine/tree/WORKSPACE"
   # shellcheck disable=SC2086  # One name a line.
@@ -36,6 +37,9 @@ new_machine() {
   ln -s "$(command -v cp)" "$machine/bin/cp"
   mkdir -p "$(dirname "$python")"
   cp "$machine/bin/fake_python" "$python"
+  arrow="$machine/cache/zeroth/arrow-$(sha256sum "$source_dir/third_party/arrow/arrow.txt" | cut -c 1-16)"
+  mkdir -p "$arrow/include/parquet/arrow"
+  touch "$arrow/include/parquet/arrow/reader.h"
   fake id 'echo 0'
   fake dpkg-query '
     code=0
@@ -66,6 +70,7 @@ fake_bazel() {
   fake "$1" '
     if [ "$*" = --version ]; then echo "bazel '"$2"'"; exit 0; fi
     echo "${ZEROTH_PYTHON:-none}" >"$machine/python_of_tests"
+    echo "${ARROW_HOME:-none}" >"$machine/arrow_of_builds"
     printf "%s" "'"$1"' in $PWD:" >>"$machine/calls"
     printf " [%s]" "$@" >>"$machine/calls"
     echo >>"$machine/calls"
@@ -102,7 +107,7 @@ expect_contains() { # expect_contains WHAT ACTUAL PART
   fi
 }
 
-unset BAZEL ZEROTH_PYTHON
+unset BAZEL ZEROTH_PYTHON ARROW_HOME
 
 case="everything installed"
 new_machine
@@ -110,6 +115,19 @@ run tree test //... '--flag=two words'
 expect "exit code is Bazel's" "$code" 3
 expect "silence" "$out" ""
 expect "arguments" "$calls" "bazel in $machine/tree: [test] [//...] [--flag=two words]"
+
+expect "Arrow" "$(cat "$machine/arrow_of_builds")" "$arrow"
+
+case="Arrow cannot be fetched"
+new_machine
+rm -r "$arrow"
+touch "$machine/no_network"
+run tree build //...
+expect "exit code is Bazel's" "$code" 3
+expect_contains "says so" "$out" "zeroth: builds will leave out parquet files: pip could not fetch Arrow, see $arrow.failed"
+expect "builds all the same" "$(cat "$machine/arrow_of_builds")" none
+run tree query //...
+expect "a query fetches nothing" "$out" ""
 
 case="from a folder inside the tree"
 new_machine
@@ -290,7 +308,7 @@ unset BAZEL
 # A machine whose Python environment has not been made yet.
 new_machine_without_python() {
   new_machine
-  rm -r "$machine/cache"
+  rm -r "${python%/bin/python}"
 }
 
 case="the Python environment is there"
@@ -307,7 +325,7 @@ run tree test //...
 expect "exit code is Bazel's" "$code" 3
 expect "one line" "$out" "zeroth: installing the Python packages that tests read our files with, in ${python%/bin/python}"
 expect "tests get it" "$(cat "$machine/python_of_tests")" "$python"
-expect "nothing else is left" "$(ls "$machine/cache/zeroth")" "$(basename "${python%/bin/python}")"
+expect "nothing else is left" "$(basename -a "$machine"/cache/zeroth/python-*)" "$(basename "${python%/bin/python}")"
 run tree test //...
 expect "second run is silent" "$out" ""
 

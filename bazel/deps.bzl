@@ -2,6 +2,7 @@
 """The repositories Zeroth needs; importing projects call zeroth_dependencies() from their WORKSPACE."""
 
 load("//third_party/abseil:repository.bzl", "abseil_repository")
+load("//third_party/arrow:repository.bzl", "arrow_repository")
 load("//third_party/bazel_packages:repository.bzl", "SYSTEM_BAZEL_REPOSITORIES", "no_coverage_tools", "system_bazel_repository")
 load("//third_party/benchmark:repository.bzl", "benchmark_repository")
 load("//third_party/cuda:repository.bzl", "cuda_repository")
@@ -22,6 +23,7 @@ def zeroth_dependencies():
     _maybe(googletest_repository, "com_google_googletest")
     _maybe(benchmark_repository, "com_google_benchmark")
     library_repositories(_maybe)
+    _maybe(arrow_repository, "arrow")
     _maybe(rules_cc_repository, "rules_cc")
     _maybe(rules_shell_repository, "rules_shell")
 

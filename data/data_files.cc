@@ -23,23 +23,50 @@
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/file_kind.h"
+#include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
 
+bool IsMegatronIndex(const std::string& path) {
+  const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
+  if (!file.ok()) return false;
+  const absl::StatusOr<std::vector<uint8_t>> head = file->ReadHead(kFileHeadBytes);
+  return head.ok() && HasMegatronMagic(*head);
+}
+
 absl::StatusOr<FileKind> ProbeFile(const std::string& path) {
+  // Such a .bin file has no header, so the index alone tells.
+  if (absl::EndsWith(path, ".bin") && IsMegatronIndex(MegatronIndexPath(path)))
+    return FileKind{.kind = DataFileKind::kMegatron, .refusal = ""};
   ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kFileHeadBytes));
   return FileKindOf(path,
                     absl::string_view(reinterpret_cast<const char*>(head.data()), head.size()));
 }
 
+// A Megatron-LM dataset goes by the name of its .bin file.
+DataFile FileOfKind(const std::string& path, DataFileKind kind) {
+  const bool is_index = kind == DataFileKind::kMegatron && absl::EndsWith(path, ".idx");
+  return {is_index ? MegatronTokensPath(path) : path, kind};
+}
+
+// Removes the .idx files whose .bin file is among the sorted paths.
+void RemoveIndices(std::vector<std::string>& paths) {
+  const std::vector<std::string> all = paths;
+  std::erase_if(paths, [&all](const std::string& path) {
+    return absl::EndsWith(path, ".idx") &&
+           std::binary_search(all.begin(), all.end(), MegatronTokensPath(path)) &&
+           IsMegatronIndex(path);
+  });
+}
+
 absl::Status AddNamedFile(const std::string& path, std::vector<DataFile>* files) {
   ZEROTH_ASSIGN_OR_RETURN(const FileKind found, ProbeFile(path));
   if (!found.kind) return absl::InvalidArgumentError(found.refusal);
-  files->push_back({path, *found.kind});
+  files->push_back(FileOfKind(path, *found.kind));
   return absl::OkStatus();
 }
 
@@ -68,13 +95,14 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory,
 
 absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* files,
                           std::vector<std::string>& left_out) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, ListFiles(directory, left_out));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> paths, ListFiles(directory, left_out));
+  RemoveIndices(paths);
   const size_t before = files->size();
   std::string first_refusal;
   for (const std::string& path : paths) {
     ZEROTH_ASSIGN_OR_RETURN(const FileKind found, ProbeFile(path));
     if (found.kind) {
-      files->push_back({path, *found.kind});
+      files->push_back(FileOfKind(path, *found.kind));
     } else if (found.holds_data) {
       return absl::InvalidArgumentError(found.refusal);
     } else {
@@ -82,12 +110,21 @@ absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* f
       if (first_refusal.empty()) first_refusal = absl::StrCat("; ", found.refusal);
     }
   }
+  // Beside parquet, text describes the data: README.md, LICENSE.
+  const auto first = files->begin() + static_cast<ptrdiff_t>(before);
+  if (std::any_of(first, files->end(),
+                  [](const DataFile& file) { return file.kind == DataFileKind::kParquet; })) {
+    const auto kept = std::stable_partition(
+        first, files->end(), [](const DataFile& file) { return file.kind != DataFileKind::kText; });
+    for (auto file = kept; file != files->end(); ++file) left_out.push_back(file->path);
+    files->erase(kept, files->end());
+  }
   if (files->size() > before) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat(directory, ": ", paths.size(),
-                   " files, none of which is text, JSON lines, a NumPy .npy file or an llm.c .bin "
-                   "shard",
-                   first_refusal));
+  return absl::NotFoundError(absl::StrCat(
+      directory, ": ", paths.size(),
+      " files, none of which is text, JSON lines, parquet, a NumPy .npy file, an llm.c .bin "
+      "shard or a Megatron-LM .bin with its .idx",
+      first_refusal));
 }
 
 absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern) {
@@ -105,6 +142,7 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern
   if (paths.empty()) return absl::NotFoundError(absl::StrCat(pattern, ": matches no file"));
   // glob's order depends on the locale.
   std::sort(paths.begin(), paths.end());
+  RemoveIndices(paths);
   return paths;
 }
 
@@ -113,8 +151,11 @@ absl::Status AddItem(const std::string& item, std::vector<DataFile>* files,
   std::error_code ignored;
   const fs::file_status status = fs::status(item, ignored);
   if (fs::is_directory(status)) return AddDirectory(item, files, left_out);
-  if (fs::exists(status) || item.find_first_of("*?[") == std::string::npos)
-    return AddNamedFile(item, files);
+  const bool exists = fs::exists(status);
+  // Megatron-LM's own name for CORPUS.bin and CORPUS.idx.
+  if (!exists && IsMegatronIndex(absl::StrCat(item, ".idx")))
+    return AddNamedFile(absl::StrCat(item, ".bin"), files);
+  if (exists || item.find_first_of("*?[") == std::string::npos) return AddNamedFile(item, files);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, MatchPattern(item));
   for (const std::string& path : paths) ZEROTH_RETURN_IF_ERROR(AddNamedFile(path, files));
   return absl::OkStatus();
@@ -131,8 +172,8 @@ std::string DescribeLeftOut(const std::vector<std::string>& left_out) {
   constexpr size_t kShown = 3;
   const size_t shown = std::min(kShown, left_out.size());
   return absl::StrCat(
-      "empty and binary files, JSON objects of several lines and links to directories are left "
-      "out: ",
+      "empty and binary files, JSON objects of several lines, text beside parquet and links to "
+      "directories are left out: ",
       absl::StrJoin(left_out.begin(), left_out.begin() + static_cast<ptrdiff_t>(shown), ", "),
       shown < left_out.size() ? absl::StrCat(" and ", left_out.size() - shown, " more") : "");
 }

@@ -12,7 +12,7 @@
 namespace zeroth {
 
 struct DataFile {
-  std::string path;
+  std::string path;  // of a Megatron-LM dataset, the .bin file's
   DataFileKind kind = DataFileKind::kText;
 };
 

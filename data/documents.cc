@@ -92,6 +92,9 @@ absl::StatusOr<DocumentReader> DocumentReader::Open(const DataFile& file, bool c
   DocumentReader reader;
   ZEROTH_ASSIGN_OR_RETURN(reader.file_, RandomAccessFile::Open(file.path));
   reader.kind_ = file.kind;
+  if (file.kind == DataFileKind::kParquet) {
+    ZEROTH_ASSIGN_OR_RETURN(reader.parquet_, ParquetReader::Open(file.path));
+  }
   reader.cuts_at_spaces_ = cuts_at_spaces;
   reader.part_bytes_ = IsRecords(file.kind) ? kReadBytes : part_bytes;
   return reader;
@@ -105,13 +108,14 @@ absl::StatusOr<DocumentReader> DocumentReader::OpenRecords(const DataFile& file,
   return reader;
 }
 
-void DocumentReader::Seek(size_t position, int64_t lines, bool inside) {
+absl::Status DocumentReader::Seek(size_t position, int64_t lines, bool inside) {
   held_.clear();
   held_begin_ = 0;
   read_ = position_ = std::min(position, file_.size());
   lines_ = lines;
   inside_ = inside;
   done_ = !IsRecords(kind_) && !inside && position > 0;
+  return parquet_ ? parquet_->Seek(lines) : absl::OkStatus();
 }
 
 absl::Status DocumentReader::ReadMore() {
@@ -229,10 +233,21 @@ absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
 }
 
 absl::StatusOr<bool> DocumentReader::NextRecord(JsonRecord* record) {
-  ZEROTH_ASSIGN_OR_RETURN(
-      const bool more, kind_ == DataFileKind::kJsonArray ? NextElement(record) : NextLine(record));
+  ZEROTH_ASSIGN_OR_RETURN(const bool more, parquet_                            ? NextRow(record)
+                                           : kind_ == DataFileKind::kJsonArray ? NextElement(record)
+                                                                               : NextLine(record));
   if (more && columns_ != nullptr) columns_->Apply(record->json);
   return more;
+}
+
+absl::StatusOr<bool> DocumentReader::NextRow(JsonRecord* record) {
+  ZEROTH_ASSIGN_OR_RETURN(const bool more, parquet_->Next(&record->json));
+  if (!more) return false;
+  record->where = absl::StrCat(file_.path(), " row ", ++lines_);
+  // Rows have no place in the file, so this is a share of its bytes.
+  position_ = static_cast<size_t>(static_cast<double>(file_.size()) * static_cast<double>(lines_) /
+                                  static_cast<double>(parquet_->rows()));
+  return true;
 }
 
 absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {

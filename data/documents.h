@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/data_files.h"
+#include "zeroth/data/parquet_reader.h"
 #include "zeroth/data/records.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
@@ -28,7 +30,8 @@ struct TextPart {
 
 // Reads a file's documents one after the other, holding little of the file in memory. A text file
 // is one document. Each line of a file of JSON lines, and each element of a JSON array, is one,
-// {"text": "..."}; other keys describe it, and do not change what is learned. Not thread-safe.
+// {"text": "..."}; other keys describe it, and do not change what is learned. So is each row of a
+// parquet file, with a key for each column. Not thread-safe.
 class DocumentReader {
  public:
   // Bytes of text that are held at a time, if the text may be cut.
@@ -50,8 +53,8 @@ class DocumentReader {
   // Bytes of the file that have been returned in parts.
   size_t position() const { return position_; }
   // Continues where another reader of the same file had these values.
-  void Seek(size_t position, int64_t lines, bool inside);
-  // Lines, or elements of an array.
+  absl::Status Seek(size_t position, int64_t lines, bool inside);
+  // Lines, elements of an array, or rows.
   int64_t lines() const { return lines_; }
   // True if the next part continues a document.
   bool inside() const { return inside_ && !done_; }
@@ -60,6 +63,7 @@ class DocumentReader {
   absl::StatusOr<bool> NextText(TextPart* part);
   absl::StatusOr<bool> NextLine(JsonRecord* record);
   absl::StatusOr<bool> NextElement(JsonRecord* record);
+  absl::StatusOr<bool> NextRow(JsonRecord* record);
   // Passes blanks. Returns the byte behind them, or 0 at the file's end.
   absl::StatusOr<char> SkipBlanks();
   void Pass(size_t bytes);
@@ -67,6 +71,7 @@ class DocumentReader {
   absl::Status ReadMore();
 
   RandomAccessFile file_;
+  std::optional<ParquetReader> parquet_;
   DataFileKind kind_ = DataFileKind::kText;
   ColumnNames* columns_ = nullptr;
   bool cuts_at_spaces_ = false;

@@ -23,7 +23,9 @@ namespace zeroth {
 namespace {
 
 constexpr char kExpected[] =
-    "expected text, JSON lines, a JSON array of objects, a NumPy .npy file or an llm.c .bin shard";
+    "expected text, JSON lines, a JSON array of objects, parquet, a NumPy .npy file, an llm.c .bin "
+    "shard or "
+    "a Megatron-LM .bin with its .idx";
 
 // An unsupported format that is known by its first bytes.
 struct Format {
@@ -34,8 +36,7 @@ struct Format {
 };
 
 constexpr char kArrow[] =
-    "write it as parquet (datasets: Dataset.to_parquet) and tokenise that with tools/tokenize, or "
-    "write JSON lines (Dataset.to_json): ";
+    "write it as parquet (datasets: Dataset.to_parquet) or JSON lines (Dataset.to_json): ";
 constexpr char kToUtf8[] = "convert it first: iconv -f UTF-16 -t UTF-8 ";
 
 // `magic` may hold zero bytes, so the length is the literal's.
@@ -45,10 +46,6 @@ constexpr absl::string_view Bytes(const char (&magic)[kSize]) {
 }
 
 constexpr Format kFormats[] = {
-    {Bytes("PAR1"), "a parquet file",
-     "make token files of it first: ./bazelw run //tools/tokenize -- --tokenizer=DIRECTORY "
-     "--out=NAME.bin --in=",
-     true},
     {Bytes("ARROW1"), "an Arrow file", kArrow, true},
     {Bytes("\xff\xff\xff\xff\x10\x00\x00\x00"), "an Arrow stream", kArrow, true},
     {Bytes("FEA1"), "a Feather file", kArrow, true},
@@ -219,7 +216,11 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(head.data()), head.size());
   if (absl::StartsWith(head, kNpyMagic)) return {.kind = DataFileKind::kNpy, .refusal = ""};
   if (HasLlmcMagic(bytes)) return {.kind = DataFileKind::kLlmcBin, .refusal = ""};
+  if (HasMegatronMagic(bytes)) return {.kind = DataFileKind::kMegatron, .refusal = ""};
   const bool has_nul = absl::StrContains(head, '\0');
+  // A text may begin so, but has no zero byte.
+  if (absl::StartsWith(head, "PAR1") && (has_nul || NameEndsIn(path, ".parquet")))
+    return {.kind = DataFileKind::kParquet, .refusal = ""};
   for (const Format& format : kFormats) {
     if (!absl::StartsWith(head, format.magic) || (NeedsNul(format) && !has_nul)) continue;
     return Refused(path, head, format.name, kExpected, absl::StrCat(format.advice, ShellWord(path)),
@@ -233,8 +234,26 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
     return {std::nullopt,
             absl::StrCat(path,
                          ": is named .bin, but does not begin with the magic number of an llm.c "
-                         "token shard"),
+                         "token shard, and there is no ",
+                         MegatronIndexPath(path), " that begins as Megatron-LM's index does"),
             true};
+  }
+  if (NameEndsIn(path, ".idx") && has_nul) {
+    return {std::nullopt,
+            absl::StrCat(path,
+                         ": is named .idx, but does not begin with the magic \"MMIDIDX\\0\\0\" of "
+                         "Megatron-LM's index"),
+            true};
+  }
+  if (NameEndsIn(path, ".parquet")) {
+    return {
+        std::nullopt,
+        absl::StrCat(path, ": is named .parquet, but does not begin with \"PAR1\"; it begins with ",
+                     Excerpt(head, 60),
+                     absl::StartsWith(head, "version https://git-lfs")
+                         ? ", which Git LFS puts in the place of a file: run git lfs pull"
+                         : ""),
+        true};
   }
   if (head.empty()) {
     return {.kind = std::nullopt, .refusal = absl::StrCat(path, ": is empty, ", kExpected)};

@@ -11,11 +11,12 @@
 
 namespace zeroth {
 
-enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin };
+enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin, kMegatron, kParquet };
 
-// True if a file of this kind holds records of JSON.
+// True if a file of this kind holds records: of JSON, or rows of parquet.
 inline bool IsRecords(DataFileKind kind) {
-  return kind == DataFileKind::kJsonLines || kind == DataFileKind::kJsonArray;
+  return kind == DataFileKind::kJsonLines || kind == DataFileKind::kJsonArray ||
+         kind == DataFileKind::kParquet;
 }
 
 // True if a file of this kind needs a tokenizer.
@@ -37,7 +38,8 @@ struct FileKind {
 // Decides what a file is by its first kFileHeadBytes bytes, or all of a shorter file. The name
 // decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .json does
 // where it begins with a brace or bracket; .csv and .tsv make it a table; a file named .npy or .bin
-// with other content is damaged.
+// with other content is damaged. A .bin file of Megatron-LM has
+// no header: the caller asks for its .idx file, which is kMegatron.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
 }  // namespace zeroth

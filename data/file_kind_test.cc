@@ -109,7 +109,6 @@ TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
       {"prompt,completion\n\"a, b\nc\",d\n", "a table of comma-separated values"},
       {",Text,Id\n0,a,1\n", "a table of comma-separated values"},
       {"id\ttext\n1\thouse\n", "a table of tab-separated values (it begins with \"id\\ttext"},
-      {std::string("PAR1\x15\0", 6), "is a parquet file (it begins with \"PAR1"},
       {std::string("ARROW1\0\0", 8), "is an Arrow file"},
       {std::string("\xff\xff\xff\xff\x10\0\0\0", 8), "is an Arrow stream"},
       {"\x1f\x8b\x08", "is compressed by gzip (it begins with \"\\x1f\\x8b\\x08\"), expected text"},
@@ -139,13 +138,21 @@ TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
   }
 }
 
+TEST(FileKindTest, ParquetIsKnownByItsFirstBytes) {
+  EXPECT_EQ(KindOfHead("a", std::string("PAR1\x15\0", 6)).kind, DataFileKind::kParquet);
+  EXPECT_EQ(KindOfHead("a.parquet", "PAR1").kind, DataFileKind::kParquet);
+  EXPECT_EQ(KindOfHead("a.txt", "PAR1 is text").kind, DataFileKind::kText);
+  EXPECT_THAT(KindOfHead("a.parquet", "version https://git-lfs.github.com/spec/v1\n").refusal,
+              HasSubstr("Git LFS puts in the place of a file: run git lfs pull"));
+}
+
 TEST(FileKindTest, DataThatIsNotReadIsNoFileToLeaveOut) {
   EXPECT_TRUE(KindOfHead("a", "[1]").holds_data);
   EXPECT_TRUE(KindOfHead("a.csv", "a,b\n").holds_data);
   EXPECT_TRUE(KindOfHead("a.npy", "x").holds_data);
   EXPECT_TRUE(KindOfHead("a.bin", "").holds_data);
   EXPECT_TRUE(KindOfHead("a.jsonl.gz", "\x1f\x8b\x08").holds_data);
-  EXPECT_TRUE(KindOfHead("a", std::string("PAR1\0", 5)).holds_data);
+  EXPECT_TRUE(KindOfHead("a.parquet", "version https://git-lfs").holds_data);
   EXPECT_FALSE(KindOfHead("a.tar.gz", "\x1f\x8b\x08").holds_data);
   EXPECT_FALSE(KindOfHead("package.json", "{\n \"name\": \"a\"\n}\n").holds_data);
   EXPECT_FALSE(KindOfHead("a.png", std::string("\x89PNG\0", 5)).holds_data);

@@ -162,6 +162,13 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   return ViewTokens(std::move(source), 0, std::move(facts));
 }
 
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenTokens(const DataFile& file,
+                                                              int32_t vocab_size) {
+  if (file.kind == DataFileKind::kNpy) return OpenNpyFile(file.path, vocab_size);
+  if (file.kind == DataFileKind::kMegatron) return OpenMegatronFile(file.path, vocab_size);
+  return OpenLlmcFile(file.path, vocab_size);
+}
+
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<DataFile>& files,
                                                              const DataOptions& options) {
   if (IsText(files[0].kind)) return OpenText(files, options);
@@ -171,10 +178,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<D
   }
   std::vector<std::shared_ptr<const TokenSource>> sources;
   for (const DataFile& file : files) {
-    auto source = file.kind == DataFileKind::kNpy ? OpenNpyFile(file.path, options.vocab_size)
-                                                  : OpenLlmcFile(file.path, options.vocab_size);
-    if (!source.ok()) return source.status();
-    sources.push_back(*std::move(source));
+    ZEROTH_ASSIGN_OR_RETURN(sources.emplace_back(), OpenTokens(file, options.vocab_size));
   }
   return Concatenate(std::move(sources));
 }

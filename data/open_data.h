@@ -59,12 +59,13 @@ struct DataOptions {
 // Files of directories and patterns are in byte order of their paths, so that every machine sees
 // the same sequence.
 //
-// A file's content decides what it holds (see file_kind.h). NumPy .npy and llm.c .bin files are
-// token files. Lines of JSON and JSON arrays hold records of the kind of their first (records.h),
+// A file's content decides what it holds (see file_kind.h). NumPy .npy, llm.c .bin and Megatron-LM
+// .bin files are token files; the last are also named by their .idx file, or without an ending.
+// Lines of JSON, JSON arrays and parquet files hold records of the kind of their first (records.h),
 // which description() names. A text file, and each record of text, ends with one end-of-text token.
 // Other and empty files are refused where they are named or matched, and skipped in directories,
-// except those that hold data in an unsupported form. Text, records of other kinds and token files
-// cannot be mixed.
+// except those that hold data in an unsupported form. Text beside parquet files in a directory is
+// skipped, too. Text, records of other kinds and token files cannot be mixed.
 //
 // With the byte tokenizer large texts stay on disk. Other tokenizers encode here, or once per
 // machine (see token_cache.h). Open once per process and share the result among its ranks.

@@ -113,9 +113,6 @@ TEST(OpenDataTest, JsonLinesAreDocuments) {
   EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: \"text\" is number"));
   EXPECT_THAT(error("\n\n{\"text\": \"h"), HasSubstr("b.jsonl line 3"));
   EXPECT_THAT(error("{\"text\": \"\xff\"}"), HasSubstr("b.jsonl line 1"));
-  EXPECT_THAT(
-      std::string(OpenData(dir.Write("t.parquet", "PAR1"), {&tokenizer, 257}).status().message()),
-      HasSubstr("tools/tokenize"));
 }
 
 // What is none of the kinds is never trained as text.
@@ -181,6 +178,13 @@ TEST(OpenDataTest, KindsOfRecordsAreNamed) {
   options.chat_template = "auto";
   options.columns = "text=content";
   EXPECT_THAT(open(text), HasSubstr("--data_columns=text=content: no record has \"content\""));
+  // A misspelt column is named before the kind that the record lacks without it.
+  options.columns = "prompt=questoin,completion=answer";
+  const std::string pairs = dir.Write("d.jsonl", R"({"question": "a", "answer": "b", "id": 1})");
+  EXPECT_EQ(open(pairs), pairs +
+                             " line 1: --data_columns=prompt=questoin: no record has "
+                             "\"questoin\"; the first has \"answer\", \"id\", \"question\"");
+  options.columns = "text=content";
   EXPECT_THAT(open(dir.Write("c.txt", "plain")), HasSubstr("c.txt is text without records"));
   EXPECT_THAT(open(dir.Write("b.npy", NpyBytes<uint16_t>("<u2", "(2,)", {7, 8}))),
               HasSubstr("b.npy holds tokens, so --data_columns"));

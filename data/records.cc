@@ -107,7 +107,11 @@ absl::StatusOr<ColumnNames> ColumnNames::Parse(absl::string_view text) {
 }
 
 void ColumnNames::Apply(nlohmann::json& record) {
-  if (!record.is_object()) return;
+  if (!record.is_object() || column_of_.empty()) return;
+  if (!has_first_) {
+    for (const auto& [key, value] : record.items()) first_.push_back(key);
+    has_first_ = true;
+  }
   // All are taken out before one is put in, so that two may be exchanged.
   std::vector<std::pair<std::string, nlohmann::json>> taken;
   for (const auto& [name, column] : column_of_) {
@@ -121,10 +125,16 @@ void ColumnNames::Apply(nlohmann::json& record) {
 }
 
 absl::Status ColumnNames::CheckFound(absl::string_view where) const {
+  constexpr size_t kMostShown = 20;
   for (const auto& [name, column] : column_of_) {
     if (found_.contains(column)) continue;
+    const size_t shown = std::min(kMostShown, first_.size());
+    std::vector<std::string> columns;
+    for (size_t i = 0; i < shown; ++i) columns.push_back(Excerpt(first_[i]));
+    if (shown < first_.size()) columns.push_back(absl::StrCat(first_.size() - shown, " more"));
     return InvalidArgument(where, ": --data_columns=", name, "=", column, ": no record has ",
-                           Excerpt(column));
+                           Excerpt(column), "; the first has ",
+                           columns.empty() ? "no columns" : absl::StrJoin(columns, ", "));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,12 +47,15 @@ class ColumnNames {
 
   // Renames the columns of a record. A key that it has under the new name gives way.
   void Apply(nlohmann::json& record);
-  // InvalidArgument names a column that no record of Apply had; `where` names the files.
+  // InvalidArgument names a column that no record of Apply had, and the columns of the first of
+  // these records; `where` names the files, or the only record.
   absl::Status CheckFound(absl::string_view where) const;
 
  private:
   std::map<std::string, std::string> column_of_;  // by name
   std::set<std::string> found_;                   // columns
+  std::vector<std::string> first_;                // columns of the first record
+  bool has_first_ = false;
 };
 
 }  // namespace zeroth

@@ -135,7 +135,8 @@ TEST(RecordsTest, ColumnsAreRenamed) {
   names->Apply(record);
   EXPECT_EQ(record, (nlohmann::json{{"prompt", "q"}, {"completion", "p"}, {"id", 1}}));
   EXPECT_EQ(names->CheckFound("x.jsonl").message(),
-            "x.jsonl: --data_columns=text=absent: no record has \"absent\"");
+            "x.jsonl: --data_columns=text=absent: no record has \"absent\"; the first has "
+            "\"completion\", \"id\", \"prompt\", \"question\"");
   EXPECT_TRUE(ColumnNames::Parse("").ok());
   for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
            {"prompt", "\"prompt\", expected NAME=COLUMN"},

@@ -39,4 +39,28 @@ std::string LlmcBytes(const std::vector<T>& values) {
   return file;
 }
 
+// The bytes of a Megatron-LM .idx file for tokens of this type's code and size.
+inline std::string MegatronIndexBytes(uint8_t code, int64_t token_bytes,
+                                      const std::vector<int32_t>& lengths,
+                                      const std::vector<int64_t>& documents,
+                                      const std::vector<int8_t>& modes = {}) {
+  std::string file("MMIDIDX\0\0", 9);
+  const auto append = [&file](auto value) {
+    file.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  append(uint64_t{1});
+  append(code);
+  append(uint64_t{lengths.size()});
+  append(uint64_t{documents.size()});
+  for (const int32_t length : lengths) append(length);
+  int64_t pointer = 0;
+  for (const int32_t length : lengths) {
+    append(pointer);
+    pointer += length * token_bytes;
+  }
+  for (const int64_t document : documents) append(document);
+  for (const int8_t mode : modes) append(mode);
+  return file;
+}
+
 }  // namespace zeroth

@@ -152,6 +152,24 @@ SourceOr OpenLlmc(RandomAccessFile file, int32_t vocab_size) {
                                  : Make<uint32_t>(std::move(file), layout, vocab_size);
 }
 
+SourceOr OpenMegatron(RandomAccessFile file, int32_t vocab_size) {
+  const std::string index_path = MegatronIndexPath(file.path());
+  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile index_file, RandomAccessFile::Open(index_path));
+  const absl::StatusOr<MegatronIndex> index = ReadMegatronIndex(index_file);
+  if (!index.ok()) return Annotate(index.status(), index_path);
+  const int64_t expected = index->tokens * static_cast<int64_t>(index->token_bytes);
+  if (static_cast<int64_t>(file.size()) != expected) {
+    return InvalidArgument(file.size(), " bytes, expected ", expected, " for the ", index->tokens,
+                           " tokens of ", index->token_bytes, " bytes in ", index_path,
+                           "; is the file truncated?");
+  }
+  const TokenLayout layout = {0, index->tokens, 0};
+  constexpr Maker kMakers[] = {nullptr,        &Make<uint8_t>, &Make<int8_t>,
+                               &Make<int16_t>, &Make<int32_t>, &Make<int64_t>,
+                               nullptr,        nullptr,        &Make<uint16_t>};
+  return kMakers[index->type_code](std::move(file), layout, vocab_size);
+}
+
 SourceOr OpenAs(SourceOr (*open)(RandomAccessFile, int32_t), const std::string& path,
                 int32_t vocab_size) {
   ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
@@ -169,6 +187,10 @@ std::shared_ptr<const TokenSource> BytesAsTokens(RandomAccessFile file) {
 
 SourceOr OpenNpyFile(const std::string& path, int32_t vocab_size) {
   return OpenAs(OpenNpy, path, vocab_size);
+}
+
+SourceOr OpenMegatronFile(const std::string& path, int32_t vocab_size) {
+  return OpenAs(OpenMegatron, path, vocab_size);
 }
 
 SourceOr OpenLlmcFile(const std::string& path, int32_t vocab_size) {

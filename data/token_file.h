@@ -34,6 +34,14 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
                                                                 int32_t vocab_size);
 
+// An indexed dataset of Megatron-LM, version 1: `path`, which ends in .bin, has the tokens, and the
+// file of the same name that ends in .idx describes them (ReadMegatronIndex). A stream of all
+// sequences; tokens are read as they are, so a document ends with an end-of-text token only if
+// there is one (preprocess_data.py --append-eod). InvalidArgument names the file; the two must have
+// the same number of tokens.
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenMegatronFile(const std::string& path,
+                                                                    int32_t vocab_size);
+
 // The bytes of any file as ids, a stream. Read has RandomAccessFile's errors.
 std::shared_ptr<const TokenSource> BytesAsTokens(RandomAccessFile file);
 
@@ -61,6 +69,35 @@ struct LlmcHeader {
   int64_t count = 0;       // tokens after the header
   size_t token_bytes = 0;  // 2 (GPT-2 shards) or 4 (Llama 3 shards)
 };
+
+// The first bytes of the .idx file of a Megatron-LM dataset.
+inline constexpr char kMegatronMagic[] = "MMIDIDX\0\0";
+
+// A Megatron-LM .idx file (megatron/core/datasets/indexed_dataset.py), little-endian: the magic,
+// the version (uint64: 1), the code of the tokens' type (uint8), the numbers of sequences and of
+// documents' indices (uint64), then arrays of the sequences' lengths in tokens (int32), of their
+// places in the .bin file in bytes (int64), of the first sequence of each document and the number
+// of sequences (int64), and perhaps of the sequences' modes (int8).
+struct MegatronIndex {
+  int type_code = 0;
+  size_t token_bytes = 0;
+  int64_t sequences = 0;
+  int64_t documents = 0;
+  int64_t tokens = 0;
+};
+
+// True if `file` begins with kMegatronMagic.
+bool HasMegatronMagic(absl::Span<const uint8_t> file);
+
+// Reads and checks all of an .idx file, in pieces of bounded size. InvalidArgument, without the
+// file's name, for another magic or version, a type that is not of integers, a size that differs
+// from the header's, sequences that do not follow one another in the .bin file, documents that are
+// not in order, modes other than text, and for no tokens.
+absl::StatusOr<MegatronIndex> ReadMegatronIndex(const RandomAccessFile& file);
+
+// The name of the .idx file of a .bin file, or the reverse.
+std::string MegatronIndexPath(const std::string& bin);
+std::string MegatronTokensPath(const std::string& idx);
 
 // True if `file` begins with the magic number of a token shard.
 bool HasLlmcMagic(absl::Span<const uint8_t> file);

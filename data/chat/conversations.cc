@@ -232,7 +232,10 @@ absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames column
   JsonRecord record;
   ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
   if (!more) return RecordKind::kText;
-  return KindOfRecord(record);
+  const absl::StatusOr<RecordKind> kind = KindOfRecord(record);
+  // A misspelt column is the likely cause.
+  if (!kind.ok()) ZEROTH_RETURN_IF_ERROR(columns.CheckFound(record.where));
+  return kind;
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(

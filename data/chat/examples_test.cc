@@ -136,7 +136,7 @@ TEST_F(ExamplesTest, ColumnsMayHaveOtherNames) {
   EXPECT_EQ(Spelled(line, nullptr, options),
             absl::StrCat(dir_.File("c.jsonl"),
                          ": --data_columns=messages=talk: no record has "
-                         "\"talk\""));
+                         "\"talk\"; the first has \"answer\", \"question\", \"text\""));
   options.columns = *ColumnNames::Parse("instruction=question,output=answer");
   EXPECT_THAT(Spelled(line, nullptr, options), HasSubstr("### Instruction:\nWho?\n\n"));
 }

@@ -41,6 +41,12 @@ for program in "${programs[@]}"; do
   chmod 755 "$bin/.$name"
   mv -f -- "$bin/.$name" "$bin/$name"
 
+  # Arrow's libraries are not the system's; programs look for them here, too (third_party/arrow).
+  while read -r library; do
+    mkdir -p -- "$prefix/lib/zeroth"
+    [[ -e "$prefix/lib/zeroth/${library##*/}" ]] || cp -L -- "$library" "$prefix/lib/zeroth"
+  done < <(ldd "$built" | sed -n 's,.* => \(/.*/lib\(arrow\|parquet\)\.so[^ ]*\) .*,\1,p')
+
   help="$("$bin/$name" --help || true)"
   [[ -n "$help" ]] || die "$name --help printed nothing"
   {

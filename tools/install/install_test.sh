@@ -17,6 +17,10 @@ for program in "$@"; do
   name="zeroth-${program%%=*}"
   help="$(cd / && "$prefix/bin/$name" --help || true)"
   [[ "$help" == *--* && "$help" != *"No flags matched"* ]] || fail "$name --help printed: $help"
+  # Arrow's libraries are where the installed program finds them on a machine that never built it.
+  for library in $(ldd "$prefix/bin/$name" | sed -n 's/^\s*\(lib\(arrow\|parquet\)\.so[^ ]*\) .*/\1/p'); do
+    [[ -e "$prefix/lib/zeroth/$library" ]] || fail "$library of $name was not installed"
+  done
   if readelf -S "$prefix/bin/$name" | grep -q ' \.symtab '; then fail "$name has its symbols"; fi
   grep -q '^\.TH ZEROTH-' "$prefix/share/man/man1/$name.1" || fail "$name has no manual page"
   if command -v man >/dev/null; then

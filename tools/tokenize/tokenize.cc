@@ -36,7 +36,6 @@
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/tools/tokenize/document_output.h"
-#include "zeroth/tools/tokenize/parquet_text.h"
 
 namespace zeroth {
 namespace {
@@ -83,16 +82,15 @@ class Job {
       }
     }
     tokenizer_checksum_ = ChecksumText(checksum.Value());
-    ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
-    ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in, &counts_.left_out));
+    ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(options_.in, &counts_.left_out));
     const std::string out = Canonical(options_.out);
     // Output of this or an interrupted run in the input's directory is not input.
     std::erase_if(files_, [&](const DataFile& file) {
       const std::string path = Canonical(file.path);
-      return path == out ||
-             (absl::StartsWith(path, out + ".") && !absl::StrContains(path, ".parquet-"));
+      return path == out || absl::StartsWith(path, out + ".");
     });
-    if (files_.empty()) return InvalidArgument("--in=", in, " holds nothing but the output");
+    if (files_.empty())
+      return InvalidArgument("--in=", options_.in, " holds nothing but the output");
     for (const DataFile& file : files_) {
       if (!IsText(file.kind))
         return InvalidArgument("--in: ", file.path, " holds tokens, expected text");
@@ -120,7 +118,6 @@ class Job {
     ZEROTH_RETURN_IF_ERROR(output_->Finish());
     std::error_code ignored;
     fs::remove(progress_path_, ignored);
-    RemoveParquetTexts(options_.out);
     return counts_;
   }
 
@@ -203,8 +200,7 @@ class Job {
                                 progress_path_);
     if (file_ == files_.size()) return absl::OkStatus();
     ZEROTH_RETURN_IF_ERROR(OpenFile());
-    reader_->Seek(static_cast<size_t>(numbers[1]), numbers[2], numbers[3] != 0);
-    return absl::OkStatus();
+    return reader_->Seek(static_cast<size_t>(numbers[1]), numbers[2], numbers[3] != 0);
   }
 
   absl::Status SaveProgress() {

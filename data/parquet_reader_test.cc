@@ -1,0 +1,171 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The files are pyarrow's: tests/testdata/parquet/gen.py.
+
+#include "zeroth/data/parquet_reader.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/data/data_files.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/data/tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string PathOf(const std::string& name) {
+  return absl::StrCat("tests/testdata/parquet/", name, ".parquet");
+}
+
+class ParquetReaderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (absl::IsUnimplemented(ParquetReader::Open(PathOf("text")).status()))
+      GTEST_SKIP() << "built without Arrow";
+  }
+
+  // The rows as JSON, from row `from` on, and the error that ends them.
+  std::vector<std::string> Rows(const std::string& path, int64_t from = 0) {
+    auto reader = ParquetReader::Open(path);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    std::vector<std::string> rows;
+    absl::Status status = reader->Seek(from);
+    for (nlohmann::json row; status.ok();) {
+      const absl::StatusOr<bool> more = reader->Next(&row);
+      status = more.status();
+      if (!more.ok() || !*more) break;
+      rows.push_back(row.dump());
+    }
+    if (!status.ok()) rows.emplace_back(status.message());
+    return rows;
+  }
+
+  // The text of the tokens of ByteTokenizer, with | for an end-of-text token.
+  std::string TextOf(const std::string& spec, const std::string& columns = "") {
+    const ByteTokenizer tokenizer;
+    DataOptions options;
+    options.tokenizer = &tokenizer;
+    options.vocab_size = 257;
+    options.seq_len = 240;
+    options.chat_template = "auto";
+    options.columns = columns;
+    const auto source = OpenData(spec, options);
+    if (!source.ok()) return std::string(source.status().message());
+    description_ = (*source)->description();
+    std::vector<int32_t> ids(static_cast<size_t>((*source)->size()));
+    EXPECT_TRUE((*source)->Read(0, absl::MakeSpan(ids)).ok());
+    std::string text;
+    for (const int32_t id : ids) text += id == 256 ? '|' : static_cast<char>(id);
+    return text;
+  }
+
+  std::string description_;
+  TemporaryDirectory dir_;
+};
+
+TEST_F(ParquetReaderTest, ReadsRowsOfSeveralGroups) {
+  const std::vector<std::string> expected = {
+      R"({"id":1,"score":0.5,"text":"one"})", R"({"id":2,"score":1.0,"text":"café 😀"})",
+      R"({"id":null,"score":null,"text":""})", R"({"id":4,"score":2.0,"text":"four"})"};
+  for (size_t from = 0; from <= expected.size(); ++from) {
+    const std::vector<std::string> rest(expected.begin() + static_cast<ptrdiff_t>(from),
+                                        expected.end());
+    EXPECT_EQ(Rows(PathOf("text"), static_cast<int64_t>(from)), rest) << from;
+  }
+  EXPECT_EQ(ParquetReader::Open(PathOf("text"))->rows(), 4);
+}
+
+TEST_F(ParquetReaderTest, ReadsNestedAndOtherTypes) {
+  EXPECT_EQ(Rows(PathOf("messages"))[0],
+            R"({"messages":[{"content":"Two and two?","name":null,"role":"user"},)"
+            R"({"content":"Four.","name":null,"role":"assistant"}]})");
+  // A dictionary, a large string and a timestamp.
+  EXPECT_EQ(Rows(PathOf("columns"))[1],
+            R"({"answer":"y","date":"1970-01-01 00:00:01.000","question":"b"})");
+}
+
+TEST_F(ParquetReaderTest, TheTrainerReadsEachKindOfRecord) {
+  EXPECT_EQ(TextOf(PathOf("text")), "one|café 😀||four|");
+  EXPECT_THAT(description_, HasSubstr("(text)"));
+  EXPECT_THAT(TextOf(PathOf("prompts")), HasSubstr("2+2=4|3+3=6|"));
+  EXPECT_THAT(description_, HasSubstr("(prompt/completion)"));
+  EXPECT_THAT(TextOf(PathOf("columns"), "prompt=question,completion=answer"),
+              HasSubstr("ax|by|az|"));
+  EXPECT_THAT(TextOf(PathOf("columns"), "text=answer"), "x|y|z|");
+  // Alpaca's needs no template; the byte tokenizer has none, which the other two miss.
+  EXPECT_THAT(TextOf(PathOf("alpaca")), HasSubstr("Below is an instruction"));
+  EXPECT_THAT(description_, HasSubstr("(Alpaca)"));
+  for (const char* const name : {"messages", "conversations"}) {
+    EXPECT_THAT(TextOf(PathOf(name)), HasSubstr("template")) << name;
+  }
+}
+
+// As the hub lays a data set out: shards in data/, with text about them.
+TEST_F(ParquetReaderTest, ReadsADirectoryOfShards) {
+  const std::string bytes = ReadFile(PathOf("text"), 1 << 20).value();
+  std::filesystem::create_directory(dir_.File("data"));
+  for (const char* const name :
+       {"data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "README.md",
+        ".gitattributes"})
+    dir_.Write(name, std::string(name).ends_with("parquet") ? bytes : "about");
+  const std::string twice = "one|café 😀||four|one|café 😀||four|";
+  EXPECT_EQ(TextOf(dir_.path()), twice);
+  EXPECT_EQ(TextOf(dir_.File("data/train-*.parquet")), twice);
+  std::vector<std::string> left_out;
+  ASSERT_TRUE(FindDataFiles(dir_.path(), &left_out).ok());
+  EXPECT_THAT(left_out, ElementsAre(dir_.File("README.md")));
+}
+
+TEST_F(ParquetReaderTest, BytesAreTextOnlyIfTheyAreUtf8) {
+  EXPECT_THAT(TextOf(PathOf("bytes")),
+              HasSubstr("bytes.parquet row 2: \"text\" is binary, expected a string"));
+}
+
+TEST_F(ParquetReaderTest, DamagedFilesAreRefused) {
+  const std::string good = ReadFile(PathOf("text"), 1 << 20).value();
+  const std::string path = dir_.File("a.parquet");
+  for (const size_t size : {size_t{4}, size_t{100}, good.size() - 1}) {
+    dir_.Write("a.parquet", good.substr(0, size));
+    const absl::Status status = ParquetReader::Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(status.message(), HasSubstr(path + ": this parquet file cannot be read: "));
+    EXPECT_LT(status.message().size(), 400u);
+  }
+  EXPECT_EQ(ParquetReader::Open(dir_.File("absent")).status().code(), absl::StatusCode::kNotFound);
+  // A page's header.
+  std::string bad = good;
+  bad.replace(4, 8, 8, '\xff');
+  dir_.Write("a.parquet", bad);
+  EXPECT_THAT(Rows(path).back(), HasSubstr(path + ": row 1 of this parquet file cannot be read: "));
+  // Whatever is damaged ends in rows or in an error.
+  for (size_t i = 0; i < good.size(); i += 7) {
+    bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x55);
+    dir_.Write("a.parquet", bad);
+    auto reader = ParquetReader::Open(path);
+    if (!reader.ok()) continue;
+    nlohmann::json row;
+    for (int rows = 0; rows < 10; ++rows) {
+      const absl::StatusOr<bool> more = reader->Next(&row);
+      if (!more.ok() || !*more) break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeroth
