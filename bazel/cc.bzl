@@ -106,11 +106,10 @@ def zeroth_cc_binary(name, deps = [], copts = [], linkopts = [], openmp = False,
 def zeroth_cc_test(name, deps = [], copts = [], linkopts = [], openmp = False, **kwargs):
     """A cc_test with the project's compiler options; `deps` must name the test framework.
 
-    With `binary`, a zeroth_test_binary of this folder or one above, nothing is linked: the test runs the cases of
-    its `srcs` in that binary.
+    With `binary`, a zeroth_test_binary, nothing is linked: the test runs the cases of its `srcs` in that binary.
     """
     check_walls(name, deps, testonly = True)
-    copts = _copts(copts, openmp) + _TEST_COPTS
+    copts = _copts([], openmp) + _TEST_COPTS + copts
     linkopts = _linkopts(linkopts, openmp)
     if "binary" in kwargs:
         _test_in_binary(name, deps, copts, linkopts, **kwargs)
@@ -158,7 +157,7 @@ def cases_of(tests):
     """Returns the libraries that hold the cases of tests which are linked into a shared binary."""
     return [_cases(test) for test in tests]
 
-def zeroth_test_binary(name, tests, more_deps = []):
+def zeroth_test_binary(name, tests, users = [], more_deps = []):
     """Links tests once that run as several targets, each with its own size, tags, data and environment.
 
     A link takes longer than what most tests do. A test that names this one as its `binary` runs the cases of
@@ -166,14 +165,15 @@ def zeroth_test_binary(name, tests, more_deps = []):
 
     Args:
       name: of the binary.
-      tests: the zeroth_cc_test targets that have this `binary` and `deps`: names in this folder, labels below it.
+      tests: the zeroth_cc_test targets that have this `binary` and `deps`: names in this folder, labels elsewhere.
+      users: packages outside this folder that have some of the tests, as `visibility` names them.
       more_deps: of cuda_test_binary.
     """
     check_walls(name, tests, testonly = True)
     cc_binary(
         name = name,
         testonly = True,
-        visibility = ["//%s:__subpackages__" % native.package_name()],
+        visibility = users + ["//%s:__subpackages__" % native.package_name()],
         # First: the linker takes the main function that it sees first.
         deps = [Label("//core/base/testing:test_main")] + cases_of(tests) + more_deps,
     )
