@@ -11,6 +11,7 @@ load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:layers.bzl", "check_walls")
+load("//bazel:linked_test.bzl", "linked_test")
 
 _BASE_COPTS = [
     "-std=c++20",
@@ -103,15 +104,78 @@ def zeroth_cc_binary(name, deps = [], copts = [], linkopts = [], openmp = False,
     )
 
 def zeroth_cc_test(name, deps = [], copts = [], linkopts = [], openmp = False, **kwargs):
-    """A cc_test with the project's compiler options; `deps` must name the test framework."""
+    """A cc_test with the project's compiler options; `deps` must name the test framework.
+
+    With `binary`, a zeroth_test_binary, nothing is linked: the test runs the cases of its `srcs` in that binary.
+    """
     check_walls(name, deps, testonly = True)
+    copts = _copts([], openmp) + _TEST_COPTS + copts
+    linkopts = _linkopts(linkopts, openmp)
+    if "binary" in kwargs:
+        _test_in_binary(name, deps, copts, linkopts, **kwargs)
+        return
     cc_test(
         name = name,
-        copts = _copts(copts, openmp) + _TEST_COPTS,
-        linkopts = _linkopts(linkopts, openmp),
+        copts = copts,
+        linkopts = linkopts,
         linkstatic = True,
         deps = deps,
         **kwargs
+    )
+
+def _cases(test):
+    package, colon, name = test.rpartition(":")
+    return "%s:_%s_cases" % (package, name)
+
+def _test_in_binary(name, deps, copts, linkopts, binary, srcs, env = {}, target_compatible_with = [], **kwargs):
+    # Without dependencies, it runs sources that are another test's.
+    if deps:
+        cc_library(
+            name = _cases(name)[1:],
+            testonly = True,
+            srcs = srcs,
+            copts = copts,
+            linkopts = linkopts,
+            linkstatic = True,
+            # Needs CUDA: built with what it is linked into, and not as a library of its own.
+            tags = ["manual"] if target_compatible_with else [],
+            target_compatible_with = target_compatible_with,
+            visibility = [binary.partition(":")[0] + ":__pkg__"] if binary.startswith("//") else ["//visibility:private"],
+            deps = deps,
+            alwayslink = True,
+        )
+    sources = [native.package_name() + "/" + source for source in srcs]
+    linked_test(
+        name = name,
+        binary = binary,
+        env = dict(env, ZEROTH_TEST_SOURCES = " ".join(sources)),
+        target_compatible_with = target_compatible_with,
+        **kwargs
+    )
+
+def cases_of(tests):
+    """Returns the libraries that hold the cases of tests which are linked into a shared binary."""
+    return [_cases(test) for test in tests]
+
+def zeroth_test_binary(name, tests, users = [], more_deps = []):
+    """Links tests once that run as several targets, each with its own size, tags, data and environment.
+
+    A link takes longer than what most tests do. A test that names this one as its `binary` runs the cases of
+    its own sources here (//core/base/testing:test_main).
+
+    Args:
+      name: of the binary.
+      tests: the zeroth_cc_test targets that have this `binary` and `deps`: names in this folder, labels elsewhere.
+      users: packages outside this folder that have some of the tests, as `visibility` names them.
+      more_deps: of cuda_test_binary.
+    """
+    check_walls(name, tests, testonly = True)
+    cc_binary(
+        name = name,
+        testonly = True,
+        visibility = users + ["//%s:__subpackages__" % native.package_name()],
+        # First: the linker takes the main function that it sees first.
+        deps = [Label("//core/base/testing:test_main")] + cases_of(tests) + more_deps,
     )
 
 def zeroth_cc_benchmark(name, deps = [], **kwargs):

@@ -7,7 +7,7 @@ Under `--config=cuda` the sources are compiled and linked with the toolkit. Unde
 Without either, these targets are skipped, and nothing looks for a toolkit.
 """
 
-load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
+load("//bazel:cc.bzl", "cases_of", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test", "zeroth_test_binary")
 load("//bazel:layers.bzl", "check_walls")
 load("//bazel/cuda:objects.bzl", "cuda_cubins", "cuda_objects")
 
@@ -57,7 +57,8 @@ def cuda_cc_test(name, deps = [], tags = [], **kwargs):
         name = name,
         tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
-        deps = _guarded(name, deps, testonly = True),
+        # No dependencies: it runs another test's cases.
+        deps = _guarded(name, deps, testonly = True) if deps else [],
         **kwargs
     )
 
@@ -97,6 +98,22 @@ def toolkit_cc_test(name, deps = [], tags = [], **kwargs):
 
     # .ci/run finds these tests by the tag.
     _test_only(_GPU, name, deps, tags = tags + ["toolkit"], **kwargs)
+
+def cuda_test_binary(name, tests = [], cuda_tests = [], emulation_tests = []):
+    """A zeroth_test_binary with tests that need a CUDA config.
+
+    Args:
+      name: of the binary.
+      tests: as in zeroth_test_binary: linked in every config.
+      cuda_tests: cuda_cc_test targets.
+      emulation_tests: emulation_cc_test targets.
+    """
+    check_walls(name, cuda_tests + emulation_tests, testonly = True)
+    zeroth_test_binary(
+        name = name,
+        tests = tests,
+        more_deps = if_cuda(cases_of(cuda_tests)) + _only(_EMULATION, cases_of(emulation_tests), []),
+    )
 
 def _host_sources(name, srcs):
     """Copies each .cu file to a name that the host's compiler accepts as C++."""

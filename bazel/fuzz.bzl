@@ -3,6 +3,9 @@
 
 load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
 
+# Links all of these tests, see its BUILD file.
+_BINARY = "//tests/fuzz:fuzz_tests"
+
 def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
     """A test that reads damaged files, and the same target under libFuzzer.
 
@@ -12,7 +15,7 @@ def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
 
     Args:
       name: ends in _fuzz_test.
-      srcs: the source that defines GetFuzzTarget(), see zeroth/core/base/fuzz/fuzz_target.h.
+      srcs: the source with the format's ZEROTH_FUZZ_TARGET, see zeroth/core/base/fuzz/fuzz_target.h.
       deps: what it uses.
       data: files that its seeds are read from.
       **kwargs: passed to the test.
@@ -20,24 +23,31 @@ def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
     if not name.endswith("_fuzz_test"):
         fail("zeroth_fuzz_test '%s': expected a name that ends in _fuzz_test" % name)
     target = name[:-len("_test")]
+    deps = deps + [
+        "//core/base/fuzz:fuzz_target",
+        "@com_google_absl//absl/types:span",
+    ]
     zeroth_cc_library(
         name = target,
         testonly = True,
         srcs = srcs,
         # Keeps the target's function in any link order.
         alwayslink = True,
+        # Otherwise compiled by the test.
+        tags = ["manual"],
         visibility = ["//visibility:private"],
-        deps = deps + [
-            "//core/base/fuzz:fuzz_target",
-            "@com_google_absl//absl/types:span",
-        ],
+        deps = deps,
     )
     zeroth_cc_test(
         name = name,
+        srcs = srcs,
+        binary = _BINARY,
+        # Optimised, since a test reads tens of thousands of files.
+        copts = ["-O2", "-DZEROTH_FUZZ_TEST"],
         data = data,
-        deps = [
-            ":" + target,
+        deps = deps + [
             "//core/base/fuzz:fuzz_test",
+            "@com_google_googletest//:gtest",
         ],
         **kwargs
     )

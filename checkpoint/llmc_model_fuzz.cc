@@ -55,6 +55,6 @@ std::vector<std::string> Seeds() { return {ModelOf(3, 1, 1), ModelOf(5, 1, 1), M
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
+ZEROTH_FUZZ_TARGET(LlmcModel) { return {Run, Seeds}; }
 
 }  // namespace zeroth

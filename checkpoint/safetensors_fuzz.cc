@@ -88,6 +88,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
+ZEROTH_FUZZ_TARGET(Safetensors) { return {Run, Seeds}; }
 
 }  // namespace zeroth

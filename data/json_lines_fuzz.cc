@@ -38,6 +38,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, 64, 256}; }
+ZEROTH_FUZZ_TARGET(JsonLines) { return {Run, Seeds, nullptr, 64, 256}; }
 
 }  // namespace zeroth

@@ -37,6 +37,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
+ZEROTH_FUZZ_TARGET(LlmcTokens) { return {Run, Seeds}; }
 
 }  // namespace zeroth

@@ -41,6 +41,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
+ZEROTH_FUZZ_TARGET(Npy) { return {Run, Seeds}; }
 
 }  // namespace zeroth

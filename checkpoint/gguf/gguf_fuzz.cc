@@ -80,6 +80,6 @@ std::vector<std::string> Seeds() { return {Seed(/*small=*/true), Seed(/*small=*/
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
+ZEROTH_FUZZ_TARGET(Gguf) { return {Run, Seeds}; }
 
 }  // namespace zeroth

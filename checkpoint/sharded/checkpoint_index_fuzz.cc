@@ -94,6 +94,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds, Repair}; }
+ZEROTH_FUZZ_TARGET(CheckpointIndex) { return {Run, Seeds, Repair}; }
 
 }  // namespace zeroth

@@ -51,6 +51,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, 64, 256}; }
+ZEROTH_FUZZ_TARGET(Conversations) { return {Run, Seeds, nullptr, 64, 256}; }
 
 }  // namespace zeroth

@@ -45,6 +45,6 @@ std::vector<std::string> Seeds() {
 }  // namespace
 
 // A rendering stays within its bounds, which do not depend on the template's size.
-FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, size_t{1} << 18, size_t{1} << 20}; }
+ZEROTH_FUZZ_TARGET(Jinja) { return {Run, Seeds, nullptr, size_t{1} << 18, size_t{1} << 20}; }
 
 }  // namespace zeroth

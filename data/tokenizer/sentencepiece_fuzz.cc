@@ -33,6 +33,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, 64, 1024}; }
+ZEROTH_FUZZ_TARGET(SentencePiece) { return {Run, Seeds, nullptr, 64, 1024}; }
 
 }  // namespace zeroth

@@ -74,6 +74,6 @@ std::vector<std::string> Seeds() {
 }  // namespace
 
 // JSON needs a node for each value, and a token is stored by its spelling, its bytes and its id.
-FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, 64, 512}; }
+ZEROTH_FUZZ_TARGET(TokenizerJson) { return {Run, Seeds, nullptr, 64, 512}; }
 
 }  // namespace zeroth

@@ -13,6 +13,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#ifdef ZEROTH_FUZZ_TEST
+#include "gtest/gtest.h"
+#endif
 
 namespace zeroth {
 
@@ -34,8 +37,25 @@ struct FuzzTarget {
 // Allowed in any case, for messages, paths and small containers.
 inline constexpr size_t kFuzzFreeBytes = size_t{64} << 10;
 
-// Each fuzz program defines this once, for its format.
+// The source of a format's target ends with `ZEROTH_FUZZ_TARGET(Format) { return {Run, Seeds}; }`,
+// in namespace zeroth. Tests, which share a binary, compile it to a test case, and a libFuzzer
+// program to GetFuzzTarget().
+#ifdef ZEROTH_FUZZ_TEST
+#define ZEROTH_FUZZ_TARGET(Format)                              \
+  static FuzzTarget Get##Format##FuzzTarget();                  \
+  TEST(Format##FuzzTest, DamagedFilesAreRefusedAndCostLittle) { \
+    TestFuzzTarget(Get##Format##FuzzTarget());                  \
+  }                                                             \
+  static FuzzTarget Get##Format##FuzzTarget()
+#else
+#define ZEROTH_FUZZ_TARGET(Format) FuzzTarget GetFuzzTarget()
+#endif
+
+// Each libFuzzer program defines this once, for its format.
 FuzzTarget GetFuzzTarget();
+
+// The deterministic test of a target, in //core/base/fuzz:fuzz_test.
+void TestFuzzTarget(const FuzzTarget& target);
 
 // Runs the target on `file`, after repairing it. Aborts with a message if it uses more memory than
 // the target allows. `label` names the input in that message.
