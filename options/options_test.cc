@@ -233,7 +233,7 @@ TEST(OptionsTest, AMisspeltWordIsRefusedWithTheListOfWords) {
       {"master_dtype=fp16", "expected fp32 or bf16"},
       {"optimizer_state_dtype=uint8",
        "expected fp32, bf16 or float8_block; int8 is called float8_block now"},
-      {"export_dtype=fp16", "expected fp32 or bf16"},
+      {"export_dtype=fp16", "expected auto, fp32 or bf16"},
       {"lora_export=all", "expected merged, adapter or both"},
       {"fp32_precision=high", "expected ieee or tf32"},
       {"fp8=rowwise", "expected none or tensorwise"},
