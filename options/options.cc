@@ -72,17 +72,19 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "nccl_copy_engine comm", "only NCCL gathers by copy engines; take --comm=nccl");
   refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",
          "without --offload: nothing is offloaded");
-  refuse(
-      o.min_lr > o.peak_lr(), "min_lr lr",
-      "the learning rate would rise to its end; expected at most --lr, or leave --min_lr out: it "
-      "is a tenth of --lr then");
+  refuse(o.min_lr > o.peak_lr(), "min_lr lr",
+         absl::StrCat("the learning rate would rise from ", o.peak_lr(),
+                      " to its end; expected at most that, or leave --min_lr out: it is a tenth"));
   refuse(o.min_lr >= 0 && o.lr_schedule == "constant", "min_lr lr_schedule",
          "a constant rate has no other end; leave one of them out");
   refuse(o.warmup_ratio > 0 && o.warmup_steps != defaults.warmup_steps, "warmup_ratio warmup_steps",
          "the one follows from the other; leave one of them out");
-  refuse(o.decay_ratio != defaults.decay_ratio && o.lr_schedule != "wsd", "decay_ratio lr_schedule",
-         "only wsd decays over the end of the run; take --lr_schedule=wsd, or leave --decay_ratio "
-         "out");
+  refuse(o.decay_ratio == 0, "decay_ratio", "expected a part of the run above 0 and below 1");
+  const bool decays =
+      o.lr_schedule != "constant" && o.lr_schedule != "linear" && o.lr_schedule != "cosine";
+  refuse(o.decay_ratio != defaults.decay_ratio && !decays, "decay_ratio lr_schedule",
+         "this schedule does not decay over the end of the run; take --lr_schedule=wsd, or leave "
+         "--decay_ratio out");
   refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
          "bytes have no special tokens; leave one of them out");
   refuse(o.lora_export == LoraExport::kAdapter && o.max_shard_size != defaults.max_shard_size,

@@ -70,6 +70,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.warmup_ratio = 0.1;
          o.warmup_steps = 7;
        }},
+      {"--decay_ratio=0 expected a part",
+       [](TrainOptions& o) {
+         o.decay_ratio = 0;
+         o.lr_schedule = "wsd";
+       }},
+      {"would rise from 0.001 to its end", [](TrainOptions& o) { o.min_lr = 0.01; }},
       {"--decay_ratio=0.2 and --lr_schedule=cosine", [](TrainOptions& o) { o.decay_ratio = 0.2; }},
       {"--epochs=-1", [](TrainOptions& o) { o.epochs = -1; }},
       {"--min_lr=0.0001 and --lr_schedule=constant",

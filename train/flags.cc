@@ -260,6 +260,22 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     wrong.push_back(absl::StrCat("--", data, " is given more than once; write all in one, as --",
                                  data, "=a.txt,b.txt"));
   }
+  // Either of these follows from the other, and one on the command line replaces the one of a file.
+  for (const auto& [one, other] :
+       {std::pair("steps", "epochs"), {"warmup_steps", "warmup_ratio"}}) {
+    const auto gives = [&](const char* name) {
+      return absl::c_any_of(given.options, [&](const auto& each) { return each.first == name; });
+    };
+    if (gives(one) && gives(other)) {
+      wrong.push_back(absl::StrCat("--", one, " and --", other,
+                                   ": the one follows from the other; leave one of them out"));
+    }
+    for (const auto& [kept, reset] : {std::pair(one, other), {other, one}}) {
+      if (!gives(kept)) continue;
+      const Option& option = *FindOption(reset);
+      ZEROTH_RETURN_IF_ERROR(SetOption(option, OptionText(option, TrainOptions()), options));
+    }
+  }
   for (const auto& [name, text] : given.options) {
     const absl::Status status = SetOption(*FindOption(name), text, options);
     if (!status.ok()) wrong.push_back(absl::StrCat("--", name, "=", text, ": ", status.message()));

@@ -115,6 +115,24 @@ TEST(FlagsTest, FlagsOverrideTheFile) {
               HasSubstr("bad.toml:1: there is no option stps; did you mean --steps?"));
 }
 
+TEST(FlagsTest, AFlagReplacesWhatTheFileSaysInAnotherWay) {
+  const std::string steps = Write("steps.toml", "data = \"b\"\nsteps = 7\nwarmup_ratio = 0.1\n");
+  const auto in_epochs =
+      Parse({"--epochs=2", "--warmup_steps=3", absl::StrCat("--config=", steps)});
+  ASSERT_EQ(in_epochs.status(), absl::OkStatus());
+  EXPECT_EQ(in_epochs->steps, TrainOptions().steps);
+  EXPECT_EQ(in_epochs->epochs, 2);
+  EXPECT_EQ(in_epochs->warmup_ratio, 0);
+  EXPECT_EQ(in_epochs->warmup_steps, 3);
+  const std::string epochs = Write("epochs.toml", "data = \"b\"\nepochs = 2\n");
+  const auto evaluates = Parse({"--steps=0", absl::StrCat("--config=", epochs)});
+  ASSERT_EQ(evaluates.status(), absl::OkStatus());
+  EXPECT_EQ(evaluates->epochs, 0);
+  EXPECT_EQ(evaluates->steps, 0);
+  EXPECT_THAT(Error({"--data=a", "--steps=500", "--epochs=3"}),
+              HasSubstr("--steps and --epochs: the one follows from the other"));
+}
+
 TEST(FlagsTest, ABatchSizeThatIsTheDefaultIsGivenAllTheSame) {
   EXPECT_FALSE(Parse({"--data=a"})->batch_size_is_given);
   EXPECT_TRUE(Parse({"--data=a", "--batch_size=8"})->batch_size_is_given);

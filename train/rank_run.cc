@@ -87,7 +87,7 @@ absl::Status RankRun::SetUpAndTrain() {
     stop = !evaluated;
   }
   const Clock::time_point start = Clock::now();
-  while (step < input_.steps && !stop) {
+  while (step < length_.steps && !stop) {
     ZEROTH_ASSIGN_OR_RETURN(stop, Step(step, start));
     ++step;
   }
@@ -176,8 +176,8 @@ absl::Status RankRun::SetUp() {
   device().allocator().Trim();
   device().allocator().ResetPeaks();
   if (world_.rank() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        reporter_, Reporter::Create(spec_, input_, *trainer_, out(), gemm_rate, first_step_));
+    ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(spec_, input_, *trainer_, out(), gemm_rate,
+                                                        first_step_, length_.steps));
   }
   for (const auto& data : {input_.data, input_.eval_data}) {
     if (data == nullptr) continue;
@@ -270,9 +270,11 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
           absl::StrJoin(others, "; ")));
     }
     loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
+    ZEROTH_ASSIGN_OR_RETURN(
+        length_, LengthOf(options_, input_.sequences_per_epoch, first_step_, first_sequence_));
   }
   ZEROTH_ASSIGN_OR_RETURN(DataLoader batches, DataLoader::Create(input_.data, loader));
-  batches_.emplace(std::move(batches), options_.grad_accum, first_step_, input_.steps);
+  batches_.emplace(std::move(batches), options_.grad_accum, first_step_, length_.steps);
   notes = std::move(resumed.notes);
   return absl::OkStatus();
 }

@@ -36,7 +36,12 @@ class RankRun {
 
   // The program's run began at `begin`.
   RankRun(const RunSpec& spec, const RunInput& input, Communicator& world, Clock::time_point begin)
-      : spec_(spec), options_(spec.options), input_(input), world_(world), begin_(begin) {}
+      : spec_(spec),
+        options_(spec.options),
+        input_(input),
+        world_(world),
+        begin_(begin),
+        length_(input.length) {}
 
   // Runs to the end. Writes a flight record if a communication error ended the run.
   absl::Status Run();
@@ -135,8 +140,9 @@ class RankRun {
   std::unique_ptr<RunStore> store_;     // null: the run only evaluates
   std::unique_ptr<Reporter> reporter_;  // of rank 0
   uint64_t content_ = 0;                // hash of the data
-  int64_t first_step_ = 0;              // steps that earlier runs have made
-  int64_t first_sequence_ = 0;          // sequences that earlier runs have read
+  RunLength length_;
+  int64_t first_step_ = 0;      // steps that earlier runs have made
+  int64_t first_sequence_ = 0;  // sequences that earlier runs have read
   int64_t skipped_steps_ = 0;
   int64_t nonfinite_in_a_row_ = 0;  // skipped steps in a row that were not finite
   bool interrupted_ = false;        // some rank wanted to stop, as all ranks know

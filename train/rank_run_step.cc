@@ -77,7 +77,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
                           Timed(trace_->timeline(), device().compute_stream(), "load", "data",
                                 [&] { return batches_->Take(); }));
   const double data_seconds = SecondsSince(step_start);
-  const double lr = input_.schedule.At(step);
+  const double lr = length_.schedule.At(step);
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                           trainer_->Step(micro_batches, lr, WantsToStop()));
   ZEROTH_RETURN_IF_ERROR(trace_->AfterStep(step + 1));
@@ -104,16 +104,16 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.data_seconds = data_seconds;
   metrics.communication_seconds = result.waited;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
-  interrupted_ = result.stop && !failed && step + 1 < input_.steps;
+  interrupted_ = result.stop && !failed && step + 1 < length_.steps;
   if (interrupted_ && !Interrupted() && IsTimeUp()) {
     Say(absl::StrCat("time      --max_seconds=", options_.max_seconds,
                      " have passed: the run ends after this step"));
   }
-  const bool last = step + 1 == input_.steps || interrupted_ || failed;
+  const bool last = step + 1 == length_.steps || interrupted_ || failed;
   if (reporter_ != nullptr) {
     metrics.saving = store_->saving();
     const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
-                        static_cast<double>(input_.steps - step - 1);
+                        static_cast<double>(length_.steps - step - 1);
     reporter_->Step(metrics, result.waited_before, left);
   }
   if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
@@ -255,7 +255,7 @@ absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
 }
 
 absl::StatusOr<bool> RankRun::MissesEvaluation() {
-  const bool last = first_step_ == input_.steps;
+  const bool last = first_step_ == length_.steps;
   if (first_step_ == 0 || !EvaluatesAfter(first_step_, last)) return false;
   const bool misses = reporter_ != nullptr && reporter_->lacks_evaluation();
   ZEROTH_ASSIGN_OR_RETURN(

@@ -24,19 +24,19 @@ namespace zeroth {
 absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const RunSpec& spec,
                                                            const RunInput& input, Trainer& trainer,
                                                            const std::string& out, double gemm_rate,
-                                                           int64_t first_step) {
+                                                           int64_t first_step, int64_t steps) {
   const TrainOptions& options = spec.options;
   std::optional<MetricsWriter> metrics;
   if (!spec.only_evaluates()) {
     const std::string path = absl::StrCat(out, "/", kMetricsFile);
-    const bool goes_on = first_step < input.steps;
+    const bool goes_on = first_step < steps;
     ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer,
                             first_step > 0 ? MetricsWriter::Resume(path, first_step, goes_on)
                                            : MetricsWriter::Create(path));
     metrics.emplace(std::move(writer));
   }
   ProgressOptions progress;
-  progress.steps = input.steps;
+  progress.steps = steps;
   progress.log_every = options.log_every;
   progress.flops_per_token = trainer.model().FlopsPerToken(options.seq_len);
   progress.gemm_rate = gemm_rate;
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const RunSpec& spec,
     ZEROTH_ASSIGN_OR_RETURN(EventFile events, EventFile::Create(out, first_step));
     reporter->events_.emplace(std::move(events));
   }
-  reporter->PrintHeader(gemm_rate);
+  reporter->PrintHeader(gemm_rate, steps);
   return reporter;
 }
 
@@ -203,7 +203,7 @@ void Reporter::Written(const absl::Status& status) {
   metrics_are_written_ = status.ok();
 }
 
-void Reporter::PrintHeader(double gemm_rate) {
+void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
   const TrainOptions& options = options_;
   const ShardingStats stats = trainer_.sharding().stats();
   const std::string name = !options.init_from.empty() ? options.init_from
@@ -216,10 +216,11 @@ void Reporter::PrintHeader(double gemm_rate) {
   PrintFp8();
   Say(absl::StrFormat("data      %s, %d tokens", input_.data->description(),
                       input_.data->tokens()));
-  if (input_.steps > 0) {
-    Say(absl::StrFormat("          %.4g steps an epoch; %d steps are %.4g epochs",
-                        input_.steps_per_epoch, input_.steps,
-                        static_cast<double>(input_.steps) / input_.steps_per_epoch));
+  if (steps > 0) {
+    Say(absl::StrFormat("          %.4g steps an epoch; the run ends after step %d",
+                        static_cast<double>(input_.sequences_per_epoch) /
+                            static_cast<double>(SequencesPerStep(options)),
+                        steps));
   }
   Say(absl::StrFormat(
       "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",

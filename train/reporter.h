@@ -25,13 +25,14 @@ namespace zeroth {
 // Prints and writes the report of a run, on rank 0.
 class Reporter {
  public:
-  // `out` is the run's directory, unused if the run only evaluates, and `first_step` the number of
-  // steps that earlier runs have made. `spec`, `input` and `trainer` outlive the result. Prints the
-  // run's header. Errors of MetricsWriter and EventFile.
+  // `out` is the run's directory, unused if the run only evaluates, `first_step` the number of
+  // steps that earlier runs have made, and `steps` that number at the run's end. `spec`, `input`
+  // and `trainer` outlive the result. Prints the run's header. Errors of MetricsWriter and
+  // EventFile.
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const RunSpec& spec,
                                                           const RunInput& input, Trainer& trainer,
                                                           const std::string& out, double gemm_rate,
-                                                          int64_t first_step);
+                                                          int64_t first_step, int64_t steps);
 
   // `waited`: seconds that each rank waited in the step before (StepResult::waited_before).
   void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
@@ -63,7 +64,7 @@ class Reporter {
   absl::Status WriteEvents(const EvaluationMetrics& metrics);
   // Returns the measured step with the values that are computed from it.
   StepMetrics Completed(StepMetrics metrics) const;
-  void PrintHeader(double gemm_rate);
+  void PrintHeader(double gemm_rate, int64_t steps);
   // Prints the slow matmuls so far, if there are more than were printed before.
   void PrintSlowProducts();
   void PrintAdapters();

@@ -245,6 +245,8 @@ Json ResultFlags(const TrainOptions& options) {
   for (const Option& option : AllOptions()) {
     if (option.decides_results) flags[option.name] = OptionValue(option, resolved);
   }
+  if (options.epochs > 0) flags.erase("steps");
+  if (options.warmup_ratio > 0) flags.erase("warmup_steps");
   if (options.deterministic_batch > 0) {
     for (const char* changes_nothing :
          {"strategy", "world_size", "shard_size", "grad_accum", "threads_per_rank"}) {

@@ -43,7 +43,9 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const RunSpec spec, ResolveRun(options));
   ZEROTH_ASSIGN_OR_RETURN(const RunInput input, OpenInput(spec));
   if (spec.options.dry_run) {
-    ZEROTH_RETURN_IF_ERROR(SayPlan(spec, input.source));
+    RunSpec planned = spec;
+    planned.options.steps = input.length.steps;
+    ZEROTH_RETURN_IF_ERROR(SayPlan(planned, input.source));
     return RunEnd::kFinished;
   }
   ZEROTH_RETURN_IF_ERROR(CheckFiles(spec, input));

@@ -80,31 +80,6 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
 // The next whole number, where rounding of a product has not made it one more.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
-int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {
-  if (options.warmup_ratio == 0) return options.warmup_steps;
-  return static_cast<int64_t>(RoundedUp(options.warmup_ratio * static_cast<double>(steps)));
-}
-
-// Steps of the run. InvalidArgument if they are more than can be counted.
-absl::StatusOr<int64_t> StepsOf(const TrainOptions& options, double steps_per_epoch) {
-  int64_t steps = options.steps;
-  if (options.epochs > 0) {
-    const double exact = options.epochs * steps_per_epoch;
-    const double rounded = RoundedUp(exact);
-    constexpr double kMost = 1e15;
-    if (rounded > kMost) {
-      return InvalidArgument("--epochs=", options.epochs, ": this is ", exact,
-                             " steps; expected at most ", kMost);
-    }
-    steps = std::max<int64_t>(1, static_cast<int64_t>(rounded));
-  }
-  if (!options.trace.empty() && ParseStepRange(options.trace).value_or(StepRange()).from > steps) {
-    return InvalidArgument("--trace=", options.trace,
-                           ": the first step to trace is beyond the last step of the run, ", steps);
-  }
-  return steps;
-}
-
 bool AllWeightsAreBf16(const ModelSource& source) {
   if (source.directory() == nullptr) return false;
   const TensorEntries& tensors = source.directory()->weights().tensors();
@@ -202,28 +177,47 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   // Refuses data that are too short before anything is started or written.
   const absl::StatusOr<DataLoader> loader = DataLoader::Create(data, LoaderOptionsFor(options, 0));
   ZEROTH_RETURN_IF_ERROR_WITH(loader.status(), "--data");
-  const double steps_per_epoch = static_cast<double>(loader->distinct_windows()) /
-                                 static_cast<double>(SequencesPerStep(options));
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t steps, StepsOf(options, steps_per_epoch));
-  ZEROTH_ASSIGN_OR_RETURN(
-      LrSchedule schedule,
-      LrSchedule::Create(options.lr_schedule, {.lr = options.peak_lr(),
-                                               .min_lr = options.final_lr(),
-                                               .warmup_steps = WarmupSteps(options, steps),
-                                               .total_steps = steps,
-                                               .decay_ratio = options.decay_ratio}));
+  const int64_t sequences_per_epoch = loader->distinct_windows();
+  ZEROTH_ASSIGN_OR_RETURN(RunLength length, LengthOf(options, sequences_per_epoch));
+  if (!options.trace.empty() &&
+      ParseStepRange(options.trace).value_or(StepRange()).from > length.steps) {
+    return InvalidArgument("--trace=", options.trace,
+                           ": the first step to trace is beyond the last step of the run, ",
+                           length.steps);
+  }
   ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
                           AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
-  return RunInput{std::move(source),
-                  std::move(tokenizer),
-                  std::move(tokenizer_content.files),
-                  end_of_turn,
-                  std::move(data),
-                  std::move(eval_data),
-                  within_documents,
-                  steps,
-                  steps_per_epoch,
-                  std::move(schedule)};
+  return RunInput{std::move(source), std::move(tokenizer), std::move(tokenizer_content.files),
+                  end_of_turn,       std::move(data),      std::move(eval_data),
+                  within_documents,  sequences_per_epoch,  std::move(length)};
+}
+
+absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequences_per_epoch,
+                                   int64_t steps, int64_t sequences) {
+  int64_t total = options.steps;
+  if (options.epochs > 0) {
+    const double left = RoundedUp(options.epochs * static_cast<double>(sequences_per_epoch)) -
+                        static_cast<double>(sequences);
+    const double more =
+        std::max(0.0, std::ceil(left / static_cast<double>(SequencesPerStep(options))));
+    constexpr double kMost = 1e15;
+    if (more > kMost) {
+      return InvalidArgument("--epochs=", options.epochs, ": this is ", more,
+                             " steps; expected at most ", kMost);
+    }
+    total = steps + static_cast<int64_t>(more);
+  }
+  LrScheduleOptions schedule = {.lr = options.peak_lr(),
+                                .min_lr = options.final_lr(),
+                                .warmup_steps = options.warmup_steps,
+                                .total_steps = total,
+                                .decay_ratio = options.decay_ratio};
+  if (options.warmup_ratio > 0) {
+    schedule.warmup_steps =
+        static_cast<int64_t>(RoundedUp(options.warmup_ratio * static_cast<double>(total)));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(LrSchedule created, LrSchedule::Create(options.lr_schedule, schedule));
+  return RunLength{total, std::move(created)};
 }
 
 LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank) {

@@ -21,6 +21,12 @@
 
 namespace zeroth {
 
+// How long a run is, and the learning rate of its steps.
+struct RunLength {
+  int64_t steps = 0;
+  LrSchedule schedule;
+};
+
 // What a run reads, opened and checked once, and shared by all ranks of the process.
 struct RunInput {
   ModelSource source;
@@ -30,15 +36,20 @@ struct RunInput {
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;  // null: none
   bool within_documents = false;             // tokens attend only within their document
-  int64_t steps = 0;                         // of the run, as --steps or --epochs says
-  double steps_per_epoch = 0;
-  LrSchedule schedule;
+  int64_t sequences_per_epoch = 0;
+  RunLength length;  // of a run that begins with its first step
 };
 
 // Opens everything that a run reads, before any rank starts or anything is written. InvalidArgument
 // names the flag that does not fit the model, the data or the others. Also the errors of
 // ModelSource and OpenMixture.
 absl::StatusOr<RunInput> OpenInput(const RunSpec& spec);
+
+// Returns the length of a run that has made `steps` steps and read `sequences` sequences, which it
+// has not if its global batch was another one. Errors of LrSchedule, and InvalidArgument for more
+// epochs than can be counted.
+absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequences_per_epoch,
+                                   int64_t steps = 0, int64_t sequences = 0);
 
 // How a rank reads the data.
 LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank);

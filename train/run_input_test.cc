@@ -47,17 +47,26 @@ TEST_F(RunInputTest, EpochsCountStepsOfTheGlobalBatch) {
     options_.epochs = epochs;
     const absl::StatusOr<RunInput> input = Open();
     ASSERT_EQ(input.status(), absl::OkStatus());
-    EXPECT_DOUBLE_EQ(input->steps_per_epoch, 2.5);
-    EXPECT_EQ(input->steps, steps) << epochs;
-    EXPECT_DOUBLE_EQ(input->schedule.At(steps), options_.final_lr());
+    EXPECT_EQ(input->sequences_per_epoch, 10);
+    EXPECT_EQ(input->length.steps, steps) << epochs;
+    EXPECT_DOUBLE_EQ(input->length.schedule.At(steps), options_.final_lr());
   }
+}
+
+// Half an epoch was read in steps of two sequences, or of eight, and now a step reads four.
+TEST_F(RunInputTest, EpochsAreThoseOfTheDataWhateverTheBatchesBefore) {
+  options_.epochs = 2;
+  EXPECT_EQ(LengthOf(options_, 100, 25, 50)->steps, 25 + 38);
+  EXPECT_EQ(LengthOf(options_, 100, 7, 56)->steps, 7 + 36);
+  EXPECT_EQ(LengthOf(options_, 100, 13, 52)->steps, 50) << "as without the interruption";
+  EXPECT_EQ(LengthOf(options_, 100, 25, 200)->steps, 25) << "all is read";
 }
 
 TEST_F(RunInputTest, WithoutEpochsStepsCount) {
   options_.steps = 7;
   const absl::StatusOr<RunInput> input = Open();
   ASSERT_EQ(input.status(), absl::OkStatus());
-  EXPECT_EQ(input->steps, 7);
+  EXPECT_EQ(input->length.steps, 7);
 }
 
 TEST_F(RunInputTest, AWarmupCanBeAPartOfTheRun) {
@@ -68,10 +77,10 @@ TEST_F(RunInputTest, AWarmupCanBeAPartOfTheRun) {
   options_.decay_ratio = 0.2;
   const absl::StatusOr<RunInput> input = Open();
   ASSERT_EQ(input.status(), absl::OkStatus());
-  EXPECT_LT(input->schedule.At(5), 1e-3);
-  EXPECT_EQ(input->schedule.At(6), 1e-3);
-  EXPECT_EQ(input->schedule.At(80), 1e-3);
-  EXPECT_LT(input->schedule.At(81), 1e-3);
+  EXPECT_LT(input->length.schedule.At(5), 1e-3);
+  EXPECT_EQ(input->length.schedule.At(6), 1e-3);
+  EXPECT_EQ(input->length.schedule.At(80), 1e-3);
+  EXPECT_LT(input->length.schedule.At(81), 1e-3);
 }
 
 TEST_F(RunInputTest, StepsBeyondTheEndAreNotTraced) {

@@ -218,11 +218,16 @@ class Check:
 
     def _groups(self, target):
         """Families of cases, or cases where each keeps most of the GPU's memory until its program ends."""
-        listed = subprocess.run([target["path"], "--benchmark_list_tests=true"], text=True, check=False,
-                                env={**self.environment, **target["env"]}, stdout=subprocess.PIPE).stdout
+        try:
+            listed = subprocess.run([target["path"], "--benchmark_list_tests=true"], text=True, check=False, timeout=600,
+                                    env={**self.environment, **target["env"]}, stdout=subprocess.PIPE).stdout
+        except subprocess.TimeoutExpired:
+            listed = ""
         names = [re.sub(r"/(iterations:\d+|manual_time|real_time)", "", name)
                  for name in re.findall(r"^\w[\w/:.<>-]*$", listed, re.MULTILINE)]
-        return list(dict.fromkeys(name if "case_by_case" in target["tags"] else name.split("/")[0] for name in names))
+        groups = list(dict.fromkeys(name if "case_by_case" in target["tags"] else name.split("/")[0] for name in names))
+        # A program that cannot list its cases is run once, to show why.
+        return groups or [".*"]
 
     def _training(self, target, size, flags, name):
         def work(scratch, log, limit):

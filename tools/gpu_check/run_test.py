@@ -179,6 +179,11 @@ class RunTest(unittest.TestCase):
         self.assertEqual(found["speed //benchmarks:cuda_kernels BM_Cudnn"]["status"], "skipped")
         self.assertIn("| `BM_Gemm/bf16/qkv` | 2.5 | 0.87 | 640 TFLOP/s |", self.read("out/gpu_results.md"))
 
+    def test_a_program_that_cannot_list_its_benchmarks_has_failed(self):
+        self.add("//benchmarks:broken", "echo libcudnn.so.9 is missing; exit 1\n", "program")
+        self.run_it("--parts", "speed", expected=1)
+        self.assertEqual(self.results()["speed //benchmarks:broken .*"]["status"], "failed")
+
     def test_the_trainer_has_a_process_for_each_gpu(self):
         self.set_gpus(2)
         self.add("//train:train", TRAINER, "program")
