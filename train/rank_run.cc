@@ -309,6 +309,12 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
     notes.push_back(absl::StrCat("note      --seq_len=", options_.seq_len,
                                  " is the default; the model takes up to ", positions, " tokens"));
   }
+  const absl::StatusOr<ExportOptions> exported = ExportOptionsOf(spec_, input_);
+  if (exported.ok() && options_.export_dtype == ExportDType::kAuto &&
+      exported->dtype == DType::kBFloat16) {
+    notes.push_back(
+        "note      final/ will be in bf16, as --init_from is; --export_dtype=fp32 keeps all bits");
+  }
   const HfDirectory* const directory = input_.source.directory();
   if (directory == nullptr || options_.tokenizer != defaults.tokenizer) return;
   if (const absl::Status gguf = CheckGgufVocabulary(*directory); !gguf.ok())

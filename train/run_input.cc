@@ -232,10 +232,9 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInpu
   ExportOptions result;
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
-  const bool is_bf16 =
-      options.export_dtype == ExportDType::kAuto
-          ? options.lora_export != LoraExport::kAdapter && AllWeightsAreBf16(input.source)
-          : options.export_dtype == ExportDType::kBf16;
+  const bool is_bf16 = options.export_dtype == ExportDType::kAuto
+                           ? AllWeightsAreBf16(input.source)
+                           : options.export_dtype == ExportDType::kBf16;
   result.dtype = is_bf16 ? DType::kBFloat16 : DType::kFloat32;
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
   result.tokenizer_files = input.tokenizer_files;

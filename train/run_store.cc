@@ -44,6 +44,14 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, const std::string& 
   return directories;
 }
 
+// The type of the base does not decide that of adapters.
+void SetKind(const TrainOptions& options, HfDirectoryKind kind, ExportOptions& exported) {
+  exported.directory.kind = kind;
+  if (kind == HfDirectoryKind::kAdapter && options.export_dtype == ExportDType::kAuto) {
+    exported.dtype = DType::kFloat32;
+  }
+}
+
 RetentionOptions Retention(const TrainOptions& options) {
   return {.keep_last = options.keep_last, .keep_every = options.keep_every};
 }
@@ -68,7 +76,7 @@ absl::Status CheckOutput(const RunSpec& spec, const RunInput& input, const Langu
   if (spec.options.ema_decay > 0) names.push_back(kFinalAverage);
   for (const char* const name : names) {
     for (const auto& [kind, path] : DirectoriesOf(spec.options, directory, name)) {
-      options.directory.kind = kind;
+      SetKind(spec.options, kind, options);
       ZEROTH_RETURN_IF_ERROR(CheckExport(model, path, options));
     }
   }
@@ -229,7 +237,7 @@ absl::StatusOr<RunStore::Report> RunStore::Export() {
 absl::Status RunStore::ExportTo(absl::string_view name, Report& report) {
   ZEROTH_ASSIGN_OR_RETURN(ExportOptions options, ExportOptionsOf(spec_, input_));
   for (const auto& [kind, directory] : DirectoriesOf(spec_.options, directory_, name)) {
-    options.directory.kind = kind;
+    SetKind(spec_.options, kind, options);
     const absl::Status status = ExportModel(trainer_, directory, options);
     if (status.ok()) {
       exported_.push_back(directory);

@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -148,6 +150,33 @@ TEST(TrainConvertTest, AVocabularyThatGgufCannotSayIsNotedAtTheStart) {
             std::string::npos)
       << said;
   EXPECT_NE(said.find("convert with --vocabulary=none"), std::string::npos) << said;
+}
+
+// final/ has the type of the base, unless a flag says another, and adapters are in fp32.
+TEST(TrainConvertTest, AModelIsExportedInTheTypeOfItsBase) {
+  const std::string base = (Scratch() / "bf16_base").string();
+  ExpectConverted({"--in=tests/testdata/llama_tiny", "--dtype=bf16", "--out=" + base});
+  const auto type_of = [](const fs::path& file) {
+    const std::string header = Read(file).substr(0, 4096);
+    return std::pair(absl::StrContains(header, "\"BF16\""), absl::StrContains(header, "\"F32\""));
+  };
+  const std::pair bf16(true, false), fp32(false, true);
+  const auto train = [&](const std::string& name, const Flags& more) {
+    const fs::path out = Scratch() / name;
+    const Outcome run = RunTrainer(With(Training("llama_tiny", out), more));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_EQ(absl::StrContains(run.output, "note      final/ will be in bf16"),
+              name == "plain" || name == "adapted");
+    return out;
+  };
+  const std::string from_bf16 = "--init_from=" + base;
+  EXPECT_EQ(type_of(train("plain", {from_bf16}) / "final/model.safetensors"), bf16);
+  EXPECT_EQ(type_of(train("fp32", {from_bf16, "--export_dtype=fp32"}) / "final/model.safetensors"),
+            fp32);
+  EXPECT_EQ(type_of(train("base_fp32", {}) / "final/model.safetensors"), fp32);
+  const fs::path adapted = train("adapted", {from_bf16, "--lora_rank=2", "--lora_export=both"});
+  EXPECT_EQ(type_of(adapted / "final/model.safetensors"), bf16);
+  EXPECT_EQ(type_of(adapted / "final_adapter/adapter_model.safetensors"), fp32);
 }
 
 TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {

@@ -12,6 +12,12 @@
 namespace zeroth {
 namespace {
 
+// Targets name such sources. A case of another file would run in no target.
+bool CanBeNamed(absl::string_view source) {
+  return absl::EndsWith(source, "_test.cc") || absl::EndsWith(source, "_test.cu") ||
+         absl::EndsWith(source, "_fuzz.cc");
+}
+
 // In a project that imports this one, the compiler sees paths below external/.
 bool IsOf(absl::string_view path, absl::string_view source) {
   return path == source || absl::EndsWith(path, absl::StrCat("/", source));
@@ -38,6 +44,11 @@ absl::StatusOr<std::string> FilterBySource(absl::string_view filter,
       kept.insert(full_name);
       kept_suites.insert(test.suite);
     } else {
+      if (!CanBeNamed(test.source)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the test case ", full_name, " is in ", test.source,
+                         ", which no target names: link its test by itself"));
+      }
       others.emplace(full_name, test.suite);
     }
   }

@@ -34,6 +34,16 @@ TEST(FilterBySourceTest, RefusesASourceWithoutCases) {
             "zeroth_test_binary");
 }
 
+TEST(FilterBySourceTest, RefusesCasesThatNoTargetNames) {
+  const LinkedTestCase suite[] = {{"First", "A", "x/first_test.cc"},
+                                  {"Suite", "A", "x/some_suite.h"}};
+  const absl::StatusOr<std::string> filter = FilterBySource("*", suite, {"x/first_test.cc"});
+  EXPECT_EQ(filter.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(filter.status().message(),
+            "the test case Suite.A is in x/some_suite.h, which no target names: link its test by "
+            "itself");
+}
+
 TEST(FilterBySourceTest, RefusesCasesThatAFilterCannotTellApart) {
   const LinkedTestCase same[] = {{"First", "A", "x/first_test.cc"},
                                  {"First", "A", "x/second_test.cc"}};
