@@ -257,12 +257,6 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   return InvalidArgument("'", text, "' is no positive duration; expected one as 90s or 10m");
 }
 
-double TrainOptions::peak_lr() const {
-  if (lr >= 0) return lr;
-  if (init_from.empty()) return 1e-3;
-  return lora_rank > 0 ? 2e-4 : 2e-5;
-}
-
 KernelOptions TrainOptions::kernel_options() const {
   KernelOptions kernels;
   kernels.fp32_precision = fp32_precision;

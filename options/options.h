@@ -65,7 +65,11 @@ struct TrainOptions {
   int data_ranks() const { return world_size / tensor_parallel; }
   OffloadOptions offload_options() const;
   // The peak of the learning rate: lr, or what is usual for the weights that are trained.
-  double peak_lr() const;
+  double peak_lr() const {
+    if (lr >= 0) return lr;
+    if (init_from.empty()) return 1e-3;
+    return lora_rank > 0 ? 2e-4 : 2e-5;
+  }
   // The learning rate at the end of the schedule: min_lr, or a tenth of the peak.
   double final_lr() const { return min_lr < 0 ? DecimalTenth(peak_lr()) : min_lr; }
 };
