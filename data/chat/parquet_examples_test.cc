@@ -1,0 +1,98 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// tests/testdata/parquet/gen.py wrote the same records as parquet, over several row groups, and as
+// JSON lines.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/data/chat/conversations.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kSeq = 150;
+
+struct Rows {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> marks;
+  ExampleCounts counts;
+};
+
+class ParquetExamplesTest : public testing::Test {
+ protected:
+  ParquetExamplesTest()
+      : tokenizer_(*OpenTokenizer("tests/testdata/tokenizers/qwen2")),
+        chat_(*ChatTemplate::Named("chatml", *tokenizer_)) {}
+
+  absl::StatusOr<Rows> Encode(const std::string& name, DataFileKind kind, bool has_template,
+                              bool loss_on_all) {
+    const std::string path = absl::StrCat("tests/testdata/parquet/", name,
+                                          kind == DataFileKind::kParquet ? ".parquet" : ".jsonl");
+    ConversationOptions options;
+    options.seq_len = kSeq;
+    options.loss_on_all = loss_on_all;
+    const auto source =
+        EncodeConversations({{path, kind}}, has_template ? &chat_ : nullptr, *tokenizer_, options);
+    if (!source.ok()) return source.status();
+    Rows rows;
+    rows.ids.resize(static_cast<size_t>((*source)->size()));
+    rows.marks.resize(rows.ids.size());
+    EXPECT_TRUE((*source)->Read(0, absl::MakeSpan(rows.ids)).ok());
+    EXPECT_TRUE((*source)->ReadMarks(0, absl::MakeSpan(rows.marks)).ok());
+    rows.counts = *CountExamples(**source);
+    return rows;
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ChatTemplate chat_;
+};
+
+TEST_F(ParquetExamplesTest, HaveTheTokensAndMarksOfTheSameJsonLines) {
+  struct Case {
+    std::string name;
+    bool has_template;
+    int64_t examples;
+  };
+  for (const Case& each : {Case{"twin_messages", true, 12}, Case{"twin_conversations", true, 9},
+                           Case{"twin_alpaca", true, 70}, Case{"twin_alpaca", false, 70},
+                           Case{"twin_prompts", false, 9}, Case{"twin_prompt_messages", true, 6}}) {
+    for (const bool loss_on_all : {false, true}) {
+      const std::string trace = absl::StrCat(each.name, each.has_template, loss_on_all);
+      const auto parquet =
+          Encode(each.name, DataFileKind::kParquet, each.has_template, loss_on_all);
+      if (absl::IsUnimplemented(parquet.status())) GTEST_SKIP() << "built without Arrow";
+      ASSERT_TRUE(parquet.ok()) << trace << " " << parquet.status();
+      const auto lines =
+          Encode(each.name, DataFileKind::kJsonLines, each.has_template, loss_on_all);
+      ASSERT_TRUE(lines.ok()) << trace << " " << lines.status();
+      EXPECT_EQ(parquet->ids, lines->ids) << trace;
+      EXPECT_EQ(parquet->marks, lines->marks) << trace;
+      EXPECT_EQ(parquet->counts.examples, each.examples) << trace;
+      EXPECT_GT(parquet->counts.learned, each.examples) << trace;
+    }
+  }
+}
+
+// A value of a type that JSON does not have is never taken for text.
+TEST_F(ParquetExamplesTest, OfOtherTypesAreRefused) {
+  const absl::Status status = Encode("map", DataFileKind::kParquet, true, false).status();
+  if (absl::IsUnimplemented(status)) GTEST_SKIP() << "built without Arrow";
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              HasSubstr("map.parquet row 1: \"messages\" is object, expected a list"));
+}
+
+}  // namespace
+}  // namespace zeroth
