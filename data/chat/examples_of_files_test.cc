@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // tests/testdata/parquet/gen.py wrote the same records as parquet, over several row groups, and as
-// JSON lines.
+// JSON lines, and tests/testdata/compressed/gen.py compressed some of the lines.
 
 #include <memory>
 #include <string>
@@ -9,12 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/data/chat/conversations.h"
+#include "zeroth/data/data_files.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {
@@ -30,21 +32,18 @@ struct Rows {
   ExampleCounts counts;
 };
 
-class ParquetExamplesTest : public testing::Test {
+class ExamplesOfFilesTest : public testing::Test {
  protected:
-  ParquetExamplesTest()
+  ExamplesOfFilesTest()
       : tokenizer_(*OpenTokenizer("tests/testdata/tokenizers/qwen2")),
         chat_(*ChatTemplate::Named("chatml", *tokenizer_)) {}
 
-  absl::StatusOr<Rows> Encode(const std::string& name, DataFileKind kind, bool has_template,
-                              bool loss_on_all) {
-    const std::string path = absl::StrCat("tests/testdata/parquet/", name,
-                                          kind == DataFileKind::kParquet ? ".parquet" : ".jsonl");
+  absl::StatusOr<Rows> Encode(const DataFile& file, bool has_template, bool loss_on_all) {
     ConversationOptions options;
     options.seq_len = kSeq;
     options.loss_on_all = loss_on_all;
     const auto source =
-        EncodeConversations({{path, kind}}, has_template ? &chat_ : nullptr, *tokenizer_, options);
+        EncodeConversations({file}, has_template ? &chat_ : nullptr, *tokenizer_, options);
     if (!source.ok()) return source.status();
     Rows rows;
     rows.ids.resize(static_cast<size_t>((*source)->size()));
@@ -55,11 +54,18 @@ class ParquetExamplesTest : public testing::Test {
     return rows;
   }
 
+  static DataFile Parquet(const std::string& name) {
+    return {absl::StrCat("tests/testdata/parquet/", name, ".parquet"), DataFileKind::kParquet};
+  }
+  static DataFile Lines(const std::string& name) {
+    return {absl::StrCat("tests/testdata/parquet/", name, ".jsonl"), DataFileKind::kJsonLines};
+  }
+
   std::unique_ptr<Tokenizer> tokenizer_;
   ChatTemplate chat_;
 };
 
-TEST_F(ParquetExamplesTest, HaveTheTokensAndMarksOfTheSameJsonLines) {
+TEST_F(ExamplesOfFilesTest, OfParquetHaveTheTokensAndMarksOfJsonLines) {
   struct Case {
     std::string name;
     bool has_template;
@@ -70,12 +76,10 @@ TEST_F(ParquetExamplesTest, HaveTheTokensAndMarksOfTheSameJsonLines) {
                            Case{"twin_prompts", false, 9}, Case{"twin_prompt_messages", true, 6}}) {
     for (const bool loss_on_all : {false, true}) {
       const std::string trace = absl::StrCat(each.name, each.has_template, loss_on_all);
-      const auto parquet =
-          Encode(each.name, DataFileKind::kParquet, each.has_template, loss_on_all);
+      const auto parquet = Encode(Parquet(each.name), each.has_template, loss_on_all);
       if (absl::IsUnimplemented(parquet.status())) GTEST_SKIP() << "built without Arrow";
       ASSERT_TRUE(parquet.ok()) << trace << " " << parquet.status();
-      const auto lines =
-          Encode(each.name, DataFileKind::kJsonLines, each.has_template, loss_on_all);
+      const auto lines = Encode(Lines(each.name), each.has_template, loss_on_all);
       ASSERT_TRUE(lines.ok()) << trace << " " << lines.status();
       EXPECT_EQ(parquet->ids, lines->ids) << trace;
       EXPECT_EQ(parquet->marks, lines->marks) << trace;
@@ -85,9 +89,25 @@ TEST_F(ParquetExamplesTest, HaveTheTokensAndMarksOfTheSameJsonLines) {
   }
 }
 
+TEST_F(ExamplesOfFilesTest, OfCompressedFilesHaveTheTokensAndMarksOfJsonLines) {
+  const auto expected = Encode(Lines("twin_messages"), true, false);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const std::string ending : {"gz", "zst"}) {
+    const auto files = FindDataFiles("tests/testdata/compressed/messages.jsonl." + ending);
+    if (absl::StrContains(files.status().message(), "built without Arrow"))
+      GTEST_SKIP() << "built without Arrow";
+    ASSERT_TRUE(files.ok()) << files.status();
+    EXPECT_EQ(*RecordKindOf((*files)[0]), RecordKind::kMessages);
+    const auto found = Encode((*files)[0], true, false);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->ids, expected->ids);
+    EXPECT_EQ(found->marks, expected->marks);
+  }
+}
+
 // A value of a type that JSON does not have is never taken for text.
-TEST_F(ParquetExamplesTest, OfOtherTypesAreRefused) {
-  const absl::Status status = Encode("map", DataFileKind::kParquet, true, false).status();
+TEST_F(ExamplesOfFilesTest, OfTypesThatJsonLacksAreRefused) {
+  const absl::Status status = Encode(Parquet("map"), true, false).status();
   if (absl::IsUnimplemented(status)) GTEST_SKIP() << "built without Arrow";
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
