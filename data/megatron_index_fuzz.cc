@@ -34,6 +34,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
+ZEROTH_FUZZ_TARGET(MegatronIndex) { return {Run, Seeds}; }
 
 }  // namespace zeroth
