@@ -54,6 +54,6 @@ std::vector<std::string> Seeds() {
 }  // namespace
 
 // A reader holds buffers of a mebibyte, whatever the size of the file.
-ZEROTH_FUZZ_TARGET(CompressedLines) { return {Run, Seeds, nullptr, 1 << 16, 1 << 17}; }
+ZEROTH_FUZZ_TARGET(CompressedLines) { return {Run, Seeds, nullptr, 1 << 19, 1 << 20}; }
 
 }  // namespace zeroth
