@@ -124,7 +124,7 @@ rm -r "$arrow"
 touch "$machine/no_network"
 run tree build //...
 expect "exit code is Bazel's" "$code" 3
-expect_contains "says so" "$out" "zeroth: builds will leave out parquet files: pip could not fetch Arrow, see $arrow.failed"
+expect_contains "says so" "$out" "zeroth: builds will leave out parquet and compressed files: pip could not fetch Arrow, see $arrow.failed"
 expect "builds all the same" "$(cat "$machine/arrow_of_builds")" none
 run tree query //...
 expect "a query fetches nothing" "$out" ""

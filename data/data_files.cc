@@ -18,11 +18,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/file_kind.h"
+#include "zeroth/data/sequential_file.h"
 #include "zeroth/data/token_file.h"
 
 namespace zeroth {
@@ -37,20 +39,38 @@ bool IsMegatronIndex(const std::string& path) {
   return head.ok() && HasMegatronMagic(*head);
 }
 
+absl::StatusOr<FileKind> ProbeCompressed(const std::string& path, Compression compression) {
+  std::string head(kFileHeadBytes, '\0');
+  const auto read = [&]() -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path, compression));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const size_t count,
+        file.Read(absl::MakeSpan(reinterpret_cast<uint8_t*>(head.data()), head.size())));
+    head.resize(count);
+    return absl::OkStatus();
+  };
+  const absl::Status status = read();
+  if (status.ok()) return CompressedFileKindOf(path, compression, head);
+  if (!absl::IsInvalidArgument(status) && !absl::IsUnimplemented(status)) return status;
+  return UnreadableFileKind(path, status.message());
+}
+
 absl::StatusOr<FileKind> ProbeFile(const std::string& path) {
   // Such a .bin file has no header, so the index alone tells.
   if (absl::EndsWith(path, ".bin") && IsMegatronIndex(MegatronIndexPath(path)))
     return FileKind{.kind = DataFileKind::kMegatron, .refusal = ""};
   ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kFileHeadBytes));
-  return FileKindOf(path,
-                    absl::string_view(reinterpret_cast<const char*>(head.data()), head.size()));
+  const absl::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const Compression compression = CompressionOf(text);
+  return compression == Compression::kNone ? FileKindOf(path, text)
+                                           : ProbeCompressed(path, compression);
 }
 
 // A Megatron-LM dataset goes by the name of its .bin file.
-DataFile FileOfKind(const std::string& path, DataFileKind kind) {
-  const bool is_index = kind == DataFileKind::kMegatron && absl::EndsWith(path, ".idx");
-  return {is_index ? MegatronTokensPath(path) : path, kind};
+DataFile FileOfKind(const std::string& path, const FileKind& found) {
+  const bool is_index = found.kind == DataFileKind::kMegatron && absl::EndsWith(path, ".idx");
+  return {is_index ? MegatronTokensPath(path) : path, *found.kind, found.compression};
 }
 
 // Removes the .idx files whose .bin file is among the sorted paths.
@@ -66,7 +86,7 @@ void RemoveIndices(std::vector<std::string>& paths) {
 absl::Status AddNamedFile(const std::string& path, std::vector<DataFile>* files) {
   ZEROTH_ASSIGN_OR_RETURN(const FileKind found, ProbeFile(path));
   if (!found.kind) return absl::InvalidArgumentError(found.refusal);
-  files->push_back(FileOfKind(path, *found.kind));
+  files->push_back(FileOfKind(path, found));
   return absl::OkStatus();
 }
 
@@ -102,7 +122,7 @@ absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* f
   for (const std::string& path : paths) {
     ZEROTH_ASSIGN_OR_RETURN(const FileKind found, ProbeFile(path));
     if (found.kind) {
-      files->push_back(FileOfKind(path, *found.kind));
+      files->push_back(FileOfKind(path, found));
     } else if (found.holds_data) {
       return absl::InvalidArgumentError(found.refusal);
     } else {

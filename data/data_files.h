@@ -8,12 +8,14 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/data/file_kind.h"
+#include "zeroth/data/sequential_file.h"
 
 namespace zeroth {
 
 struct DataFile {
   std::string path;  // of a Megatron-LM dataset, the .bin file's
   DataFileKind kind = DataFileKind::kText;
+  Compression compression = Compression::kNone;  // only of text and of records of JSON
 };
 
 // "a.txt", or "a.txt and 2 more"; for a list that is not empty.

@@ -90,8 +90,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<Da
 absl::StatusOr<DocumentReader> DocumentReader::Open(const DataFile& file, bool cuts_at_spaces,
                                                     size_t part_bytes) {
   DocumentReader reader;
-  ZEROTH_ASSIGN_OR_RETURN(reader.file_, RandomAccessFile::Open(file.path));
+  ZEROTH_ASSIGN_OR_RETURN(reader.file_, SequentialFile::Open(file.path, file.compression));
   reader.kind_ = file.kind;
+  reader.is_compressed_ = file.compression != Compression::kNone;
   if (file.kind == DataFileKind::kParquet) {
     ZEROTH_ASSIGN_OR_RETURN(reader.parquet_, ParquetReader::Open(file.path));
   }
@@ -111,22 +112,28 @@ absl::StatusOr<DocumentReader> DocumentReader::OpenRecords(const DataFile& file,
 absl::Status DocumentReader::Seek(size_t position, int64_t lines, bool inside) {
   held_.clear();
   held_begin_ = 0;
-  read_ = position_ = std::min(position, file_.size());
+  position_ = is_compressed_ ? position : std::min(position, file_.size());
   lines_ = lines;
   inside_ = inside;
   done_ = !IsRecords(kind_) && !inside && position > 0;
-  return parquet_ ? parquet_->Seek(lines) : absl::OkStatus();
+  return parquet_ ? parquet_->Seek(lines) : file_.Seek(position_);
+}
+
+size_t DocumentReader::file_position() const {
+  return is_compressed_ ? file_.file_position() : position_;
 }
 
 absl::Status DocumentReader::ReadMore() {
   held_.erase(0, held_begin_);
   held_begin_ = 0;
   const size_t before = held_.size();
-  const size_t count = std::min(part_bytes_, file_.size() - read_);
+  const size_t wanted =
+      is_compressed_ ? part_bytes_ : std::min(part_bytes_, file_.size() - file_.file_position());
+  held_.resize(before + wanted);
+  ZEROTH_ASSIGN_OR_RETURN(
+      const size_t count,
+      file_.Read(absl::MakeSpan(reinterpret_cast<uint8_t*>(held_.data()) + before, wanted)));
   held_.resize(before + count);
-  ZEROTH_RETURN_IF_ERROR(
-      file_.Read(read_, absl::MakeSpan(reinterpret_cast<uint8_t*>(held_.data()) + before, count)));
-  read_ += count;
   return absl::OkStatus();
 }
 
@@ -136,7 +143,7 @@ absl::StatusOr<bool> DocumentReader::NextText(TextPart* part) {
   while (end == 0) {
     const size_t least = held_.size() - held_begin_;
     ZEROTH_RETURN_IF_ERROR(ReadMore());
-    if (read_ == file_.size()) {
+    if (file_.at_end()) {
       end = held_.size();
       done_ = true;
       break;
@@ -163,7 +170,7 @@ absl::StatusOr<char> DocumentReader::SkipBlanks() {
       const char c = held_[held_begin_];
       if (!absl::ascii_isspace(static_cast<unsigned char>(c))) return c;
     }
-    if (read_ == file_.size()) return '\0';
+    if (file_.at_end()) return '\0';
     ZEROTH_RETURN_IF_ERROR(ReadMore());
   }
 }
@@ -209,7 +216,7 @@ absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
   bool escaped = false;
   while (length == 0 || depth > 0) {
     if (held_begin_ + length == held_.size()) {
-      if (read_ == file_.size()) break;
+      if (file_.at_end() || length > JsonLimits{}.max_bytes) break;
       ZEROTH_RETURN_IF_ERROR(ReadMore());
       continue;
     }
@@ -254,7 +261,9 @@ absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {
   while (true) {
     size_t searched = held_begin_;
     size_t end = held_.find('\n', searched);
-    while (end == std::string::npos && read_ < file_.size()) {
+    // ParseJson refuses longer lines, so there is no need to hold them.
+    while (end == std::string::npos && !file_.at_end() &&
+           held_.size() - held_begin_ <= JsonLimits{}.max_bytes) {
       searched = held_.size() - held_begin_;
       ZEROTH_RETURN_IF_ERROR(ReadMore());
       end = held_.find('\n', searched);
@@ -302,6 +311,9 @@ absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokeni
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
     const std::vector<DataFile>& files) {
+  ZEROTH_CHECK(std::all_of(files.begin(), files.end(), [](const DataFile& file) {
+    return file.compression == Compression::kNone;
+  }));
   ZEROTH_CHECK(!files.empty());
   // Smaller files are copied to memory and closed.
   constexpr size_t kCopyBelow = size_t{64} << 10;

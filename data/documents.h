@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/parquet_reader.h"
 #include "zeroth/data/records.h"
+#include "zeroth/data/sequential_file.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
@@ -31,13 +31,14 @@ struct TextPart {
 // Reads a file's documents one after the other, holding little of the file in memory. A text file
 // is one document. Each line of a file of JSON lines, and each element of a JSON array, is one,
 // {"text": "..."}; other keys describe it, and do not change what is learned. So is each row of a
-// parquet file, with a key for each column. Not thread-safe.
+// parquet file, with a key for each column. Compressed files are decompressed as they are read. Not
+// thread-safe.
 class DocumentReader {
  public:
   // Bytes of text that are held at a time, if the text may be cut.
   static constexpr size_t kPartBytes = size_t{16} << 20;
 
-  // `cuts_at_spaces` is the tokenizer's CutsAtSpaces(). Errors of RandomAccessFile.
+  // `cuts_at_spaces` is the tokenizer's CutsAtSpaces(). Errors of SequentialFile.
   static absl::StatusOr<DocumentReader> Open(const DataFile& file, bool cuts_at_spaces,
                                              size_t part_bytes = kPartBytes);
   // For records: a reader that renames their columns. `columns`, if any, must outlive it.
@@ -50,8 +51,10 @@ class DocumentReader {
   // element that is not JSON.
   absl::StatusOr<bool> NextRecord(JsonRecord* record);
 
-  // Bytes of the file that have been returned in parts.
+  // Bytes of the content that have been returned in parts, for Seek.
   size_t position() const { return position_; }
+  // Bytes of the file that this took, for progress: about so many if it is compressed or parquet.
+  size_t file_position() const;
   // Continues where another reader of the same file had these values.
   absl::Status Seek(size_t position, int64_t lines, bool inside);
   // Lines, elements of an array, or rows.
@@ -70,15 +73,15 @@ class DocumentReader {
   // Reads more into held_; nothing at the file's end.
   absl::Status ReadMore();
 
-  RandomAccessFile file_;
+  SequentialFile file_;
   std::optional<ParquetReader> parquet_;
   DataFileKind kind_ = DataFileKind::kText;
+  bool is_compressed_ = false;
   ColumnNames* columns_ = nullptr;
   bool cuts_at_spaces_ = false;
   size_t part_bytes_ = kPartBytes;
   std::string held_;       // text that was read
   size_t held_begin_ = 0;  // bytes of held_ that were returned
-  size_t read_ = 0;        // bytes of the file that were read
   size_t position_ = 0;
   int64_t lines_ = 0;
   bool inside_ = false;  // after a document's first part
@@ -89,9 +92,10 @@ class DocumentReader {
 // suffix and the end-of-text id, unless the suffix ends with that id.
 absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokenizer::Sink sink);
 
-// Returns the bytes of the files as tokens of ByteTokenizer, each file followed by an end-of-text
-// token. Files of at least 64 KiB stay open and are read on demand, with RandomAccessFile's errors.
-// Smaller files are copied, because a million small files would exhaust the process's descriptors.
+// Returns the bytes of the files, none of which is compressed, as tokens of ByteTokenizer, each
+// file followed by an end-of-text token. Files of at least 64 KiB stay open and are read on demand,
+// with RandomAccessFile's errors. Smaller files are copied, because a million small files would
+// exhaust the process's descriptors.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<DataFile>& files);
 
 // Encodes the documents of text files and of files of records with the tokenizer's prefix and

@@ -23,9 +23,8 @@ namespace zeroth {
 namespace {
 
 constexpr char kExpected[] =
-    "expected text, JSON lines, a JSON array of objects, parquet, a NumPy .npy file, an llm.c .bin "
-    "shard or "
-    "a Megatron-LM .bin with its .idx";
+    "expected text, JSON lines or a JSON array of objects (each also compressed by gzip or zstd), "
+    "parquet, a NumPy .npy file, an llm.c .bin shard or a Megatron-LM .bin with its .idx";
 
 // An unsupported format that is known by its first bytes.
 struct Format {
@@ -51,8 +50,6 @@ constexpr Format kFormats[] = {
     {Bytes("FEA1"), "a Feather file", kArrow, true},
     {Bytes("ORC"), "an ORC file", "write JSON lines of it: ", true},
     {Bytes("Obj\x01"), "an Avro file", "write JSON lines of it: ", true},
-    {Bytes("\x1f\x8b"), "compressed by gzip", "unpack it first: gunzip -k ", false},
-    {Bytes("\x28\xb5\x2f\xfd"), "compressed by zstd", "unpack it first: zstd -d ", false},
     {Bytes("\xfd\x37zXZ\x00"), "compressed by xz", "unpack it first: unxz -k ", false},
     {Bytes("\x04\x22\x4d\x18"), "compressed by lz4", "unpack it first: lz4 -d ", false},
     {Bytes("BZh"), "compressed by bzip2", "unpack it first: bunzip2 -k ", false},
@@ -75,7 +72,7 @@ constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 FileKind Refused(const std::string& path, absl::string_view head, absl::string_view what,
                  absl::string_view expected, absl::string_view advice, bool holds_data) {
   constexpr size_t kShown = 24;
-  return {std::nullopt,
+  return {std::nullopt, Compression::kNone,
           absl::StrCat(path, ": is ", what, " (it begins with ", Excerpt(head, kShown), "), ",
                        expected, advice.empty() ? "" : "; ", advice),
           holds_data};
@@ -210,6 +207,14 @@ std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head
   return FileKind{.kind = DataFileKind::kJsonLines, .refusal = ""};
 }
 
+// The name that unpacking leaves.
+std::string UnpackedPath(const std::string& path) {
+  for (const absl::string_view ending : {".gz", ".gzip", ".zst", ".zstd"}) {
+    if (absl::EndsWithIgnoreCase(path, ending)) return path.substr(0, path.size() - ending.size());
+  }
+  return path;
+}
+
 }  // namespace
 
 FileKind FileKindOf(const std::string& path, absl::string_view head) {
@@ -226,12 +231,16 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
     return Refused(path, head, format.name, kExpected, absl::StrCat(format.advice, ShellWord(path)),
                    format.holds_data || NamesPackedData(path));
   }
+  if (const Compression compression = CompressionOf(head); compression != Compression::kNone) {
+    return Refused(path, head, absl::StrCat("compressed by ", NameOf(compression)), kExpected, "",
+                   NamesPackedData(path));
+  }
   if (NameEndsIn(path, ".npy")) {
-    return {std::nullopt,
+    return {std::nullopt, Compression::kNone,
             absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"), true};
   }
   if (NameEndsIn(path, ".bin")) {
-    return {std::nullopt,
+    return {std::nullopt, Compression::kNone,
             absl::StrCat(path,
                          ": is named .bin, but does not begin with the magic number of an llm.c "
                          "token shard, and there is no ",
@@ -239,7 +248,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
             true};
   }
   if (NameEndsIn(path, ".idx") && has_nul) {
-    return {std::nullopt,
+    return {std::nullopt, Compression::kNone,
             absl::StrCat(path,
                          ": is named .idx, but does not begin with the magic \"MMIDIDX\\0\\0\" of "
                          "Megatron-LM's index"),
@@ -247,7 +256,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
   }
   if (NameEndsIn(path, ".parquet")) {
     return {
-        std::nullopt,
+        std::nullopt, Compression::kNone,
         absl::StrCat(path, ": is named .parquet, but does not begin with \"PAR1\"; it begins with ",
                      Excerpt(head, 60),
                      absl::StartsWith(head, "version https://git-lfs")
@@ -273,6 +282,32 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
     return {.kind = DataFileKind::kJsonLines, .refusal = ""};
   if (std::optional<FileKind> kind = TableKind(path, head, text)) return *std::move(kind);
   return {.kind = DataFileKind::kText, .refusal = ""};
+}
+
+FileKind CompressedFileKindOf(const std::string& path, Compression compression,
+                              absl::string_view head) {
+  const std::string unpacked = UnpackedPath(path);
+  FileKind found = FileKindOf(unpacked, head);
+  found.compression = compression;
+  const std::string is_compressed = absl::StrCat(path, ": is compressed by ", NameOf(compression));
+  const std::string unpack =
+      absl::StrCat(compression == Compression::kGzip ? "gunzip -k " : "zstd -d ", ShellWord(path));
+  if (!found.kind) {
+    found.refusal = absl::StrCat(is_compressed, ", and its content is not read. After ", unpack,
+                                 ": ", found.refusal);
+  } else if (!IsText(*found.kind) || *found.kind == DataFileKind::kParquet) {
+    found = {std::nullopt, compression,
+             absl::StrCat(is_compressed,
+                          ", which only text, JSON lines and JSON arrays may be; "
+                          "unpack it: ",
+                          unpack),
+             /*holds_data=*/true};
+  }
+  return found;
+}
+
+FileKind UnreadableFileKind(const std::string& path, absl::string_view reason) {
+  return {std::nullopt, Compression::kNone, std::string(reason), NamesPackedData(path)};
 }
 
 }  // namespace zeroth

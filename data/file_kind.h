@@ -9,6 +9,8 @@
 
 #include "absl/strings/string_view.h"
 
+#include "zeroth/data/sequential_file.h"
+
 namespace zeroth {
 
 enum class DataFileKind { kText, kJsonLines, kJsonArray, kNpy, kLlmcBin, kMegatron, kParquet };
@@ -28,6 +30,7 @@ inline constexpr size_t kFileHeadBytes = 8192;
 
 struct FileKind {
   std::optional<DataFileKind> kind;  // none: the file is not read
+  Compression compression = Compression::kNone;
   // Without a kind: what the file is, with its first bytes, what is expected, and what to do.
   std::string refusal;
   // Without a kind: it holds records or tokens in a form that is not read. In a directory such a
@@ -35,11 +38,19 @@ struct FileKind {
   bool holds_data = false;
 };
 
-// Decides what a file is by its first kFileHeadBytes bytes, or all of a shorter file. The name
+// Decides what a file is by the first kFileHeadBytes bytes of its content, or all of less. The name
 // decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .json does
 // where it begins with a brace or bracket; .csv and .tsv make it a table; a file named .npy or .bin
 // with other content is damaged. A .bin file of Megatron-LM has
 // no header: the caller asks for its .idx file, which is kMegatron.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
+
+// The same for a compressed file and the first bytes of what it holds. Only text and records of
+// JSON are read compressed.
+FileKind CompressedFileKindOf(const std::string& path, Compression compression,
+                              absl::string_view head);
+
+// A refusal of a compressed file whose first bytes cannot be decompressed, for this reason.
+FileKind UnreadableFileKind(const std::string& path, absl::string_view reason);
 
 }  // namespace zeroth

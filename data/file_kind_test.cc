@@ -3,6 +3,7 @@
 #include "zeroth/data/file_kind.h"
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -112,7 +113,6 @@ TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
       {std::string("ARROW1\0\0", 8), "is an Arrow file"},
       {std::string("\xff\xff\xff\xff\x10\0\0\0", 8), "is an Arrow stream"},
       {"\x1f\x8b\x08", "is compressed by gzip (it begins with \"\\x1f\\x8b\\x08\"), expected text"},
-      {"\x28\xb5\x2f\xfd", "is compressed by zstd"},
       {std::string("\xfd\x37zXZ\0", 6), "is compressed by xz"},
       {"PK\x03\x04", "is a zip archive"},
       {"%PDF-1.7", "is a PDF document"},
@@ -130,8 +130,8 @@ TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
               HasSubstr("python3 -c 'import csv, json, sys; f = open(sys.argv[1], newline=\"\"); "
                         "[print(json.dumps(r)) for r in csv.DictReader(f)]' 'my data.csv' > "
                         "'my data.jsonl'"));
-  EXPECT_THAT(KindOfHead("a.gz", "\x1f\x8b\x08").refusal,
-              HasSubstr("unpack it first: gunzip -k a.gz"));
+  EXPECT_THAT(KindOfHead("a.xz", std::string("\xfd\x37zXZ\0", 6)).refusal,
+              HasSubstr("unpack it first: unxz -k a.xz"));
   for (const char* const name : {"a.csv", "a.TSV"}) {
     EXPECT_THAT(KindOfHead(name, "prose").refusal, HasSubstr("if it is prose, name it .txt"))
         << name;
@@ -146,14 +146,40 @@ TEST(FileKindTest, ParquetIsKnownByItsFirstBytes) {
               HasSubstr("Git LFS puts in the place of a file: run git lfs pull"));
 }
 
+TEST(FileKindTest, CompressedContentIsKnownAsOtherContentIs) {
+  const auto kind = [](const std::string& path, const std::string& head) {
+    return CompressedFileKindOf(path, Compression::kGzip, head);
+  };
+  for (const auto& [path, head, expected] :
+       std::vector<std::tuple<std::string, std::string, DataFileKind>>{
+           {"a.gz", "prose", DataFileKind::kText},
+           {"a.txt.gz", "{\"text\": \"b\"}\n", DataFileKind::kJsonLines},
+           {"a.jsonl.gz", "\n", DataFileKind::kJsonLines},
+           {"a.NDJSON.GZIP", "\n", DataFileKind::kJsonLines},
+           {"a.json.gz", "[{\"text\": \"b\"}]", DataFileKind::kJsonArray}}) {
+    EXPECT_EQ(kind(path, head).kind, expected) << path;
+    EXPECT_EQ(kind(path, head).compression, Compression::kGzip) << path;
+  }
+  EXPECT_THAT(
+      kind("a b.parquet.gz", std::string("PAR1\0", 5)).refusal,
+      HasSubstr("a b.parquet.gz: is compressed by gzip, which only text, JSON lines and JSON "
+                "arrays may be; unpack it: gunzip -k 'a b.parquet.gz'"));
+  EXPECT_TRUE(kind("a.npy.gz", "\x93NUMPY").holds_data);
+  EXPECT_THAT(kind("a.gz.gz", "\x1f\x8b\x08").refusal,
+              HasSubstr("After gunzip -k a.gz.gz: a.gz: is compressed by gzip (it begins with"));
+  EXPECT_TRUE(kind("a.csv.gz", "text,id\na,b\n").holds_data);
+  EXPECT_FALSE(kind("a.tar.gz", std::string("a/\0", 3)).holds_data);
+}
+
 TEST(FileKindTest, DataThatIsNotReadIsNoFileToLeaveOut) {
   EXPECT_TRUE(KindOfHead("a", "[1]").holds_data);
   EXPECT_TRUE(KindOfHead("a.csv", "a,b\n").holds_data);
   EXPECT_TRUE(KindOfHead("a.npy", "x").holds_data);
   EXPECT_TRUE(KindOfHead("a.bin", "").holds_data);
-  EXPECT_TRUE(KindOfHead("a.jsonl.gz", "\x1f\x8b\x08").holds_data);
+  EXPECT_TRUE(KindOfHead("a.jsonl.xz", std::string("\xfd\x37zXZ\0", 6)).holds_data);
+  EXPECT_TRUE(UnreadableFileKind("a.jsonl.gz", "damaged").holds_data);
   EXPECT_TRUE(KindOfHead("a.parquet", "version https://git-lfs").holds_data);
-  EXPECT_FALSE(KindOfHead("a.tar.gz", "\x1f\x8b\x08").holds_data);
+  EXPECT_FALSE(UnreadableFileKind("a.tar.gz", "damaged").holds_data);
   EXPECT_FALSE(KindOfHead("package.json", "{\n \"name\": \"a\"\n}\n").holds_data);
   EXPECT_FALSE(KindOfHead("a.png", std::string("\x89PNG\0", 5)).holds_data);
   EXPECT_FALSE(KindOfHead("a", "").holds_data);

@@ -24,6 +24,7 @@
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
 #include "zeroth/data/records.h"
+#include "zeroth/data/sequential_file.h"
 #include "zeroth/data/token_cache.h"
 #include "zeroth/data/token_file.h"
 #include "zeroth/data/tokenizer.h"
@@ -67,16 +68,20 @@ TokenCacheOptions CacheFor(const DataOptions& options, const std::string& kind) 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenDocuments(const std::vector<DataFile>& files,
                                                                  const ColumnNames& columns,
                                                                  const DataOptions& options) {
-  // Each byte is its id: nothing need be stored.
   const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
     return file.kind == DataFileKind::kText;
+  });
+  const bool is_compressed = std::any_of(files.begin(), files.end(), [](const DataFile& file) {
+    return file.compression != Compression::kNone;
   });
   if (is_plain && !options.columns.empty()) {
     return InvalidArgument(files[0].path,
                            " is text without records, so --data_columns=", options.columns,
                            " has no columns to read");
   }
-  if (is_plain && dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
+  // Each byte is its id: nothing need be stored.
+  if (is_plain && !is_compressed &&
+      dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
     return OpenByteText(files);
   }
   return CachedTokens(

@@ -63,12 +63,14 @@ struct DataOptions {
 // .bin files are token files; the last are also named by their .idx file, or without an ending.
 // Lines of JSON, JSON arrays and parquet files hold records of the kind of their first (records.h),
 // which description() names. A text file, and each record of text, ends with one end-of-text token.
+// Text and files of JSON may be compressed by gzip or zstd; their content decides their kind.
 // Other and empty files are refused where they are named or matched, and skipped in directories,
 // except those that hold data in an unsupported form. Text beside parquet files in a directory is
 // skipped, too. Text, records of other kinds and token files cannot be mixed.
 //
-// With the byte tokenizer large texts stay on disk. Other tokenizers encode here, or once per
-// machine (see token_cache.h). Open once per process and share the result among its ranks.
+// With the byte tokenizer large texts stay on disk, unless they are compressed. Other tokenizers
+// encode here, or once per machine (see token_cache.h). Open once per process and share the result
+// among its ranks.
 //
 // NotFound if something does not exist, matches nothing, or holds no usable file; InvalidArgument
 // for a bad file or mixture.

@@ -2,11 +2,14 @@
 
 #include "zeroth/data/open_data.h"
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,6 +17,7 @@
 
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/unicode.h"
+#include "zeroth/data/data_files.h"
 #include "zeroth/data/test_token_files.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
@@ -24,6 +28,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<int32_t> ReadAll(const TokenSource& source) {
   std::vector<int32_t> ids(static_cast<size_t>(source.size()));
@@ -113,6 +118,109 @@ TEST(OpenDataTest, JsonLinesAreDocuments) {
   EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: \"text\" is number"));
   EXPECT_THAT(error("\n\n{\"text\": \"h"), HasSubstr("b.jsonl line 3"));
   EXPECT_THAT(error("{\"text\": \"\xff\"}"), HasSubstr("b.jsonl line 1"));
+}
+
+class CompressedDataTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (absl::StrContains(FindDataFiles(PathOf("book.txt.gz")).status().message(),
+                          "built without Arrow"))
+      GTEST_SKIP() << "built without Arrow";
+  }
+
+  static std::string PathOf(const std::string& name) { return "tests/testdata/compressed/" + name; }
+  // The ids of ByteTokenizer.
+  std::vector<int32_t> Ids(const std::string& spec, const std::string& cache = "none") {
+    const ByteTokenizer tokenizer;
+    DataOptions options = {&tokenizer, 257};
+    options.cache_dir = cache;
+    const auto source = OpenData(spec, options);
+    EXPECT_TRUE(source.ok()) << source.status();
+    if (!source.ok()) return {};
+    notes_ = (*source)->notes();
+    description_ = (*source)->description();
+    return ReadAll(**source);
+  }
+  std::string ErrorOf(const std::string& spec) {
+    const ByteTokenizer tokenizer;
+    const absl::Status status = OpenData(spec, {&tokenizer, 257}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  }
+
+  const TemporaryDirectory dir_;
+  std::vector<std::string> notes_;
+  std::string description_;
+};
+
+TEST_F(CompressedDataTest, HasTheTokensOfTheSameFilesUnpacked) {
+  std::string lines;
+  std::string book;
+  for (int i = 0; i < 5000; ++i) {
+    absl::StrAppend(&lines, "{\"text\": \"Line ", i, " of many.\"}\n");
+    absl::StrAppend(&book, "word ", i, " ");
+  }
+  const std::string array =
+      "[{\"text\": \"Line 0 of many.\"}, {\"text\": \"Line 1 of many.\"}, {\"text\": \"Line 2 "
+      "of many.\"}]";
+  for (const auto& [name, content] : std::vector<std::pair<std::string, std::string>>{
+           {"lines.jsonl", lines}, {"array.json", array}, {"book.txt", book}}) {
+    const std::vector<int32_t> expected = Ids(dir_.Write(name, content));
+    const std::string description = description_.substr(dir_.path().size() + 1 + name.size());
+    for (const std::string ending : {".gz", ".zst"}) {
+      const std::string packed = ReadTestFile(PathOf(name + ending));
+      EXPECT_TRUE(Ids(PathOf(name + ending)) == expected) << name << ending;
+      EXPECT_EQ(description_, PathOf(name + ending) + description);
+      // The content decides, not the name.
+      EXPECT_TRUE(Ids(dir_.Write("data", packed)) == expected) << name << ending;
+    }
+  }
+  std::filesystem::remove(dir_.File("data"));
+  // Compressed and other files of a directory, in the order of their names.
+  dir_.Write("array.json.gz", ReadTestFile(PathOf("array.json.gz")));
+  std::filesystem::remove(dir_.File("lines.jsonl"));
+  std::vector<int32_t> all = Ids(PathOf("array.json.gz"));
+  all.insert(all.end(), all.begin(), all.end());
+  const std::vector<int32_t> last = Ids(PathOf("book.txt.zst"));
+  all.insert(all.end(), last.begin(), last.end());
+  EXPECT_TRUE(Ids(dir_.path()) == all);
+}
+
+TEST_F(CompressedDataTest, IsEncodedAgainIfTheFileChanges) {
+  const std::string gzip = ReadTestFile(PathOf("array.json.gz"));
+  const std::string cache = dir_.File("cache");
+  const std::string path = dir_.Write("a.json.gz", gzip);
+  const std::vector<int32_t> first = Ids(path, cache);
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("encoded, and kept in")));
+  EXPECT_EQ(Ids(path, cache), first);
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("encoded before")));
+  dir_.Write("a.json.gz", ReadTestFile(PathOf("lines.jsonl.gz")));
+  EXPECT_EQ(Ids(path, cache), Ids(PathOf("lines.jsonl.zst")));
+  EXPECT_THAT(Ids(path, cache), Not(first));
+}
+
+TEST_F(CompressedDataTest, IsRefusedWithItsNameIfItCannotBeRead) {
+  const std::string packed = ReadTestFile(PathOf("lines.jsonl.gz"));
+  // Damage at once, and behind the bytes that tell the kind.
+  std::string bad = packed;
+  bad[200] = static_cast<char>(bad[200] ^ 0x41);
+  const std::string path = dir_.Write("a.jsonl.gz", bad);
+  EXPECT_THAT(ErrorOf(path), HasSubstr(path + ": is compressed by gzip, but cannot be "));
+  EXPECT_THAT(ErrorOf(dir_.path()), HasSubstr(path + ": is compressed by gzip, but cannot be "));
+  dir_.Write("a.jsonl.gz", packed.substr(0, packed.size() - 1));
+  EXPECT_THAT(ErrorOf(path), HasSubstr(path + ": is compressed by gzip, but is cut short behind " +
+                                       "153890 bytes of its content"));
+  // Tokens are read at any place, and tables and binary files not at all.
+  EXPECT_THAT(ErrorOf(PathOf("tokens.npy.zst")),
+              HasSubstr("tokens.npy.zst: is compressed by zstd, which only text, JSON lines and "
+                        "JSON arrays may be; unpack it: zstd -d tests"));
+  EXPECT_THAT(ErrorOf(PathOf("table.csv.gz")),
+              HasSubstr("table.csv.gz: is compressed by gzip, and its content is not read. After "
+                        "gunzip -k tests/testdata/compressed/table.csv.gz: "
+                        "tests/testdata/compressed/table.csv: is a table"));
+  EXPECT_THAT(ErrorOf(PathOf("empty.txt.gz")), HasSubstr("empty.txt: is empty"));
+  // A line of 100 MB is not read to its end.
+  EXPECT_THAT(ErrorOf(PathOf("long.jsonl.zst")), HasSubstr("long.jsonl.zst line 1: "));
 }
 
 // What is none of the kinds is never trained as text.

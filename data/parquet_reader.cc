@@ -12,9 +12,6 @@
 #include "zeroth/core/base/unicode.h"
 
 #ifdef ZEROTH_HAS_ARROW
-#include <numeric>
-#include <vector>
-
 #include "arrow/api.h"
 #include "arrow/io/file.h"
 #include "parquet/arrow/reader.h"
@@ -133,7 +130,7 @@ arrow::Result<nlohmann::json> JsonOf(const arrow::Array& array, int64_t i, int d
     }
     default: {
       ARROW_ASSIGN_OR_RAISE(const std::shared_ptr<arrow::Scalar> scalar, array.GetScalar(i));
-      return nlohmann::json(ReplaceInvalidUtf8(scalar->ToString()));
+      return nlohmann::json{{array.type()->ToString(), ReplaceInvalidUtf8(scalar->ToString())}};
     }
   }
 }
@@ -148,29 +145,34 @@ struct ParquetReader::State {
                            message.substr(0, message.find('\n')),
                            "; is the file damaged? Fetch it again");
   }
-  absl::Status Start(int first_group) {
-    std::vector<int> groups(static_cast<size_t>(file->num_row_groups() - first_group));
-    std::iota(groups.begin(), groups.end(), first_group);
-    auto opened = file->GetRecordBatchReader(groups);
+  // Goes to the first row of a group, or to the end. A reader of several groups cannot read
+  // dictionaries within lists, since each group has its own.
+  absl::Status Start(int at) {
+    group = at;
+    batch = nullptr;
+    batches = nullptr;
+    if (group == file->num_row_groups()) return absl::OkStatus();
+    auto opened = file->GetRecordBatchReader({group});
     if (!opened.ok()) return Error(opened.status());
     batches = *std::move(opened);
-    batch = nullptr;
     return absl::OkStatus();
   }
   // Makes `batch` have the next row; false at the end.
   absl::StatusOr<bool> Fill() {
     while (batch == nullptr || in_batch == batch->num_rows()) {
+      if (batches == nullptr) return false;
       const arrow::Status status = batches->ReadNext(&batch);
       if (!status.ok()) return Error(status);
       in_batch = 0;
-      if (batch == nullptr) return false;
+      if (batch == nullptr) ZEROTH_RETURN_IF_ERROR(Start(group + 1));
     }
     return true;
   }
 
   std::string path;
   std::unique_ptr<parquet::arrow::FileReader> file;
-  std::unique_ptr<arrow::RecordBatchReader> batches;
+  int group = 0;
+  std::unique_ptr<arrow::RecordBatchReader> batches;  // of the group; null at the end
   std::shared_ptr<arrow::RecordBatch> batch;
   int64_t in_batch = 0;  // rows of the batch that were returned
   int64_t row = 0;       // rows of the file that were returned

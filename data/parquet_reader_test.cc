@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +28,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::string PathOf(const std::string& name) {
   return absl::StrCat("tests/testdata/parquet/", name, ".parquet");
@@ -96,7 +98,19 @@ TEST_F(ParquetReaderTest, ReadsNestedAndOtherTypes) {
             R"({"content":"Four.","name":null,"role":"assistant"}]})");
   // A dictionary, a large string and a timestamp.
   EXPECT_EQ(Rows(PathOf("columns"))[1],
-            R"({"answer":"y","date":"1970-01-01 00:00:01.000","question":"b"})");
+            R"({"answer":"y","date":{"timestamp[ms]":"1970-01-01 00:00:01.000"},"question":"b"})");
+}
+
+TEST_F(ParquetReaderTest, ValuesThatJsonLacksAreNotText) {
+  EXPECT_THAT(TextOf(PathOf("columns"), "text=date"),
+              HasSubstr("columns.parquet row 1: \"text\" is object, expected a string"));
+  EXPECT_THAT(Rows(PathOf("map"))[0], StartsWith(R"({"messages":{"map<string, string)"));
+}
+
+TEST_F(ParquetReaderTest, TextIsThatOfTheSameJsonLines) {
+  const std::string text = TextOf(PathOf("twin_text"));
+  EXPECT_EQ(text, TextOf("tests/testdata/parquet/twin_text.jsonl"));
+  EXPECT_THAT(text, HasSubstr("Document 6 é|Document 0 é|"));
 }
 
 TEST_F(ParquetReaderTest, TheTrainerReadsEachKindOfRecord) {
@@ -147,8 +161,22 @@ TEST_F(ParquetReaderTest, DamagedFilesAreRefused) {
     EXPECT_LT(status.message().size(), 400u);
   }
   EXPECT_EQ(ParquetReader::Open(dir_.File("absent")).status().code(), absl::StatusCode::kNotFound);
-  // A page's header.
+  // The footer: its magic, its length, and that of an encrypted file.
   std::string bad = good;
+  for (const auto& [end, expected] : std::vector<std::pair<std::string, std::string>>{
+           {good.substr(good.size() - 8, 4) + "PAR2", "magic bytes not found in footer"},
+           {"\xff\xff\xff\x7fPAR1", "footer"},
+           {std::string("\0\0\0\0PAR1", 8), "thrift"},
+           {good.substr(good.size() - 8, 4) + "PARE", "this parquet file cannot be read"}}) {
+    bad.replace(bad.size() - 8, 8, end);
+    dir_.Write("a.parquet", bad);
+    const std::string message(ParquetReader::Open(path).status().message());
+    EXPECT_THAT(message, HasSubstr(path + ": this parquet file cannot be read: "));
+    EXPECT_THAT(message, HasSubstr(expected));
+    EXPECT_LT(message.size(), 400u);
+  }
+  // A page's header.
+  bad = good;
   bad.replace(4, 8, 8, '\xff');
   dir_.Write("a.parquet", bad);
   EXPECT_THAT(Rows(path).back(), HasSubstr(path + ": row 1 of this parquet file cannot be read: "));

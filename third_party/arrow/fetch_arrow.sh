@@ -3,7 +3,7 @@
 #
 # Fetches the C++ libraries of Apache Arrow, unless they are there, and prints the folder that has their
 # include/ and lib/. Where it cannot it says why on stderr, in one line, and exits with 1: builds then
-# leave out parquet files. Never asks anything.
+# leave out parquet and compressed files. Never asks anything.
 #
 # arrow.txt says what is fetched, cache.sh where it is kept.
 set -euo pipefail
@@ -12,7 +12,7 @@ here="$(cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 probe=include/parquet/arrow/reader.h
 
 fail() {
-  printf 'zeroth: builds will leave out parquet files: %s\n' "$*" >&2
+  printf 'zeroth: builds will leave out parquet and compressed files: %s\n' "$*" >&2
   exit 1
 }
 

@@ -20,7 +20,7 @@ def _arrow_repository_impl(ctx):
     libraries = [_library(ctx, folder, name) for name in ["parquet", "arrow"]] if folder else []
     if not folder or not ctx.path(folder + "/" + _HEADER).exists or None in libraries:
         # buildifier: disable=print
-        print("This build leaves out parquet files: Arrow was not found (./bazelw fetches it, ARROW_HOME names its folder).")
+        print("This build leaves out parquet and compressed files: Arrow was not found (./bazelw fetches it, ARROW_HOME names its folder).")
         ctx.file("include/empty", "")
         defines = []
         linkopts = []

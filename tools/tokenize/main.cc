@@ -20,10 +20,11 @@
 ABSL_FLAG(std::string, tokenizer, "",
           "A directory with a tokenizer (tokenizer.json, tokenizer.model, or vocab.json and "
           "merges.txt), one of these files, or byte. Required.");
-ABSL_FLAG(std::string, in, "",
-          "What to tokenise: a text file, JSON lines (.jsonl, {\"text\": ...} each), parquet files "
-          "with a "
-          "column text, a directory, a pattern, or several separated by commas. Required.");
+ABSL_FLAG(
+    std::string, in, "",
+    "What to tokenise: a text file or JSON lines (.jsonl, {\"text\": ...} each), which may be "
+    "compressed by gzip or zstd, parquet files with a column text, a directory, a pattern, or "
+    "several separated by commas. Required.");
 ABSL_FLAG(
     std::string, out, "",
     "What to write: token shards, .bin (llm.c) or .npy, which --data of the trainer takes; "

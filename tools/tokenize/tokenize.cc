@@ -193,14 +193,17 @@ class Job {
       return bad("names more files than there are");
     file_ = static_cast<size_t>(numbers[0]);
     for (size_t i = 0; i < file_; ++i) bytes_before_ += sizes_[i];
-    counts_.resumed_bytes = bytes_before_ + numbers[1];
+    counts_.resumed_bytes = bytes_before_;
     counts_.documents = numbers[4];
     counts_.tokens = numbers[5];
     ZEROTH_RETURN_IF_ERROR_WITH(output_->Resume(saved.value("output", nlohmann::json())),
                                 progress_path_);
     if (file_ == files_.size()) return absl::OkStatus();
     ZEROTH_RETURN_IF_ERROR(OpenFile());
-    return reader_->Seek(static_cast<size_t>(numbers[1]), numbers[2], numbers[3] != 0);
+    ZEROTH_RETURN_IF_ERROR(
+        reader_->Seek(static_cast<size_t>(numbers[1]), numbers[2], numbers[3] != 0));
+    counts_.resumed_bytes += static_cast<int64_t>(reader_->file_position());
+    return absl::OkStatus();
   }
 
   absl::Status SaveProgress() {
@@ -246,7 +249,7 @@ class Job {
       if (part.ends) ++counts_.documents;
       items.back().parts.push_back(std::move(part));
     }
-    counts_.bytes = bytes_before_ + (reader_ ? static_cast<int64_t>(reader_->position()) : 0);
+    counts_.bytes = bytes_before_ + (reader_ ? static_cast<int64_t>(reader_->file_position()) : 0);
     return items;
   }
 

@@ -17,7 +17,7 @@ namespace zeroth {
 
 struct TokenizeOptions {
   std::string tokenizer;  // as OpenTokenizer's path, or "byte"
-  // Text, JSON lines and parquet, as --data of the trainer says.
+  // Text, JSON lines, each also compressed, and parquet, as --data of the trainer says.
   std::string in;
   // .bin or .npy: token shards, each document with the tokenizer's template and an end-of-text
   // token. .jsonl: {"ids": [...], "text": decoded} for each document, without an end-of-text token.

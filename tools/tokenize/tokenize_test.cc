@@ -332,5 +332,46 @@ TEST(TokenizeTest, ParquetIsReadAndResumed) {
             ReadFile(dir.File("whole.bin"), 1 << 20).value());
 }
 
+// A run that is interrupted anywhere in a compressed file goes on there.
+TEST(TokenizeTest, CompressedFilesAreReadAndResumed) {
+  const TemporaryDirectory dir;
+  std::string book;
+  for (int i = 0; i < 5000; ++i) absl::StrAppend(&book, "word ", i, " ");
+  const std::string packed = "tests/testdata/compressed/";
+  for (const std::string& in : {packed + "book.txt.gz," + packed + "lines.jsonl.gz",
+                                packed + "book.txt.zst," + packed + "lines.jsonl.zst"}) {
+    TokenizeOptions options;
+    options.tokenizer = "byte";
+    options.in = in;
+    options.out = dir.File("whole.bin");
+    options.overwrite = true;
+    const auto whole = TokenizeFiles(options, GoOn);
+    if (absl::StrContains(whole.status().message(), "built without Arrow"))
+      GTEST_SKIP() << "built without Arrow";
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_EQ(whole->documents, 1 + 5000);
+    EXPECT_EQ(whole->bytes, whole->all_bytes);
+    const std::vector<int32_t> ids = TokensIn(options.out);
+    EXPECT_EQ(std::string(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(book.size())), book);
+    options.out = dir.File("parts.bin");
+    options.threads = 1;
+    options.part_bytes = 9000;
+    int interruptions = 0;
+    while (true) {
+      int batches = 0;
+      const auto counts = TokenizeFiles(options, [&batches](const TokenizeCounts& so_far) {
+        EXPECT_LE(so_far.bytes, so_far.all_bytes);
+        EXPECT_LE(so_far.resumed_bytes, so_far.bytes);
+        return ++batches == 3 ? absl::AbortedError("stop") : absl::OkStatus();
+      });
+      if (counts.ok()) break;
+      ASSERT_EQ(counts.status().code(), absl::StatusCode::kAborted) << counts.status();
+      ++interruptions;
+    }
+    EXPECT_GT(interruptions, 10) << in;
+    EXPECT_TRUE(TokensIn(options.out) == ids) << in;
+  }
+}
+
 }  // namespace
 }  // namespace zeroth
