@@ -251,9 +251,12 @@ absl::StatusOr<bool> DocumentReader::NextRow(JsonRecord* record) {
   ZEROTH_ASSIGN_OR_RETURN(const bool more, parquet_->Next(&record->json));
   if (!more) return false;
   record->where = absl::StrCat(file_.path(), " row ", ++lines_);
-  // Rows have no place in the file, so this is a share of its bytes.
-  position_ = static_cast<size_t>(static_cast<double>(file_.size()) * static_cast<double>(lines_) /
-                                  static_cast<double>(parquet_->rows()));
+  // Rows have no place in the file, so this is a share of its bytes. A damaged file may say less
+  // rows than it has.
+  const double share =
+      static_cast<double>(lines_) /
+      static_cast<double>(std::max(parquet_->rows(), static_cast<int64_t>(lines_)));
+  position_ = static_cast<size_t>(static_cast<double>(file_.size()) * share);
   return true;
 }
 

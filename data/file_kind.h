@@ -41,8 +41,8 @@ struct FileKind {
 // Decides what a file is by the first kFileHeadBytes bytes of its content, or all of less. The name
 // decides only what the content cannot: .jsonl and .ndjson make text lines of JSON, and .json does
 // where it begins with a brace or bracket; .csv and .tsv make it a table; a file named .npy or .bin
-// with other content is damaged. A .bin file of Megatron-LM has
-// no header: the caller asks for its .idx file, which is kMegatron.
+// with other content is damaged. A .bin file of Megatron-LM has no header: the caller asks for its
+// .idx file, which is kMegatron.
 FileKind FileKindOf(const std::string& path, absl::string_view head);
 
 // The same for a compressed file and the first bytes of what it holds. Only text and records of

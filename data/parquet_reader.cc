@@ -52,7 +52,7 @@ arrow::Result<nlohmann::json> StructAt(const arrow::Array& array, int64_t i, int
   const auto& fields = static_cast<const arrow::StructArray&>(array);
   nlohmann::json object = nlohmann::json::object();
   for (int field = 0; field < fields.num_fields(); ++field) {
-    ARROW_ASSIGN_OR_RAISE(object[fields.struct_type()->field(field)->name()],
+    ARROW_ASSIGN_OR_RAISE(object[ReplaceInvalidUtf8(fields.struct_type()->field(field)->name())],
                           JsonOf(*fields.field(field), i, depth + 1));
   }
   return object;
@@ -220,7 +220,7 @@ absl::StatusOr<bool> ParquetReader::Next(nlohmann::json* row) {
   for (int column = 0; column < state.batch->num_columns(); ++column) {
     auto value = JsonOf(*state.batch->column(column), state.in_batch);
     if (!value.ok()) return state.Error(value.status());
-    (*row)[state.batch->column_name(column)] = *std::move(value);
+    (*row)[ReplaceInvalidUtf8(state.batch->column_name(column))] = *std::move(value);
   }
   ++state.in_batch;
   ++state.row;
