@@ -88,11 +88,13 @@ def copy_libraries(program, folder, with_nvidia, left_out):
             copy_file(found.group(2), os.path.join(folder, "lib", found.group(1)))
 
 
-def copy_target(target, program, folder, with_nvidia, left_out):
-    """Copies a target's files, and stores its program's path."""
+def copy_target(target, program, folder, with_nvidia, left_out, programs):
+    """Copies a target's files, and stores its program's path. `programs` maps binaries to such paths."""
+    binary = os.path.realpath(program)
     for path, source in runfiles(program).items():
-        if os.path.realpath(source) == os.path.realpath(program):
-            target["program"] = path
+        if os.path.realpath(source) == binary:
+            # Tests that share a binary are links to it: one copy serves all.
+            path = target["program"] = programs.setdefault(binary, path)
         copied = os.path.join(folder, "runfiles", path)
         if os.path.exists(copied):
             continue
@@ -129,9 +131,10 @@ def main():
     for script in SCRIPTS:
         copy_file(script, os.path.join(options.out, os.path.basename(script)))
     left_out = set()
+    programs = {}
     for target in targets:
         program = os.path.join(binaries, target["label"][2:].replace(":", "/"))
-        copy_target(target, program, options.out, options.with_nvidia, left_out)
+        copy_target(target, program, options.out, options.with_nvidia, left_out, programs)
     manifest = {"build": " ".join(flags), "targets": targets,
                 "commit": run(["git", "describe", "--always", "--dirty", "--abbrev=12"]).strip()}
     with open(os.path.join(options.out, "manifest.json"), "w", encoding="utf-8") as file:

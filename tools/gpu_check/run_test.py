@@ -246,6 +246,27 @@ class PackTest(unittest.TestCase):
             {"label": "//tests:a_test", "kind": "test", "tags": ["gpu", "slow"], "env": {"A": "cuda"}},
             {"label": "//train:train", "kind": "program", "tags": ["gpu"], "env": {}}])
 
+    def test_copies_a_shared_binary_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            built, out = os.path.join(folder, "built"), os.path.join(folder, "out")
+            os.mkdir(built)
+            for name in ("a_tests", "a_data", "b_data"):
+                with open(os.path.join(built, name), "w", encoding="utf-8") as file:
+                    file.write(name)
+            targets, programs = [{}, {}], {}
+            for target, name in zip(targets, ("a", "b")):
+                program = os.path.join(built, name + "_test")
+                os.symlink("a_tests", program)
+                with open(program + ".runfiles_manifest", "w", encoding="utf-8") as manifest:
+                    for file in (name + "_test", name + "_data", "a_tests"):
+                        manifest.write("zeroth/%s %s\n" % (file, os.path.join(built, file)))
+                pack.copy_target(target, program, out, False, set(), programs)
+            self.assertEqual(targets[0], targets[1])
+            copied = os.path.join(out, "runfiles")
+            with open(os.path.join(copied, targets[0]["program"]), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "a_tests")
+            self.assertEqual(len(os.listdir(os.path.join(copied, "zeroth"))), 3)  # a program, two data files
+
 
 if __name__ == "__main__":
     unittest.main()
