@@ -80,7 +80,7 @@ bool RunsAreShort() {
 }
 
 std::vector<const char*> Families() {
-  return {"llama31_tiny", "mistral_tiny",   "olmo2_tiny",
+  return {"llama31_tiny", "mistral_tiny",   "mixtral_tiny", "olmo2_tiny",
           "qwen2_tiny",   "qwen3_moe_tiny", "qwen3_tiny"};
 }
 

@@ -54,8 +54,9 @@ std::vector<RunSetup> AllSetups() {
     setups.push_back(pieces);
   }
   setups.push_back(Divided("olmo2_tiny", 4, 4).front());
-  // Norms of heads, and projections with and without biases.
-  for (const char* model : {"qwen3_tiny", "qwen2_tiny", "mistral_tiny", "llama31_tiny"}) {
+  // Norms of heads, projections with and without biases, and Mixtral's experts.
+  for (const char* model :
+       {"qwen3_tiny", "qwen2_tiny", "mistral_tiny", "mixtral_tiny", "llama31_tiny"}) {
     setups.push_back(Divided(model, 4, 2).back());
   }
   for (const char* model : Families()) {
