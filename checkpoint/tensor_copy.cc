@@ -151,6 +151,9 @@ class Copier {
   }
 
   absl::Status Emit(int64_t begin) {
+    if (copy_.added != 0.0f) {
+      for (float& value : values_) value += copy_.added;
+    }
     if (copy_.dtype == DType::kFloat16) ZEROTH_RETURN_IF_ERROR(CheckFloat16());
     return sink_(copy_.to, destination_begin_ + begin, values_);
   }

@@ -51,6 +51,7 @@ struct TensorCopy {
   int64_t heads = 1;
   // The copy's type: fp32, bf16 or fp16.
   DType dtype = DType::kFloat32;
+  float added = 0.0f;  // to each element, in fp32
   Stacking stacking = Stacking::kNone;
   int64_t place = 0;
   int64_t places = 1;

@@ -4,12 +4,14 @@
 
 #include <fstream>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/nn/decoder/rope_config.h"
 #include "zeroth/nn/language_model.h"
 
 namespace zeroth {
@@ -27,7 +29,7 @@ std::string Error(const nlohmann::json& config) {
 
 TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
   const nlohmann::json configs = Configs();
-  EXPECT_EQ(configs.size(), 8u);
+  EXPECT_EQ(configs.size(), 9u);
   for (const auto& [family, config] : configs.items()) EXPECT_EQ(Error(config), "") << family;
 }
 
@@ -76,6 +78,38 @@ TEST(ConfigKeysTest, LayersHaveTheWindowTogetherOrNotAtAll) {
         nlohmann::json("full_attention")}) {
     config["layer_types"] = types;
     EXPECT_TRUE(absl::StrContains(Error(config), "'layer_types' is ")) << Error(config);
+  }
+}
+
+// Older files have the pattern and two bases; transformers 5 lists the layers, and has an object of
+// rotary positions for each kind.
+TEST(ConfigKeysTest, OldAndNewKeysOfGemmaMeanTheSame) {
+  nlohmann::json newer = Configs()["gemma3_text"];
+  newer["num_hidden_layers"] = 3;
+  newer["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  newer["rope_parameters"] = {
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5e3}}},
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}}};
+  nlohmann::json older = newer;
+  for (const char* key : {"layer_types", "rope_parameters", "_sliding_window_pattern"}) {
+    older.erase(key);
+  }
+  older["sliding_window_pattern"] = 2;
+  older["rope_theta"] = 2e6;
+  older["rope_local_base_freq"] = 5e3;
+  older["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  for (const nlohmann::json& config : {newer, older}) {
+    const auto model = ModelRegistry::Create(config);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const nlohmann::json written = (*model)->HfConfig();
+    EXPECT_EQ(written["layer_types"], newer["layer_types"]);
+    for (const auto& [kind, theta, factor] :
+         {std::tuple("full_attention", 2e6, 8.0), std::tuple("sliding_attention", 5e3, 1.0)}) {
+      const auto rope = ReadRopeOfLayers(written, kind, {}, 64);
+      ASSERT_TRUE(rope.ok()) << rope.status();
+      EXPECT_EQ(rope->theta, theta) << config;
+      EXPECT_EQ(rope->factor, factor) << config;
+    }
   }
 }
 

@@ -151,13 +151,15 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
   const double window =
       AttentionWindow() > 0 ? std::min(length, static_cast<double>(AttentionWindow())) : length;
   const double seen = seq > 0 ? window - window * window / (2.0 * length) : 0.0;
+  const auto windowed = static_cast<double>(WindowedAttentionWidth());
+  const double full = static_cast<double>(AttentionWidth()) - windowed;
   int64_t adapters = 0;
   for (const LoraAdapter& adapter : LoraAdapters(*this)) {
     adapters += adapter.a->global_numel() + adapter.b->global_numel();
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
   return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +
-         12.0 * static_cast<double>(AttentionWidth()) * seen;
+         12.0 * (windowed * seen + full * length / 2.0);
 }
 
 ModelRegistration::ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory,

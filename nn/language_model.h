@@ -75,6 +75,8 @@ class LanguageModel : public Module {
   virtual int64_t AttentionWidth() const = 0;
   // The number of tokens that one attends to at most; 0: all before it.
   virtual int64_t AttentionWindow() const { return 0; }
+  // The part of AttentionWidth whose layers have the window.
+  virtual int64_t WindowedAttentionWidth() const { return AttentionWidth(); }
 
  private:
   absl::StatusOr<Value> CrossEntropy(Context& context, const Tensor& tokens, const Tensor& targets);

@@ -13,11 +13,11 @@ namespace {
 
 TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2_124m", 124439808},     {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
-      {"gpt2_1558m", 1557611200},   {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
-      {"llama3_8b", 8030261248},    {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
-      {"qwen25_0_5b", 494032768},   {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624},
-      {"mixtral_8x7b", 46702792704}};
+      {"gpt2_124m", 124439808},      {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
+      {"gpt2_1558m", 1557611200},    {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
+      {"llama3_8b", 8030261248},     {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
+      {"qwen25_0_5b", 494032768},    {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624},
+      {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();
@@ -86,6 +86,17 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("mixtral_8x7b", "sliding_window", 4096);
   refused("mixtral_8x7b", "router_jitter_noise", 0.1);
   refused("mixtral_8x7b", "num_experts_per_tok", 9);
+  refused("gemma3_1b", "attn_logit_softcapping", 50.0);
+  refused("gemma3_1b", "final_logit_softcapping", 30.0);
+  refused("gemma3_1b", "use_bidirectional_attention", true);
+  refused("gemma3_1b", "hidden_activation", "gelu");
+  refused("gemma3_1b", "query_pre_attn_scalar", 0);
+  refused("gemma3_1b", "sliding_window_pattern", 0);
+  refused("gemma3_1b", "layer_types", nlohmann::json{"full_attention"});
+  refused("gemma3_1b", "layer_types", "full_attention");
+  refused("gemma3_1b", "rope_local_base_freq", "1e4");
+  refused("gemma3_1b", "rope_parameters", nlohmann::json{{"rope_theta", 1e6}});
+  refused("llama_tiny", "rope_local_base_freq", 1e4);
   using Json = nlohmann::json;
   refused("llama_tiny", "rope_scaling", "linear");
   const auto refused_rope = [&](const char* key, const Json& rope) {
@@ -159,6 +170,28 @@ TEST(PresetsTest, OperationsOfAWindow) {
   const double seen = 16.0 - 16.0 * 16 / (2 * 64);
   EXPECT_NEAR(flops_of(64) - flops_of(16), all - 2.0 * 4096 * 12 * seen, 1.0);
   EXPECT_DOUBLE_EQ(flops_of(4096), flops_of(64));
+}
+
+// Every sixth layer attends to all tokens, as half of them do on average; the others see a window.
+TEST(PresetsTest, OperationsOfWindowsInSomeLayers) {
+  nlohmann::json config = *PresetConfig("gemma3_1b");
+  config["num_hidden_layers"] = 7;
+  const auto flops_with = [&](int64_t window) {
+    config["sliding_window"] = window;
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->FlopsPerToken(64);
+  };
+  const double seen = 16.0 - 16.0 * 16 / (2 * 64);
+  EXPECT_NEAR(flops_with(64) - flops_with(16), 6 * 1024 * 12 * (32.0 - seen), 1.0);
+}
+
+TEST(PresetsTest, AVisionTowerIsRefused) {
+  const absl::Status status =
+      ModelRegistry::Create({{"model_type", "gemma3"}, {"text_config", {{"hidden_size", 8}}}})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.ToString().find("vision tower"), std::string::npos) << status;
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,66 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_builders.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
 using Json = nlohmann::json;
-
-// Fills metadata under "<architecture>.". Remembers the first error, so that a mapping reads as a
-// list.
-class MetadataBuilder {
- public:
-  MetadataBuilder(const HfConfig& config, absl::string_view architecture)
-      : config_(config), prefix_(absl::StrCat(architecture, ".")) {
-    metadata_.SetString("general.architecture", architecture);
-  }
-
-  void Count(absl::string_view key, const absl::StatusOr<int64_t>& value) {
-    if (!Keep(value.status())) return;
-    if (*value < 1 || *value > std::numeric_limits<uint32_t>::max()) {
-      Keep(InvalidArgument(config_.where(), ": ", prefix_, key, " would be ", *value,
-                           ", expected 1 to 2^32 - 1"));
-      return;
-    }
-    metadata_.SetUint32(absl::StrCat(prefix_, key), static_cast<uint32_t>(*value));
-  }
-
-  void Float(absl::string_view key, const absl::StatusOr<double>& value) {
-    if (Keep(value.status()))
-      metadata_.SetFloat(absl::StrCat(prefix_, key), static_cast<float>(*value));
-  }
-
-  void Text(absl::string_view key, absl::string_view value) {
-    metadata_.SetString(absl::StrCat(prefix_, key), value);
-  }
-
-  // Refuses a config whose `key` is not what llama.cpp computes.
-  template <typename T>
-  void Require(absl::string_view key, const absl::StatusOr<T>& value, const T& expected) {
-    if (!Keep(value.status()) || *value == expected) return;
-    Keep(Unimplemented(config_.where(), ": key \"", key, "\" is ", Json(*value).dump(),
-                       ", expected ", Json(expected).dump(), ", which is what llama.cpp computes"));
-  }
-
-  // True if `status` is OK.
-  bool Keep(const absl::Status& status) {
-    if (status_.ok()) status_ = status;
-    return status.ok();
-  }
-
-  absl::StatusOr<GgufMetadata> Build() && {
-    if (!status_.ok()) return status_;
-    return std::move(metadata_);
-  }
-
- private:
-  const HfConfig& config_;
-  const std::string prefix_;
-  GgufMetadata metadata_;
-  absl::Status status_;
-};
 
 absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
   MetadataBuilder out(config, "gpt2");
@@ -128,8 +73,6 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
   }
   return config.GetIntOr("head_dim", width / heads);
 }
-
-constexpr char kSlidingWindow[] = "attention.sliding_window";
 
 // A Mixtral, which is a Llama with experts; their width is the feed-forward length.
 void SetMixtral(const HfConfig& config, MetadataBuilder& out) {
@@ -198,69 +141,6 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   }
   return std::move(out).Build();
 }
-
-// The shortest decimal that is the same float: 1e-05, not 9.999999747378752e-06.
-double ShortDecimal(double value) {
-  char text[32];
-  const auto written = std::to_chars(text, text + sizeof(text), static_cast<float>(value));
-  double shortened = value;
-  std::from_chars(text, written.ptr, shortened);
-  return shortened;
-}
-
-// Fills config.json from metadata under "<architecture>.". Remembers the first error.
-class ConfigBuilder {
- public:
-  ConfigBuilder(const GgufMetadata& metadata, absl::string_view architecture)
-      : metadata_(metadata), prefix_(absl::StrCat(architecture, ".")) {
-    json_["model_type"] = architecture;
-  }
-
-  int64_t Int(absl::string_view gguf) { return Value(metadata_.GetInt(Key(gguf))); }
-  int64_t IntOr(absl::string_view gguf, int64_t fallback) {
-    return Value(metadata_.GetIntOr(Key(gguf), fallback));
-  }
-  double Double(absl::string_view gguf) {
-    return ShortDecimal(Value(metadata_.GetDouble(Key(gguf))));
-  }
-  double DoubleOr(absl::string_view gguf, double fallback) {
-    return ShortDecimal(Value(metadata_.GetDoubleOr(Key(gguf), fallback)));
-  }
-  std::string TextOr(absl::string_view gguf, std::string fallback) {
-    return Value(metadata_.GetStringOr(Key(gguf), std::move(fallback)));
-  }
-  void Refuse(absl::string_view gguf, const std::string& found, absl::string_view expected) {
-    if (!status_.ok()) return;
-    status_ = Unimplemented(metadata_.where(), ": key \"", Key(gguf), "\" is ", found,
-                            ", expected ", expected);
-  }
-  Json& operator[](const char* key) { return json_[key]; }
-
-  absl::StatusOr<HfConfig> Build() && {
-    if (!status_.ok()) return status_;
-    for (const char* id : {"bos", "eos"}) {
-      const std::string key = absl::StrCat("tokenizer.ggml.", id, "_token_id");
-      if (!metadata_.Has(key)) continue;
-      ZEROTH_ASSIGN_OR_RETURN(json_[absl::StrCat(id, "_token_id")], metadata_.GetInt(key));
-    }
-    return HfConfig::Parse(json_.dump(), metadata_.where());
-  }
-
- private:
-  std::string Key(absl::string_view gguf) const { return absl::StrCat(prefix_, gguf); }
-
-  template <typename T>
-  T Value(absl::StatusOr<T> value) {
-    if (value.ok()) return *std::move(value);
-    if (status_.ok()) status_ = value.status();
-    return T();
-  }
-
-  const GgufMetadata& metadata_;
-  const std::string prefix_;
-  Json json_;
-  absl::Status status_;
-};
 
 absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfigFacts& facts) {
   ConfigBuilder out(metadata, "gpt2");
@@ -373,6 +253,7 @@ absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.ModelType());
   const absl::string_view architecture = GgufArchitectureOf(type);
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), config.where());
+  if (architecture == "gemma3") return Gemma3Metadata(config);
   return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, architecture);
 }
 
@@ -381,6 +262,7 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), metadata.where());
   if (architecture == "gpt2") return Gpt2Config(metadata, facts);
+  if (architecture == "gemma3") return Gemma3Config(metadata, facts);
   ZEROTH_ASSIGN_OR_RETURN(const LlamaLike* const family, FindLlamaLike(architecture));
   return LlamaConfig(metadata, *family, facts);
 }

@@ -32,6 +32,8 @@ enum class GgufLayout {
   // another order (Relayout::kInterleaveHalves converts to GGUF).
   kQueryRows,
   kKeyRows,
+  // Gemma 3's norms scale by 1 + weight in Hugging Face; GGUF holds the sum.
+  kPlusOne,
 };
 
 struct GgufTensorName {
@@ -45,10 +47,10 @@ struct GgufTensorName {
 };
 
 // OK if the names of this general.architecture are known: "gpt2", "llama", "qwen2", "qwen3",
-// "qwen3moe", "olmo2". Otherwise Unimplemented, with this list.
+// "qwen3moe", "olmo2", "gemma3". Otherwise Unimplemented, with this list.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
-// Mistral and Mixtral are Llamas, and "qwen3_moe" is "qwen3moe".
+// Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", and "gemma3_text" is "gemma3".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
 // Returns what names a file's tensors, `naming` below: "mixtral" for a Llama with experts, and
 // otherwise the architecture.

@@ -46,6 +46,10 @@ uint32_t FileType(DType dtype) {
 // Sets a copy's relayout. `to_gguf` is the direction.
 void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, TensorCopy* copy) {
   if (layout == GgufLayout::kSame) return;
+  if (layout == GgufLayout::kPlusOne) {
+    copy->added = to_gguf ? 1.0f : -1.0f;
+    return;
+  }
   if (layout == GgufLayout::kTransposed) {
     copy->relayout = Relayout::kTranspose;
     return;
@@ -309,7 +313,8 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorCopy> copies,
                           PlanExport(model.weights(), metadata, options.dtype));
   // transformers' defaults differ between the families.
-  const bool tied_by_default = metadata.Has("gpt2.block_count");
+  const bool tied_by_default =
+      metadata.Has("gpt2.block_count") || metadata.Has("gemma3.block_count");
   ZEROTH_ASSIGN_OR_RETURN(const bool tied,
                           model.config().GetBoolOr("tie_word_embeddings", tied_by_default));
   ZEROTH_RETURN_IF_ERROR(

@@ -3,6 +3,7 @@
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -109,6 +110,93 @@ INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest,
                                            "mixtral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_tiny",
                                            "qwen3_moe_tiny"),
                          [](const auto& model) { return std::string(model.param); });
+
+// A copy of gemma3_tiny, with these keys.
+HfDirectory GemmaWith(const TemporaryDirectory& dir, const Json& keys) {
+  const std::string path = dir.File("gemma");
+  std::filesystem::create_directory(path);
+  std::filesystem::copy("tests/testdata/gemma3_tiny/model.safetensors", path,
+                        std::filesystem::copy_options::overwrite_existing);
+  Json config = OpenModel("tests/testdata/gemma3_tiny").config().json();
+  config.update(keys);
+  std::ofstream(path + "/config.json") << config.dump();
+  return OpenModel(path);
+}
+
+// llama.cpp scales scores by the head size, which is 8.
+const Json kGgufGemma = {{"query_pre_attn_scalar", 8}};
+
+TEST(GgufConvertTest, GemmaHasOneMoreInItsNorms) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = GemmaWith(dir, kGgufGemma);
+  const absl::Status exported =
+      ConvertHfToGguf(model, dir.File("m.gguf"), Options(GgufVocabularySource::kByte));
+  ASSERT_TRUE(exported.ok()) << exported;
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("general.architecture"), "gemma3");
+  EXPECT_EQ(*metadata.GetInt("gemma3.attention.key_length"), 8);
+  EXPECT_EQ(*metadata.GetInt("gemma3.attention.head_count_kv"), 2);
+  EXPECT_EQ(*metadata.GetInt("gemma3.attention.sliding_window"), 12);
+  EXPECT_EQ(*metadata.GetDouble("gemma3.rope.freq_base"), 1e6);
+  EXPECT_EQ(*metadata.GetString("gemma3.rope.scaling.type"), "linear");
+  EXPECT_EQ(*metadata.GetDouble("gemma3.rope.scaling.factor"), 4.0);
+  const Shape vector({24});
+  std::vector<float> weights =
+      *model.weights().ReadAll("model.layers.1.pre_feedforward_layernorm.weight", vector);
+  for (float& weight : weights) weight += 1.0f;
+  EXPECT_EQ(*file->ReadAll("blk.1.ffn_norm.weight", vector), weights);
+
+  const auto notes = ConvertGgufToHf(*file, dir.File("back"));
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  const HfDirectory back = OpenModel(dir.File("back"));
+  ExpectSameWeights(model, back);  // its norms are multiples of 2^-12
+  for (const char* key :
+       {"model_type", "architectures", "hidden_activation", "hidden_size", "head_dim",
+        "num_key_value_heads", "num_hidden_layers", "intermediate_size", "rms_norm_eps",
+        "max_position_embeddings", "sliding_window", "query_pre_attn_scalar", "vocab_size",
+        "tie_word_embeddings", "eos_token_id"}) {
+    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
+  }
+  const Json& config = back.config().json();
+  EXPECT_EQ(config["sliding_window_pattern"], 6);
+  EXPECT_EQ(config["rope_theta"], 1e6);
+  EXPECT_EQ(config["rope_local_base_freq"], 1e4);
+  EXPECT_EQ(config["rope_scaling"], Json({{"rope_type", "linear"}, {"factor", 4.0}}));
+  // The older keys of rotary positions convert, too.
+  ASSERT_TRUE(ConvertHfToGguf(back, dir.File("n.gguf"), Options(GgufVocabularySource::kByte)).ok());
+  const auto again = OpenGguf(dir.File("n.gguf"));
+  EXPECT_EQ(*again->metadata().GetDouble("gemma3.rope.freq_base"), 1e6);
+  EXPECT_EQ(*again->metadata().GetDouble("gemma3.rope.scaling.factor"), 4.0);
+}
+
+TEST(GgufConvertTest, AGemmaThatLlamaCppComputesOtherwiseIsRefused) {
+  const TemporaryDirectory dir;
+  const Json types = OpenModel("tests/testdata/gemma3_tiny").config().json()["layer_types"];
+  Json all_local = types;
+  all_local[5] = "sliding_attention";
+  const auto rope = [](double theta, const char* type) {
+    return Json{{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}},
+                {"full_attention", {{"rope_type", type}, {"factor", 4.0}}}};
+  };
+  const Json changes = {{"query_pre_attn_scalar", 12},    {"hidden_activation", "gelu"},
+                        {"attn_logit_softcapping", 50.0}, {"use_bidirectional_attention", true},
+                        {"sliding_window", nullptr},      {"layer_types", all_local}};
+  for (const auto& [key, value] : changes.items()) {
+    Json keys = kGgufGemma;
+    keys[key] = value;
+    const absl::Status status = GgufMetadataOf(GemmaWith(dir, keys).config()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << key << status;
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("\"", key, "\"")));
+  }
+  for (const Json& parameters : {rope(2e4, "linear"), rope(1e4, "yarn")}) {
+    Json keys = kGgufGemma;
+    keys["rope_parameters"] = parameters;
+    const absl::Status status = GgufMetadataOf(GemmaWith(dir, keys).config()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << parameters << status;
+    EXPECT_THAT(status.message(), HasSubstr("rope_"));
+  }
+}
 
 TEST(GgufConvertTest, Gpt2KeysAndTransposedMatrices) {
   const TemporaryDirectory dir;

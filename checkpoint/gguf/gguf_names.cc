@@ -46,10 +46,11 @@ constexpr Row kHead = {"lm_head", "output"};
 Family LlamaLike(absl::string_view name, std::vector<Row> norms,
                  const std::vector<Row>& feed_forward, const std::vector<Row>& more = {}) {
   const bool is_llama = name == "llama" || name == "mixtral";
+  const GgufLayout norm = name == "gemma3" ? GgufLayout::kPlusOne : GgufLayout::kSame;
   Family family = {name,
                    "model.",
                    "layers.",
-                   {{"embed_tokens", "token_embd"}, {"norm", "output_norm"}},
+                   {{"embed_tokens", "token_embd"}, {"norm", "output_norm", norm}},
                    std::move(norms),
                    {"self_attn.rotary_emb.inv_freq"}};
   const std::vector<Row> common = {
@@ -70,6 +71,14 @@ const std::vector<Family>& Families() {
                                         {"post_feedforward_layernorm", "post_ffw_norm"}};
   const std::vector<Row> qk_norms = {{"self_attn.q_norm", "attn_q_norm"},
                                      {"self_attn.k_norm", "attn_k_norm"}};
+  const GgufLayout plus_one = GgufLayout::kPlusOne;
+  const std::vector<Row> norms_around = {
+      {"input_layernorm", "attn_norm", plus_one},
+      {"post_attention_layernorm", "post_attention_norm", plus_one},
+      {"pre_feedforward_layernorm", "ffn_norm", plus_one},
+      {"post_feedforward_layernorm", "post_ffw_norm", plus_one}};
+  const std::vector<Row> qk_norms_plus_one = {{"self_attn.q_norm", "attn_q_norm", plus_one},
+                                              {"self_attn.k_norm", "attn_k_norm", plus_one}};
   const std::vector<Row> dense = {
       {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
   // llama.cpp computes the routing in float32.
@@ -102,7 +111,8 @@ const std::vector<Family>& Families() {
                               LlamaLike("qwen2", norms_before, dense),
                               LlamaLike("qwen3", norms_before, dense, qk_norms),
                               LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
-                              LlamaLike("olmo2", norms_after, dense, qk_norms)};
+                              LlamaLike("olmo2", norms_after, dense, qk_norms),
+                              LlamaLike("gemma3", norms_around, dense, qk_norms_plus_one)};
   return *families;
 }
 
@@ -191,6 +201,7 @@ absl::Status CheckGgufArchitecture(absl::string_view architecture) {
 
 absl::string_view GgufArchitectureOf(absl::string_view model_type) {
   if (model_type == "mistral" || model_type == "mixtral") return "llama";
+  if (model_type == "gemma3_text") return "gemma3";
   return model_type == "qwen3_moe" ? "qwen3moe" : model_type;
 }
 

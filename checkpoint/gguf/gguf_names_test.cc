@@ -46,6 +46,19 @@ const std::vector<Pair>& Pairs() {
       {"llama", "model.layers.0.self_attn.v_proj.weight", "blk.0.attn_v.weight", GgufLayout::kSame},
       {"llama", "model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight", GgufLayout::kSame},
       {"qwen3moe", "model.layers.3.mlp.gate.weight", "blk.3.ffn_gate_inp.weight",
+       GgufLayout::kSame},
+      {"gemma3", "model.norm.weight", "output_norm.weight", GgufLayout::kPlusOne},
+      {"gemma3", "model.layers.2.input_layernorm.weight", "blk.2.attn_norm.weight",
+       GgufLayout::kPlusOne},
+      {"gemma3", "model.layers.2.post_attention_layernorm.weight",
+       "blk.2.post_attention_norm.weight", GgufLayout::kPlusOne},
+      {"gemma3", "model.layers.2.pre_feedforward_layernorm.weight", "blk.2.ffn_norm.weight",
+       GgufLayout::kPlusOne},
+      {"gemma3", "model.layers.2.post_feedforward_layernorm.weight", "blk.2.post_ffw_norm.weight",
+       GgufLayout::kPlusOne},
+      {"gemma3", "model.layers.2.self_attn.k_norm.weight", "blk.2.attn_k_norm.weight",
+       GgufLayout::kPlusOne},
+      {"gemma3", "model.layers.2.self_attn.q_proj.weight", "blk.2.attn_q.weight",
        GgufLayout::kSame}};
   return *pairs;
 }
@@ -135,6 +148,7 @@ TEST(GgufNamesTest, NamesTheFirstMissingTensor) {
 // A Llama with experts is a Mixtral: w1, w3 and w2 are gate, up and down.
 TEST(GgufNamesTest, MixtralHasItsOwnNamesInLlamasArchitecture) {
   EXPECT_EQ(GgufArchitectureOf("mixtral"), "llama");
+  EXPECT_EQ(GgufArchitectureOf("gemma3_text"), "gemma3");
   GgufMetadata metadata;
   metadata.SetString("general.architecture", "llama");
   EXPECT_EQ(*GgufNamingOf(metadata), "llama");

@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -29,10 +31,17 @@ std::unique_ptr<Linear> MakeLinear(const std::string& scope, const std::vector<s
   return BuildLinear(scope, options, lora);
 }
 
+// transformers rounds an embedding's factor to the type of the embedding.
+float RoundedTo(DType dtype, float value) {
+  if (dtype == DType::kBFloat16) return ToFloat(ToBFloat16(value));
+  return dtype == DType::kFloat16 ? ToFloat(ToFloat16(value)) : value;
+}
+
 DecoderConfig WithoutZeros(DecoderConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
   if (config.mlp_hidden == 0) config.mlp_hidden = 4 * config.dim;
+  if (config.query_scalar == 0) config.query_scalar = config.head_dim;
   return config;
 }
 
@@ -66,6 +75,10 @@ bool DecoderConfig::HasExperts(int64_t layer) const {
   return experts > 0 && !is_dense && (layer + 1) % sparse_step == 0;
 }
 
+bool DecoderConfig::IsLocal(int64_t layer) const {
+  return mixes_windows && std::ranges::count(full_layers, layer) == 0;
+}
+
 DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const LoraOptions& lora)
     : Module(absl::StrCat(config.names.blocks, ".", layer)),
       norm_placement_(config.norm_placement) {
@@ -93,21 +106,28 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Lor
   options.heads = config.heads;
   options.kv_heads = config.kv_heads;
   options.head_dim = config.head_dim;
-  options.window = config.window;
-  if (config.rotary) options.rope = config.rope;
+  options.window = config.IsLocal(layer) || !config.mixes_windows ? config.window : 0;
+  if (config.rotary) options.rope = config.IsLocal(layer) ? config.local_rope : config.rope;
   const auto qk_norm = [&](const std::string& norm, int64_t width) {
     if (!config.qk_norm_over_all_heads) width = config.head_dim;
     return norm.empty() ? nullptr
                         : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
                                                  width, config.norm_eps);
   };
+  const auto head_dim = static_cast<double>(config.head_dim);
+  const auto scalar = static_cast<double>(config.query_scalar);
   attention_ = AddChild(std::make_unique<Attention>(
       attention, options,
       MakeLinear(attention, names.qkv, config.dim, {q, kv, kv}, linear(config.qkv_bias, false),
                  lora),
       MakeLinear(attention, {names.attention_out}, q, {config.dim},
                  linear(config.attention_out_bias, true), lora),
-      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads}));
+      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads,
+              static_cast<float>(std::sqrt(head_dim / scalar))}));
+  if (norm_placement_ == DecoderConfig::NormPlacement::kBoth) {
+    attention_out_norm_ = add_norm(names.attention_out_norm);
+    mlp_out_norm_ = add_norm(names.mlp_out_norm);
+  }
   mlp_norm_ = add_norm(names.mlp_norm);
   const std::string mlp = Scoped(names.mlp);
   if (config.HasExperts(layer)) {
@@ -135,6 +155,15 @@ absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
     const auto makes_result = MakesResult(context, *mlp_);
     ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
     return AddOp(context, middle.sum, out, is_read);
+  }
+  if (norm_placement_ == DecoderConfig::NormPlacement::kBoth) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, normed));
+    ZEROTH_ASSIGN_OR_RETURN(const Value added, attention_out_norm_->Forward(context, attended));
+    ZEROTH_ASSIGN_OR_RETURN(const NormResult middle, mlp_norm_->ForwardResidual(context, x, added));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
+    ZEROTH_ASSIGN_OR_RETURN(const Value normed_out, mlp_out_norm_->Forward(context, out));
+    return AddOp(context, middle.sum, normed_out, is_read);
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, x));
   ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, attended));
@@ -181,6 +210,10 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
         "anew with a document; expected a model with rotary positions, or one document a sequence");
   }
   ZEROTH_ASSIGN_OR_RETURN(Value x, embedding_->Forward(context, tokens, positions_));
+  if (config_.scaled_embedding) {
+    const auto factor = static_cast<float>(std::sqrt(static_cast<double>(config_.dim)));
+    ZEROTH_ASSIGN_OR_RETURN(x, ScaleOp(context, x, RoundedTo(x.data.dtype(), factor)));
+  }
   for (DecoderBlock* block : blocks_) {
     ZEROTH_ASSIGN_OR_RETURN(x, block->Forward(context, x));
   }
@@ -189,7 +222,7 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   const DecoderNames& names = config_.names;
-  if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm != NormKind::kRms) {
+  if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm == NormKind::kLayer) {
     return Unimplemented(
         "norms over all heads together that have a bias, as '", names.q_norm,
         "', cannot be divided among tensor ranks; expected norms by root mean square");
@@ -207,6 +240,8 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
                                      {names.attention_norm, Division::kReplicated},
                                      {names.mlp_norm, Division::kReplicated},
                                      {names.norm, Division::kReplicated},
+                                     {names.attention_out_norm, Division::kReplicated},
+                                     {names.mlp_out_norm, Division::kReplicated},
                                      {names.positions, Division::kReplicated}};
   std::vector<int64_t> sections;
   if (names.qkv.size() == 1) sections = {q, kv, kv};
@@ -233,6 +268,12 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
     rules.push_back({attention + names.k_norm, division, {}, kv_heads});
   }
   return rules;
+}
+
+int64_t Decoder::WindowedAttentionWidth() const {
+  if (!config_.mixes_windows) return AttentionWidth();
+  const auto full = static_cast<int64_t>(config_.full_layers.size());
+  return (config_.layers - full) * config_.heads * config_.head_dim;
 }
 
 int64_t Decoder::MatmulWeights() const {

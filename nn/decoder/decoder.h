@@ -35,6 +35,9 @@ struct DecoderNames {
   std::string attention;
   std::string mlp_norm;
   std::string mlp;
+  // Norms of the outputs of attention and MLP, for NormPlacement::kBoth.
+  std::string attention_out_norm = {};
+  std::string mlp_out_norm = {};
   // Inside the attention: one name if queries, keys and values are stored side by side, or three.
   std::vector<std::string> qkv;
   std::string attention_out;
@@ -63,17 +66,32 @@ struct DecoderConfig {
   int64_t mlp_hidden = 0;  // 0: 4 * dim
 
   NormKind norm = NormKind::kRms;
-  // A block's two norms. kBefore: of the inputs of attention and MLP, x + f(norm(x)). kAfter: of
-  // their outputs, x + norm(f(x)), as in OLMo 2.
-  enum class NormPlacement : uint8_t { kBefore, kAfter } norm_placement = NormPlacement::kBefore;
+  // A block's norms. kBefore: of the inputs of attention and MLP, x + f(norm(x)). kAfter: of their
+  // outputs, x + norm(f(x)), as in OLMo 2. kBoth: x + norm(f(norm(x))), as in Gemma 3.
+  enum class NormPlacement : uint8_t {
+    kBefore,
+    kAfter,
+    kBoth
+  } norm_placement = NormPlacement::kBefore;
   double norm_eps = 1e-5;
   bool qk_norm_over_all_heads = false;  // see QkNorms
+  // Scores are divided by this number's square root; 0: by that of head_dim. Numbers other than
+  // head_dim need norms of queries.
+  int64_t query_scalar = 0;
+  bool scaled_embedding = false;  // embeddings are multiplied by the square root of dim
 
   // Rotary positions; false: a learned vector for each position.
   bool rotary = true;
   RopeSpec rope;
   // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;
+  // True: the layers of `full_layers` attend to all tokens and rotate by `rope`; the others have
+  // the window and rotate by `local_rope`, as in Gemma 3.
+  bool mixes_windows = false;
+  int64_t window_pattern = 0;  // without layer_types, every window_pattern-th layer is a full one
+  std::vector<int64_t> full_layers;
+  RopeSpec local_rope;
+  bool IsLocal(int64_t layer) const;
 
   ActivationFunction activation = ActivationFunction::kSilu;
   bool gated = true;
@@ -121,6 +139,8 @@ class DecoderBlock : public Module {
   Attention* attention_;
   Norm* mlp_norm_;
   MlpLayer* mlp_;
+  Norm* attention_out_norm_ = nullptr;
+  Norm* mlp_out_norm_ = nullptr;
 };
 
 class Decoder : public LanguageModel {
@@ -147,6 +167,7 @@ class Decoder : public LanguageModel {
     return config_.layers * config_.heads * config_.head_dim;
   }
   int64_t AttentionWindow() const override { return config_.window; }
+  int64_t WindowedAttentionWidth() const override;
 
  private:
   const DecoderConfig config_;  // with defaults instead of zeros

@@ -43,7 +43,8 @@ absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) 
   };
   for (const auto& [name, value] : json.items()) {
     if (value.is_null() || IsHarmlessKey(name) || has(family.keys, name) ||
-        has(family.fixed, name) || (family.base.rotary && IsRopeKey(name)) || name == kLayerTypes) {
+        has(family.fixed, name) || (family.base.rotary && IsRopeKey(name)) || name == kLayerTypes ||
+        (family.base.mixes_windows && name == kLocalRopeTheta)) {
       continue;
     }
     // A flag that is off changes nothing, whatever it is.
@@ -55,19 +56,37 @@ absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) 
   return absl::OkStatus();
 }
 
-// Reads the kind of attention of each layer. All layers have the same here.
+// Sets full_layers, in a family that has windows in some layers only.
+void ReadFullLayers(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
+  const nlohmann::json* const types = reader.Has(kLayerTypes) ? &json.at(kLayerTypes) : nullptr;
+  bool right = types == nullptr ||
+               (types->is_array() && static_cast<int64_t>(types->size()) == config.layers);
+  for (int64_t layer = 0; right && layer < config.layers; ++layer) {
+    bool is_full = (layer + 1) % config.window_pattern == 0;
+    if (types != nullptr) {
+      const nlohmann::json& type = (*types)[static_cast<size_t>(layer)];
+      is_full = type == kFullAttention;
+      right = is_full || type == kSlidingAttention;
+    }
+    if (is_full) config.full_layers.push_back(layer);
+  }
+  reader.Require(right, kLayerTypes, "full_attention or sliding_attention for each layer");
+}
+
+// Reads the kind of attention of each layer.
 void ReadLayerTypes(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
+  if (config.mixes_windows) return ReadFullLayers(json, reader, config);
   if (!reader.Has(kLayerTypes)) return;
   const nlohmann::json& types = json.at(kLayerTypes);
   const auto all_are = [&](const char* type) {
     return types.is_array() && static_cast<int64_t>(types.size()) == config.layers &&
            std::all_of(types.begin(), types.end(), [&](const auto& each) { return each == type; });
   };
-  if (all_are("full_attention")) {
+  if (all_are(kFullAttention)) {
     config.window = 0;
     return;
   }
-  reader.Require(config.window > 0 && all_are("sliding_attention"), kLayerTypes,
+  reader.Require(config.window > 0 && all_are(kSlidingAttention), kLayerTypes,
                  "full_attention for each layer, or sliding_attention for each and a window: "
                  "windows in some layers only are not supported");
 }
@@ -89,7 +108,13 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   }
   ReadLayerTypes(json, reader, config);
   ZEROTH_RETURN_IF_ERROR(reader.status());
-  if (config.rotary) {
+  if (config.mixes_windows) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        config.rope, ReadRopeOfLayers(json, kFullAttention, config.rope, config.max_positions));
+    ZEROTH_ASSIGN_OR_RETURN(
+        config.local_rope,
+        ReadRopeOfLayers(json, kSlidingAttention, config.local_rope, config.max_positions));
+  } else if (config.rotary) {
     ZEROTH_ASSIGN_OR_RETURN(config.rope, ReadRope(json, config.rope, config.max_positions));
   }
   reader.Require(
@@ -125,6 +150,9 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     if (writes) json[key.name] = key.value;
   }
   if (config.rotary) CopyRope(came, config.rope, json);
+  for (int64_t layer = 0; config.mixes_windows && layer < config.layers; ++layer) {
+    json[kLayerTypes].push_back(config.IsLocal(layer) ? kSlidingAttention : kFullAttention);
+  }
   return json;
 }
 
@@ -187,6 +215,7 @@ DecoderRegistration::DecoderRegistration(DecoderFamily family) {
     config.rope.theta = preset.rope_theta;
     config.norm_eps = preset.norm_eps;
     nlohmann::json json = WriteConfig(family, config, preset.more);
+    json.erase(kLayerTypes);  // those of the pattern
     json.update(preset.more);
     presets.push_back({preset.name, std::move(json)});
   }

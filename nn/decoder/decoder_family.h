@@ -76,7 +76,7 @@ DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& 
 // is missing or does not fit the others, for a value that the family does not support, and for a
 // key that is neither in its table nor known to be harmless (harmless_keys.h). Keys of rotary
 // positions are those of rope_config.h. "layer_types" may select full attention for all layers, or
-// the window for all.
+// the window for all; in a family that mixes windows, either for each layer.
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily& family,
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options);

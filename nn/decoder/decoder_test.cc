@@ -139,6 +139,25 @@ TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
   EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
 }
 
+// Norms before and after, scaled by 1 + weight, and scores that are not scaled by the head's size.
+TEST(DecoderTest, AGemmaHasTheRightGradientsToo) {
+  DecoderFamily family = Biased();
+  DecoderConfig& base = family.base;
+  base.norm = NormKind::kRmsPlusOne;
+  base.norm_placement = DecoderConfig::NormPlacement::kBoth;
+  base.names.attention_out_norm = "attention_out_norm";
+  base.names.mlp_out_norm = "mlp_out_norm";
+  base.names.q_norm = "q_norm";
+  base.names.k_norm = "k_norm";
+  base.query_scalar = 5;
+  base.activation = ActivationFunction::kGelu;
+  base.mixes_windows = true;
+  base.window = 2;
+  base.window_pattern = 2;
+  CheckBlock(family, 0.7f);
+  EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
+}
+
 // A model computes the same for packed documents as for each alone, and a token attends no further
 // back than its window.
 TEST(DecoderTest, PackedDocumentsAndWindows) {

@@ -155,9 +155,35 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   return spec;
 }
 
+absl::StatusOr<RopeSpec> ReadRopeOfLayers(const nlohmann::json& config, absl::string_view kind,
+                                          const RopeSpec& base, int64_t max_positions) {
+  ConfigReader reader(config);
+  nlohmann::json of_kind = nlohmann::json::object();
+  if (kind == kFullAttention) {
+    for (const char* key : {kTheta, kScaling, kOriginal}) {
+      if (reader.Has(key)) of_kind[key] = config.at(key);
+    }
+  } else if (reader.Has(kLocalRopeTheta)) {
+    of_kind[kTheta] = reader.Number(kLocalRopeTheta);
+  }
+  if (reader.Has(kParameters)) {
+    const nlohmann::json& all = config.at(kParameters);
+    bool right = all.is_object();
+    for (const auto& [name, value] : all.items()) {
+      right = right && (name == kFullAttention || name == kSlidingAttention) &&
+              (value.is_object() || value.is_null());
+    }
+    reader.Require(right, kParameters,
+                   "an object for each kind of layers: full_attention and sliding_attention");
+    if (right && all.contains(kind)) of_kind[kParameters] = all.at(std::string(kind));
+  }
+  ZEROTH_RETURN_IF_ERROR(reader.status());
+  return ReadRope(of_kind, base, max_positions);
+}
+
 void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to) {
   const ConfigReader reader(from);
-  for (const char* key : {kTheta, kScaling, kParameters, kOriginal}) {
+  for (const char* key : {kTheta, kLocalRopeTheta, kScaling, kParameters, kOriginal}) {
     if (reader.Has(key)) to[key] = from.at(key);
   }
   if (to.contains(kTheta) || (to.contains(kParameters) && to[kParameters].contains(kTheta))) return;

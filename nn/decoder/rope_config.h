@@ -25,6 +25,17 @@ bool IsRopeKey(absl::string_view key);
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
                                   int64_t max_positions);
 
+// The kinds of layers in "layer_types", and the key of the base of windowed layers.
+inline constexpr char kFullAttention[] = "full_attention";
+inline constexpr char kSlidingAttention[] = "sliding_attention";
+inline constexpr char kLocalRopeTheta[] = "rope_local_base_freq";
+
+// Reads the rotary positions of one kind of layers, kFullAttention or kSlidingAttention, of a model
+// that has both. "rope_parameters" has an object for each kind. In older files, "rope_theta" and
+// "rope_scaling" are those of kFullAttention, and kLocalRopeTheta is the base of the others.
+absl::StatusOr<RopeSpec> ReadRopeOfLayers(const nlohmann::json& config, absl::string_view kind,
+                                          const RopeSpec& base, int64_t max_positions);
+
 // Copies the keys of rotary positions from `from` to `to`, and adds theta if `from` has none.
 void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to);
 

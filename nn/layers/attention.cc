@@ -33,6 +33,7 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   query_norm_ = AddChild(std::move(norms.query));
   key_norm_ = AddChild(std::move(norms.key));
   norms_are_over_all_heads_ = norms.over_all_heads;
+  query_scale_ = norms.query_scale;
 }
 
 absl::StatusOr<Value> Attention::Forward(Context& context, const Value& x) {
@@ -79,6 +80,9 @@ absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Valu
     ZEROTH_ASSIGN_OR_RETURN(const Value each, ReshapeOp(context, part, rows));
     ZEROTH_ASSIGN_OR_RETURN(const Value normed, norm->Forward(context, each, of_heads));
     ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), ReshapeOp(context, normed, part.data.shape()));
+  }
+  if (query_scale_ != 1.0f) {
+    ZEROTH_ASSIGN_OR_RETURN(parts[0], ScaleOp(context, parts[0], query_scale_));
   }
   ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(),
                           SliceOp(context, qkv, -1, column, here.kv_heads * here.head_dim));

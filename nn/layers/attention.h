@@ -33,6 +33,8 @@ struct QkNorms {
   // True: each norm is over all heads together, [heads * head_dim] or [kv_heads * head_dim]. False:
   // over each head, [head_dim].
   bool over_all_heads = false;
+  // Multiplies queries after their norm.
+  float query_scale = 1.0f;
 };
 
 // Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` makes queries, keys and
@@ -59,6 +61,7 @@ class Attention : public Module {
   Norm* query_norm_ = nullptr;
   Norm* key_norm_ = nullptr;
   bool norms_are_over_all_heads_ = false;
+  float query_scale_ = 1.0f;
 };
 
 // The shape of the first attention in the module tree; std::nullopt if there is none.

@@ -9,8 +9,11 @@
 namespace zeroth {
 
 Norm::Norm(std::string name, NormKind kind, int64_t dim, double eps)
-    : Module(std::move(name)), eps_(static_cast<float>(eps)) {
-  weight_ = AddParameter("weight", Shape({dim}), Initializer::Ones());
+    : Module(std::move(name)),
+      eps_(static_cast<float>(eps)),
+      offset_(kind == NormKind::kRmsPlusOne ? 1.0f : 0.0f) {
+  weight_ = AddParameter("weight", Shape({dim}),
+                         offset_ == 0.0f ? Initializer::Ones() : Initializer::Zeros());
   if (kind == NormKind::kLayer) {
     bias_ = AddParameter("bias", Shape({dim}), Initializer::Zeros());
   }
@@ -27,7 +30,7 @@ absl::StatusOr<NormResult> Norm::ForwardResidual(Context& context, const Value& 
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(const Value added, CastInput(context, residual));
     ZEROTH_ASSIGN_OR_RETURN(NormResult result,
-                            NormOp(context, in, added, *weight_, bias_, eps_, of_heads));
+                            NormOp(context, in, added, *weight_, bias_, eps_, of_heads, offset_));
     ZEROTH_ASSIGN_OR_RETURN(result.sum, CastOutput(context, result.sum));
     ZEROTH_ASSIGN_OR_RETURN(result.normalized, CastOutput(context, result.normalized));
     return result;

@@ -13,8 +13,9 @@
 namespace zeroth {
 
 enum class NormKind : uint8_t {
-  kLayer,  // parameters weight and bias
-  kRms,    // by root mean square; parameter weight
+  kLayer,       // parameters weight and bias
+  kRms,         // by root mean square; parameter weight
+  kRmsPlusOne,  // the same, scaled by 1 + weight
 };
 
 // Normalisation over the last dimension. Parameters [dim].
@@ -33,6 +34,7 @@ class Norm : public Module {
   Parameter* weight_;
   Parameter* bias_ = nullptr;
   float eps_;
+  float offset_;  // added to the weight
 };
 
 }  // namespace zeroth

@@ -89,11 +89,23 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
   return absl::OkStatus();
 }
 
-// Returns RmsSums of whole rows, if x and dy have the columns of this rank's part of `gamma`.
-absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma, const Tensor& x,
-                                       const Tensor& dy, const Tensor& rstd) {
-  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, gamma));
+// Returns gamma + offset.
+absl::StatusOr<Tensor> Scales(Context& context, const Parameter& gamma, float offset) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(gamma));
+  if (offset == 0.0f) return values;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor scales, context.EmptyLike(values));
+  BasicArgs args = {.op = BasicOp::kFill, .out = Matrix(scales), .scalar = offset};
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+  args = {.a = Matrix(values), .out = Matrix(scales), .accumulate = true};
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+  return scales;
+}
+
+// Returns RmsSums of whole rows, if x and dy have the columns of this rank's part of `gamma`.
+absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma,
+                                       const Tensor& scales, const Tensor& x, const Tensor& dy,
+                                       const Tensor& rstd) {
+  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, gamma));
   const int64_t cols = gamma.numel() / ranks->options().pieces();
   ZEROTH_ASSIGN_OR_RETURN(Tensor sums,
                           context.Empty(Shape({x.numel() / gamma.numel()}), DType::kFloat32));
@@ -102,7 +114,7 @@ absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma,
     args.x = Matrix(x).Columns(piece * cols, cols);
     if (dy.defined()) {
       args.dy = Matrix(dy).Columns(piece * cols, cols);
-      args.gamma = values.View(piece * cols, Shape({cols}));
+      args.gamma = scales.View(piece * cols, Shape({cols}));
       args.rstd = rstd;
     }
     args.sums = out;
@@ -119,6 +131,7 @@ struct Normalised {
   Parameter* beta = nullptr;
   Tensor mean;
   Tensor rstd;
+  float gamma_offset = 0.0f;
   bool of_heads = false;
   bool is_partial = false;  // other ranks make summands of the weights' gradients
 };
@@ -129,11 +142,12 @@ absl::Status Backward(Context& context, const Normalised& of, const Tensor& dy,
   LayerNormBackwardArgs args;
   args.dy = dy;
   args.x = of.x;
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(*of.gamma));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, Scales(context, *of.gamma, of.gamma_offset));
   args.mean = of.mean;
   args.rstd = of.rstd;
   if (IsDivided(*of.gamma)) {
-    ZEROTH_ASSIGN_OR_RETURN(args.sums, SumsOfWholeRows(context, *of.gamma, of.x, dy, of.rstd));
+    ZEROTH_ASSIGN_OR_RETURN(args.sums,
+                            SumsOfWholeRows(context, *of.gamma, args.gamma, of.x, dy, of.rstd));
     args.width = of.gamma->global_numel();
   }
   ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, of.x));
@@ -161,7 +175,8 @@ absl::Status Backward(Context& context, const Normalised& of, const Tensor& dy,
 }  // namespace
 
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
-                                  Parameter& gamma, Parameter* beta, float eps, bool of_heads) {
+                                  Parameter& gamma, Parameter* beta, float eps, bool of_heads,
+                                  float gamma_offset) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma, beta));
   const Shape& shape = x.data.shape();
   const bool summed = residual.data.defined();
@@ -180,13 +195,14 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
     ZEROTH_ASSIGN_OR_RETURN(args.sum, context.Empty(shape, x.data.dtype()));
     result.sum = context.MakeValue(args.sum);
   }
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, Scales(context, gamma, gamma_offset));
   if (beta != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(*beta));
     ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(Shape({rows}), DType::kFloat32));
   }
   if (IsDivided(gamma)) {
-    ZEROTH_ASSIGN_OR_RETURN(args.sums, SumsOfWholeRows(context, gamma, x.data, Tensor(), Tensor()));
+    ZEROTH_ASSIGN_OR_RETURN(
+        args.sums, SumsOfWholeRows(context, gamma, args.gamma, x.data, Tensor(), Tensor()));
     args.width = gamma.global_numel();
   }
   const auto norm = beta != nullptr ? kernels::LayerNorm : kernels::RmsNorm;
@@ -194,17 +210,17 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
   if (!context.recording()) return result;
 
   const bool is_partial = !IsDivided(gamma) && (of_heads || context.rows_are_shared());
-  context.tape().Record(
-      [&context,
-       of = Normalised{result.sum.data, &gamma, beta, args.mean, args.rstd, of_heads, is_partial},
-       sum = result.sum.node, x_node = x.node, residual_node = residual.node,
-       out = result.normalized.node, summed]() -> absl::Status {
-        if (out->grad.defined() && sum != nullptr) {
-          ZEROTH_RETURN_IF_ERROR(Backward(context, of, out->grad, *sum));
-        }
-        return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
-                      : absl::OkStatus();
-      });
+  context.tape().Record([&context,
+                         of = Normalised{result.sum.data, &gamma, beta, args.mean, args.rstd,
+                                         gamma_offset, of_heads, is_partial},
+                         sum = result.sum.node, x_node = x.node, residual_node = residual.node,
+                         out = result.normalized.node, summed]() -> absl::Status {
+    if (out->grad.defined() && sum != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(Backward(context, of, out->grad, *sum));
+    }
+    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
+                  : absl::OkStatus();
+  });
   return result;
 }
 

@@ -19,6 +19,9 @@ namespace {
 constexpr double kLossTolerance = 0.01;
 // Eight bits of mantissa in every activation and weight: about 0.4 % each, which average out.
 constexpr double kGradientTolerance = 0.04;
+// gemma3_tiny has six layers, and 1 + weight of its norms is rounded, too: up to 0.06 off in bf16.
+// transformers, which adds in float32, is up to 0.037 off.
+constexpr double kGemmaTolerance = 0.08;
 
 const MixedPrecision kReducedInFloat = {DType::kBFloat16, DType::kFloat32};
 const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
@@ -34,7 +37,9 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
   return absl::StrCat(std::get<0>(instance.param), "_world", std::get<1>(instance.param));
 }
 
-void ExpectNear(const TrainingRecord& record, const TrainingRecord& reference) {
+void ExpectNear(const std::string& model, const TrainingRecord& record,
+                const TrainingRecord& reference) {
+  const double tolerance = model == "gemma3_tiny" ? kGemmaTolerance : kGradientTolerance;
   if (!RunsAreShort()) {
     ASSERT_EQ(record.losses.size(), reference.losses.size());
   }
@@ -42,7 +47,7 @@ void ExpectNear(const TrainingRecord& record, const TrainingRecord& reference) {
   for (size_t step = 0; step < record.losses.size(); ++step) {
     EXPECT_LE(Relative(record.losses[step], reference.losses[step]), kLossTolerance)
         << "loss of step " << step;
-    EXPECT_LE(Relative(record.grad_norms[step], reference.grad_norms[step]), kGradientTolerance)
+    EXPECT_LE(Relative(record.grad_norms[step], reference.grad_norms[step]), tolerance)
         << "gradient norm of step " << step;
   }
 }
@@ -63,7 +68,7 @@ class MixedPrecisionTest : public OnTestDevice, public testing::WithParamInterfa
   void ExpectNearReference(const TrainingRecord& record) const {
     const absl::StatusOr<TrainingRecord> reference = LoadReference(std::get<0>(GetParam()));
     ASSERT_TRUE(reference.ok()) << reference.status();
-    ExpectNear(record, *reference);
+    ExpectNear(std::get<0>(GetParam()), record, *reference);
   }
 };
 
@@ -146,7 +151,7 @@ TEST_F(MixedPrecisionSettingsTest, FamiliesStayNearTheReference) {
       setup.strategy = "full_shard";
       if (precision.param_dtype == DType::kFloat16) setup.loss_scale = kQuietScale;
       SCOPED_TRACE(setup.ToString());
-      ExpectNear(Record(setup), *reference);
+      ExpectNear(model, Record(setup), *reference);
     }
   }
 }

@@ -54,8 +54,9 @@ std::vector<RunSetup> AllSetups() {
     setups.push_back(pieces);
   }
   setups.push_back(Divided("olmo2_tiny", 4, 4).front());
-  // Norms of heads, and projections with and without biases.
-  for (const char* model : {"qwen3_tiny", "qwen2_tiny", "mistral_tiny", "llama31_tiny"}) {
+  // Norms of heads, projections with and without biases, and Mixtral's experts.
+  for (const char* model : {"gemma3_tiny", "qwen3_tiny", "qwen2_tiny", "mistral_tiny",
+                            "mixtral_tiny", "llama31_tiny"}) {
     setups.push_back(Divided(model, 4, 2).back());
   }
   for (const char* model : Families()) {
@@ -104,7 +105,7 @@ TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
 }
 
 TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
-  for (const char* model : {"llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model : {"gemma3_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
     RunSetup plain = Divided(model, 4, 2).front();
     plain.strategy = "full_shard";
     plain.steps = 4;
@@ -138,7 +139,8 @@ TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
 TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
   for (const auto& [model, sequence] :
        {std::pair("llama_tiny", false), std::pair("llama_tiny", true),
-        std::pair("olmo2_tiny", false), std::pair("qwen3_moe_tiny", true)}) {
+        std::pair("gemma3_tiny", true), std::pair("olmo2_tiny", false),
+        std::pair("qwen3_moe_tiny", true)}) {
     SCOPED_TRACE(model);
     RunSetup divided = Divided(model, 4, 2).front();
     divided.strategy = "full_shard";
@@ -156,7 +158,9 @@ TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
     }
     // Rounded logits send some tokens to other experts, whose gradients are then far apart.
     if (std::string(model) == "qwen3_moe_tiny") continue;
-    ExpectClose(record.first_gradients, reference->first_gradients, 5e-2, "gradient");
+    // gemma3_tiny has six layers: transformers' own gradients in bf16 are up to 0.12 off.
+    const double tolerance = std::string(model) == "gemma3_tiny" ? 0.12 : 5e-2;
+    ExpectClose(record.first_gradients, reference->first_gradients, tolerance, "gradient");
   }
 }
 
@@ -166,7 +170,7 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   bf16.param_dtype = DType::kBFloat16;
   for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
     for (const char* model :
-         {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
+         {"gemma3_tiny", "gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
       RunSetup one;
       one.model = model;
       one.precision = precision;

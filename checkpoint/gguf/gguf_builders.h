@@ -1,0 +1,149 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Fill metadata from a config.json and a config.json from metadata, for the files that have a
+// family's keys.
+
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+// Fills metadata under "<architecture>.". Remembers the first error, so that a mapping reads as a
+// list.
+class MetadataBuilder {
+ public:
+  MetadataBuilder(const HfConfig& config, absl::string_view architecture)
+      : config_(config), prefix_(absl::StrCat(architecture, ".")) {
+    metadata_.SetString("general.architecture", architecture);
+  }
+
+  void Count(absl::string_view key, const absl::StatusOr<int64_t>& value) {
+    if (!Keep(value.status())) return;
+    if (*value < 1 || *value > std::numeric_limits<uint32_t>::max()) {
+      Keep(InvalidArgument(config_.where(), ": ", prefix_, key, " would be ", *value,
+                           ", expected 1 to 2^32 - 1"));
+      return;
+    }
+    metadata_.SetUint32(absl::StrCat(prefix_, key), static_cast<uint32_t>(*value));
+  }
+
+  void Float(absl::string_view key, const absl::StatusOr<double>& value) {
+    if (Keep(value.status()))
+      metadata_.SetFloat(absl::StrCat(prefix_, key), static_cast<float>(*value));
+  }
+
+  void Text(absl::string_view key, absl::string_view value) {
+    metadata_.SetString(absl::StrCat(prefix_, key), value);
+  }
+
+  // Refuses a config whose `key` is not what llama.cpp computes.
+  template <typename T>
+  void Require(absl::string_view key, const absl::StatusOr<T>& value, const T& expected) {
+    if (!Keep(value.status()) || *value == expected) return;
+    Keep(Unimplemented(config_.where(), ": key \"", key, "\" is ", nlohmann::json(*value).dump(),
+                       ", expected ", nlohmann::json(expected).dump(),
+                       ", which is what llama.cpp computes"));
+  }
+
+  // True if `status` is OK.
+  bool Keep(const absl::Status& status) {
+    if (status_.ok()) status_ = status;
+    return status.ok();
+  }
+
+  absl::StatusOr<GgufMetadata> Build() && {
+    if (!status_.ok()) return status_;
+    return std::move(metadata_);
+  }
+
+ private:
+  const HfConfig& config_;
+  const std::string prefix_;
+  GgufMetadata metadata_;
+  absl::Status status_;
+};
+
+inline constexpr char kSlidingWindow[] = "attention.sliding_window";
+
+// The shortest decimal that is the same float: 1e-05, not 9.999999747378752e-06.
+inline double ShortDecimal(double value) {
+  char text[32];
+  const auto written = std::to_chars(text, text + sizeof(text), static_cast<float>(value));
+  double shortened = value;
+  std::from_chars(text, written.ptr, shortened);
+  return shortened;
+}
+
+// Fills config.json from metadata under "<architecture>.". Remembers the first error.
+class ConfigBuilder {
+ public:
+  ConfigBuilder(const GgufMetadata& metadata, absl::string_view architecture)
+      : metadata_(metadata), prefix_(absl::StrCat(architecture, ".")) {
+    json_["model_type"] = architecture;
+  }
+
+  int64_t Int(absl::string_view gguf) { return Value(metadata_.GetInt(Key(gguf))); }
+  int64_t IntOr(absl::string_view gguf, int64_t fallback) {
+    return Value(metadata_.GetIntOr(Key(gguf), fallback));
+  }
+  double Double(absl::string_view gguf) {
+    return ShortDecimal(Value(metadata_.GetDouble(Key(gguf))));
+  }
+  double DoubleOr(absl::string_view gguf, double fallback) {
+    return ShortDecimal(Value(metadata_.GetDoubleOr(Key(gguf), fallback)));
+  }
+  std::string TextOr(absl::string_view gguf, std::string fallback) {
+    return Value(metadata_.GetStringOr(Key(gguf), std::move(fallback)));
+  }
+  void Refuse(absl::string_view gguf, const std::string& found, absl::string_view expected) {
+    if (!status_.ok()) return;
+    status_ = Unimplemented(metadata_.where(), ": key \"", Key(gguf), "\" is ", found,
+                            ", expected ", expected);
+  }
+  nlohmann::json& operator[](const char* key) { return json_[key]; }
+
+  absl::StatusOr<HfConfig> Build() && {
+    if (!status_.ok()) return status_;
+    for (const char* id : {"bos", "eos"}) {
+      const std::string key = absl::StrCat("tokenizer.ggml.", id, "_token_id");
+      if (!metadata_.Has(key)) continue;
+      ZEROTH_ASSIGN_OR_RETURN(json_[absl::StrCat(id, "_token_id")], metadata_.GetInt(key));
+    }
+    return HfConfig::Parse(json_.dump(), metadata_.where());
+  }
+
+ private:
+  std::string Key(absl::string_view gguf) const { return absl::StrCat(prefix_, gguf); }
+
+  template <typename T>
+  T Value(absl::StatusOr<T> value) {
+    if (value.ok()) return *std::move(value);
+    if (status_.ok()) status_ = value.status();
+    return T();
+  }
+
+  const GgufMetadata& metadata_;
+  const std::string prefix_;
+  nlohmann::json json_;
+  absl::Status status_;
+};
+
+// Gemma 3, in gguf_gemma3.cc.
+absl::StatusOr<GgufMetadata> Gemma3Metadata(const HfConfig& config);
+absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
+
+}  // namespace zeroth

@@ -1,0 +1,73 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The text models of Gemma 3 (Gemma Team, "Gemma 3 technical report", 2025): norms before and after
+// attention and MLP, scaled by 1 + weight; norms of query and key heads; GELU in a gated MLP; and
+// windows in most layers, whose rotary positions have a base of their own. The names are those of
+// Hugging Face's Gemma3ForCausalLM.
+
+#include <memory>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/decoder/decoder_family.h"
+
+namespace zeroth {
+namespace {
+
+DecoderFamily Gemma3() {
+  DecoderFamily family = LlamaLikeFamily("gemma3_text", "Gemma3ForCausalLM");
+  DecoderConfig& base = family.base;
+  base.names.attention_out_norm = "post_attention_layernorm";
+  base.names.mlp_norm = "pre_feedforward_layernorm";
+  base.names.mlp_out_norm = "post_feedforward_layernorm";
+  base.names.q_norm = "q_norm";
+  base.names.k_norm = "k_norm";
+  base.norm = NormKind::kRmsPlusOne;
+  base.norm_placement = DecoderConfig::NormPlacement::kBoth;
+  base.activation = ActivationFunction::kGelu;
+  base.scaled_embedding = true;
+  base.tied_head = true;
+  base.max_positions = 131072;
+  base.kv_heads = 4;
+  base.head_dim = 256;
+  base.query_scalar = 256;
+  base.mixes_windows = true;
+  base.window = 4096;
+  base.window_pattern = 6;
+  base.rope.theta = 1e6;
+  base.local_rope.theta = 1e4;
+  for (ConfigKey& key : family.keys) key.null_is_zero = key.name == "num_key_value_heads";
+  family.keys.insert(family.keys.end(),
+                     {{"query_pre_attn_scalar", &DecoderConfig::query_scalar},
+                      {"sliding_window", &DecoderConfig::window, false, /*null_is_zero=*/true},
+                      {"sliding_window_pattern", &DecoderConfig::window_pattern},
+                      {"attention_bias", &DecoderConfig::qkv_bias},
+                      {"attention_bias", &DecoderConfig::attention_out_bias}});
+  for (FixedKey& key : family.fixed) {
+    if (key.name == "hidden_act") key = {"hidden_activation", "gelu_pytorch_tanh"};
+  }
+  family.fixed.insert(family.fixed.end(),
+                      {{"attn_logit_softcapping", nullptr},
+                       {"final_logit_softcapping", nullptr},
+                       {"use_bidirectional_attention", false},
+                       {"_sliding_window_pattern", nullptr, FixedKey::Use::kUnused}});
+  const nlohmann::json more = {
+      {"head_dim", 256}, {"sliding_window", 512}, {"query_pre_attn_scalar", 256}};
+  family.presets = {{"gemma3_1b", 262144, 32768, 1152, 26, 4, 1, 6912, 1e6, 1e-6, more}};
+  return family;
+}
+
+const DecoderRegistration registration(Gemma3());
+
+const ModelRegistration with_vision(
+    "gemma3",
+    [](const nlohmann::json&,
+       const ModelOptions&) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+      return Unimplemented(
+          "model_type \"gemma3\" has a vision tower, which is not computed here; expected a text "
+          "model: model_type \"gemma3_text\", with the keys of \"text_config\" and the weights of "
+          "the language model under the names of Gemma3ForCausalLM");
+    },
+    {});
+
+}  // namespace
+}  // namespace zeroth
