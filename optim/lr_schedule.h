@@ -31,8 +31,8 @@ struct LrScheduleOptions {
 //   constant  lr
 //   linear    from lr down to min_lr at total_steps
 //   cosine    the same along half a cosine (Loshchilov and Hutter, "SGDR", 2017)
-//   wsd       lr, and over the last decay_ratio of the run linearly down to min_lr: warm-up, stable,
-//             decay (Hu et al., "MiniCPM", 2024)
+//   wsd       lr, and over the last decay_ratio of the run linearly down to min_lr, called warm-up,
+//             stable, decay (Hu et al., "MiniCPM", 2024)
 // and others that are registered. Beyond total_steps these keep the last value. A value type.
 class LrSchedule {
  public:
