@@ -74,7 +74,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "without --offload: nothing is offloaded");
   refuse(o.min_lr > o.peak_lr(), "min_lr lr",
          absl::StrCat("the learning rate would rise from ", o.peak_lr(),
-                      " to its end; expected at most that, or leave --min_lr out: it is a tenth"));
+                      " to its end; expected at most that, or leave --min_lr out: it is a tenth of "
+                      "--lr then"));
   refuse(o.min_lr >= 0 && o.lr_schedule == "constant", "min_lr lr_schedule",
          "a constant rate has no other end; leave one of them out");
   refuse(o.warmup_ratio > 0 && o.warmup_steps != defaults.warmup_steps, "warmup_ratio warmup_steps",
