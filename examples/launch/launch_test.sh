@@ -143,7 +143,7 @@ code=0
 output="$(SLURM_JOB_ID=17 STEPS=1000000 sbatch "$work/slurm.sh" --out="$work/shared/slurm2" --max_seconds=1 2>&1)" || code=$?
 [[ "$code" == 75 ]] || fail "slurm.sh ends with code $code, expected 75: $output"
 [[ "$(<"$work/scontrol")" == "requeue 17" ]] || fail "slurm.sh calls scontrol $(<"$work/scontrol")"
-if SLURM_JOB_ID=18 sbatch "$work/slurm.sh" --out="$work/shared/slurm3" --lr=-1 >"$work/output" 2>&1; then
+if SLURM_JOB_ID=18 sbatch "$work/slurm.sh" --out="$work/shared/slurm3" --lr=-2 >"$work/output" 2>&1; then
   fail "slurm.sh hides an error: $(<"$work/output")"
 fi
 [[ "$(<"$work/scontrol")" == "requeue 17" ]] || fail "slurm.sh queues a run with an error again"
