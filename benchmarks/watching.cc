@@ -152,7 +152,7 @@ absl::Status RunRank(Run& run, Communicator& world) {
   if (world.rank() == 0) {
     ZEROTH_ASSIGN_OR_RETURN(reporter,
                             Reporter::Create(run.spec, run.input, *with, run.spec.options.out,
-                                             /*gemm_rate=*/1e11, 0));
+                                             /*gemm_rate=*/1e11, 0, run.input.length.steps));
   }
   Watched watched(run, *with, std::move(reporter));
   const std::vector<Batch> batches = {MakeBatch(run.spec.options, world.rank())};
