@@ -254,8 +254,7 @@ absl::StatusOr<bool> DocumentReader::NextRow(JsonRecord* record) {
   // Rows have no place in the file, so this is a share of its bytes. A damaged file may say less
   // rows than it has.
   const double share =
-      static_cast<double>(lines_) /
-      static_cast<double>(std::max(parquet_->rows(), static_cast<int64_t>(lines_)));
+      static_cast<double>(lines_) / static_cast<double>(std::max(parquet_->rows(), lines_));
   position_ = static_cast<size_t>(static_cast<double>(file_.size()) * share);
   return true;
 }

@@ -31,6 +31,11 @@ constexpr int64_t kReadBytes = int64_t{256} << 10;
 // Nested deeper, a value is an attack on the stack.
 constexpr int kMostDepth = 64;
 
+// Behind the first line Arrow tells where in its sources it was.
+std::string FirstLine(const arrow::Status& status) {
+  return status.message().substr(0, status.message().find('\n'));
+}
+
 arrow::Result<nlohmann::json> JsonOf(const arrow::Array& array, int64_t i, int depth = 0);
 
 arrow::Result<nlohmann::json> ListOf(const arrow::Array& values, int64_t begin, int64_t length,
@@ -139,10 +144,8 @@ arrow::Result<nlohmann::json> JsonOf(const arrow::Array& array, int64_t i, int d
 
 struct ParquetReader::State {
   absl::Status Error(const arrow::Status& status) const {
-    // Behind the first line Arrow tells where in its sources it was.
-    const std::string message = status.message();
-    return InvalidArgument(path, ": row ", row + 1, " of this parquet file cannot be read: ",
-                           message.substr(0, message.find('\n')),
+    return InvalidArgument(path, ": row ", row + 1,
+                           " of this parquet file cannot be read: ", FirstLine(status),
                            "; is the file damaged? Fetch it again");
   }
   // Goes to the first row of a group, or to the end. A reader of several groups cannot read
@@ -200,10 +203,8 @@ absl::StatusOr<ParquetReader> ParquetReader::Open(const std::string& path) {
     return builder.Build(&state->file);
   };
   if (const arrow::Status status = open(); !status.ok()) {
-    const std::string message = status.message();
-    return InvalidArgument(
-        path, ": this parquet file cannot be read: ", message.substr(0, message.find('\n')),
-        "; is the file damaged? Fetch it again");
+    return InvalidArgument(path, ": this parquet file cannot be read: ", FirstLine(status),
+                           "; is the file damaged? Fetch it again");
   }
   state->rows = state->file->parquet_reader()->metadata()->num_rows();
   ZEROTH_RETURN_IF_ERROR(state->Start(0));

@@ -57,6 +57,12 @@ class SequentialFile {
 
  private:
   struct Decoder;
+  struct ArrowDecoder;
+
+  static absl::StatusOr<std::unique_ptr<Decoder>> MakeDecoder(const std::string& path,
+                                                              Compression compression);
+  // Reads the next bytes of the file as they are.
+  absl::StatusOr<size_t> ReadStored(absl::Span<uint8_t> out);
 
   RandomAccessFile file_;
   size_t file_position_ = 0;
