@@ -227,13 +227,16 @@ LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int r
   return loader;
 }
 
-absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input) {
+absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input,
+                                              HfDirectoryKind kind) {
   const TrainOptions& options = spec.options;
   ExportOptions result;
   result.token_ids = input.source.TokenIds(input.tokenizer.get());
   if (input.end_of_turn.has_value()) AddEndOfTurn(*input.end_of_turn, result.token_ids);
+  result.directory.kind = kind;
+  // The type of the base does not decide that of adapters.
   const bool is_bf16 = options.export_dtype == ExportDType::kAuto
-                           ? AllWeightsAreBf16(input.source)
+                           ? kind == HfDirectoryKind::kModel && AllWeightsAreBf16(input.source)
                            : options.export_dtype == ExportDType::kBf16;
   result.dtype = is_bf16 ? DType::kBFloat16 : DType::kFloat32;
   ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));

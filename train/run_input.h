@@ -54,6 +54,7 @@ absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequence
 // How a rank reads the data.
 LoaderOptions LoaderOptionsFor(const RunSpec& spec, const RunInput& input, int rank);
 // How models and checkpoints of the run are written.
-absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input);
+absl::StatusOr<ExportOptions> ExportOptionsOf(const RunSpec& spec, const RunInput& input,
+                                              HfDirectoryKind kind = HfDirectoryKind::kModel);
 
 }  // namespace zeroth

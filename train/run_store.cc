@@ -44,14 +44,6 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, const std::string& 
   return directories;
 }
 
-// The type of the base does not decide that of adapters.
-void SetKind(const TrainOptions& options, HfDirectoryKind kind, ExportOptions& exported) {
-  exported.directory.kind = kind;
-  if (kind == HfDirectoryKind::kAdapter && options.export_dtype == ExportDType::kAuto) {
-    exported.dtype = DType::kFloat32;
-  }
-}
-
 RetentionOptions Retention(const TrainOptions& options) {
   return {.keep_last = options.keep_last, .keep_every = options.keep_every};
 }
@@ -71,12 +63,11 @@ absl::Status Joined(const absl::Status& first, const absl::Status& second) {
 absl::Status CheckOutput(const RunSpec& spec, const RunInput& input, const LanguageModel& model,
                          const std::string& directory) {
   ZEROTH_RETURN_IF_ERROR(CheckRunDirectory(spec.options, directory));
-  ZEROTH_ASSIGN_OR_RETURN(ExportOptions options, ExportOptionsOf(spec, input));
   std::vector<const char*> names = {kFinal};
   if (spec.options.ema_decay > 0) names.push_back(kFinalAverage);
   for (const char* const name : names) {
     for (const auto& [kind, path] : DirectoriesOf(spec.options, directory, name)) {
-      SetKind(spec.options, kind, options);
+      ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(spec, input, kind));
       ZEROTH_RETURN_IF_ERROR(CheckExport(model, path, options));
     }
   }
@@ -235,9 +226,8 @@ absl::StatusOr<RunStore::Report> RunStore::Export() {
 }
 
 absl::Status RunStore::ExportTo(absl::string_view name, Report& report) {
-  ZEROTH_ASSIGN_OR_RETURN(ExportOptions options, ExportOptionsOf(spec_, input_));
   for (const auto& [kind, directory] : DirectoriesOf(spec_.options, directory_, name)) {
-    SetKind(spec_.options, kind, options);
+    ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(spec_, input_, kind));
     const absl::Status status = ExportModel(trainer_, directory, options);
     if (status.ok()) {
       exported_.push_back(directory);
