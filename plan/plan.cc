@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
 #include "zeroth/api/trainer.h"
@@ -136,6 +137,9 @@ void ReadTimes(const WorkLedger& ledger, Plan& plan) {
     plan.step_seconds = std::max(plan.step_seconds, entry.end);
     if (IsCollective(entry.work)) {
       plan.bytes[entry.work.collective] += entry.work.bytes;
+      if (entry.work.bytes_across > 0) {
+        plan.bytes_across_nodes[entry.work.collective] += entry.work.bytes_across;
+      }
       collectives.push_back(&entry);
     } else if (entry.stream == kComputeStream && entry.end > entry.begin) {
       plan.compute_seconds += entry.end - entry.begin;
@@ -181,6 +185,7 @@ void AddMicroBatches(int64_t more, Plan fewer, Plan& plan) {
   add(plan.exposed_communication_seconds, fewer.exposed_communication_seconds);
   for (auto& [kind, seconds] : plan.exposed) add(seconds, fewer.exposed[kind]);
   for (auto& [kind, bytes] : plan.bytes) add(bytes, fewer.bytes[kind]);
+  for (auto& [kind, bytes] : plan.bytes_across_nodes) add(bytes, fewer.bytes_across_nodes[kind]);
 }
 
 }  // namespace
@@ -351,13 +356,18 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
   for (const auto& [kind, seconds] : plan.exposed) {
     absl::StrAppendFormat(&text, ", %s %.4g", kind, seconds);
   }
-  absl::StrAppend(&text, "\nsent      ", plan.bytes.empty() ? "nothing" : "");
-  const char* comma = "";
-  for (const auto& [kind, bytes] : plan.bytes) {
-    absl::StrAppendFormat(&text, "%s%s %.1f MiB", comma, kind, static_cast<double>(bytes) / kMiB);
-    comma = ", ";
+  const auto traffic = [](const std::map<std::string, int64_t>& of) {
+    return absl::StrJoin(of, ", ", [](std::string* out, const auto& kind) {
+      absl::StrAppendFormat(out, "%s %.1f MiB", kind.first,
+                            static_cast<double>(kind.second) / kMiB);
+    });
+  };
+  absl::StrAppend(&text, "\nsent      ", plan.bytes.empty() ? "nothing" : traffic(plan.bytes),
+                  " a rank and step\n");
+  if (!plan.bytes_across_nodes.empty()) {
+    absl::StrAppend(&text, "network   ", traffic(plan.bytes_across_nodes),
+                    " to other nodes, a rank and step\n");
   }
-  absl::StrAppend(&text, " a rank and step\n");
   const double tokens =
       static_cast<double>(TokensPerStep(options)) * static_cast<double>(options.steps);
   absl::StrAppendFormat(&text,
@@ -382,7 +392,9 @@ nlohmann::json PlanJson(const Plan& plan) {
           {"flop_utilization", plan.flop_utilization},
           {"compute_seconds", plan.compute_seconds},
           {"exposed_communication_seconds", plan.exposed_communication_seconds},
-          {"bytes", plan.bytes.empty() ? nlohmann::json::object() : nlohmann::json(plan.bytes)}};
+          {"bytes", nlohmann::json::object_t(plan.bytes.begin(), plan.bytes.end())},
+          {"bytes_across_nodes", nlohmann::json::object_t(plan.bytes_across_nodes.begin(),
+                                                          plan.bytes_across_nodes.end())}};
 }
 
 }  // namespace zeroth

@@ -40,6 +40,9 @@ struct Plan {
   double exposed_communication_seconds = 0;  // it waits, and a collective is under way
   std::map<std::string, double> exposed;     // the same by kind of collective
   std::map<std::string, int64_t> bytes;      // that a rank sends in a step, by kind of collective
+  // A rank's share of what its node sends to other nodes in a step, by kind of collective. Sums of
+  // two-level reductions are fp32, so it may exceed its share of `bytes`.
+  std::map<std::string, int64_t> bytes_across_nodes;
 };
 
 // The step of one rank as a run with --trace would record it.
@@ -52,8 +55,7 @@ struct PlanTimeline {
 // Plans the run of `options`, which are validated and whose world size is known; `model` is theirs.
 // Starts no rank and no thread, and allocates no memory for the model. More than a few
 // micro-batches cost no more time, unless `timeline` is to show them all. Fills in `timeline`
-// unless
-// it is nullptr. Returns the errors of Trainer::Create.
+// unless it is nullptr. Returns the errors of Trainer::Create.
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
                              std::unique_ptr<LanguageModel> model,
                              PlanTimeline* timeline = nullptr);

@@ -11,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/collective.h"
+#include "zeroth/core/comm/process/node.h"
 #include "zeroth/core/device/planned/planned_device.h"
 
 namespace zeroth {
@@ -89,12 +91,13 @@ PlannedCommunicator::PlannedCommunicator(const Machine& machine, std::vector<int
                                          const Options& options)
     : machine_(machine), members_(std::move(members)), rank_(rank), options_(options) {
   const auto node_of = [&](int world_rank) { return world_rank / machine_.devices_per_node; };
-  std::set<int> nodes;
+  std::vector<std::string> nodes;
   for (const int member : members_) {
-    nodes.insert(node_of(member));
+    nodes.push_back(absl::StrCat(node_of(member)));
     if (node_of(member) == node_of(world_rank())) ++local_;
   }
-  nodes_ = static_cast<int>(nodes.size());
+  nodes_ = static_cast<int>(std::set<std::string>(nodes.begin(), nodes.end()).size());
+  per_node_ = RanksPerNode(nodes);
 }
 
 std::string PlannedCommunicator::name() const {
@@ -142,14 +145,24 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
     // Each piece goes straight to its receiver. The second half of an all-reduce is a ring.
     const double ring_bytes = twice ? bytes / 2 : 0;
     const double direct = bytes - ring_bytes;
-    const double near = direct * (local_ - 1) / (ranks - 1);
+    const double piece = direct / (ranks - 1);
+    double near = piece * (local_ - 1);
+    double far = piece * (ranks - local_);
+    if (per_node_ > 1 && Reduces(collective)) {
+      near = piece * (local_ - 1) * nodes_;
+      // The sums of a node are fp32, or integers.
+      const DType dtype = collective.send.dtype;
+      const size_t sum_size = IsFloatingPoint(dtype) ? sizeof(float) : SizeOf(dtype);
+      far = piece * (nodes_ - 1) * static_cast<double>(sum_size) / SizeOf(dtype);
+    }
     inside = near + ring_bytes;
-    outside = nodes_ == 1 ? 0 : direct - near + ring_bytes / local_;
+    outside = nodes_ == 1 ? 0 : far + ring_bytes / local_;
   }
   const double by_link = local_ == 1 ? 0 : inside / LinkBandwidth(collective);
   const double by_network = nodes_ == 1 ? 0 : outside / machine_.network_bandwidth;
   time.seconds = std::max(by_link, by_network);
   time.crosses_nodes = by_network > by_link;
+  time.bytes_across = outside;
   const double steps = twice ? 2 : 1;
   const double ring = steps * ((ranks - nodes_) * machine_.link_latency +
                                (nodes_ > 1 ? nodes_ - 1 : 0) * machine_.network_latency);
@@ -256,6 +269,7 @@ absl::Status PlannedCommunicator::EnqueueOne(const Collective& collective, bool 
   work.seconds = time.seconds;
   work.collective = CollectiveOpName(collective.op).data();
   work.bytes = TrafficOf(collective);
+  work.bytes_across = static_cast<int64_t>(time.bytes_across);
   work.by_copy_engine =
       options_.gathers_by_copy_engine && nodes_ == 1 && collective.op == CollectiveOp::kAllGather;
   const bool waits = starts || work.by_copy_engine;

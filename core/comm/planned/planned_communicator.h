@@ -26,7 +26,9 @@ namespace zeroth {
 // The time of a call: all ranks do the same at the same time, so each has its share of its node's
 // links. A ring sends CollectiveBytes through each rank's link. Where the group spans nodes, the
 // same bytes cross the edge of each node, through the NICs of the devices in the group. Where
-// pieces go straight to their receivers, each rank's NIC carries its own. A ring pays the latency
+// pieces go straight to their receivers, each rank's NIC carries its own. A reduction in two levels
+// (two_level.h) sends a piece for every rank inside the node, and one sum for every other node
+// through the rank's NIC. A ring pays the latency
 // of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An all-reduce and a
 // broadcast may use a tree instead, if its latency is lower. On CPUs ranks copy each other's
 // memory, and a call occupies the rank's cores.
@@ -44,9 +46,9 @@ class PlannedCommunicator final : public CheckedCommunicator {
     // its destination or has another dtype, and a pass for that and for a mean.
     enum class Reduction { kWithoutScratch, kTree, kLibrary };
     Reduction reduction = Reduction::kWithoutScratch;
-    // Reductions send each rank's piece straight to it, as LaunchOptions::reduction "tree" does: a
-    // card sends what is for the ranks of all other nodes, and not only what a ring would. An
-    // all-reduce then gathers the sums in a ring.
+    // Reductions as LaunchOptions::reduction "tree" makes them: in two levels if the group consists
+    // of whole nodes (RanksPerNode), and otherwise in one exchange of all pieces. An all-reduce
+    // then gathers the sums in a ring.
     bool reduces_by_exchange = false;
     // All-gathers inside a node occupy no SMs (LaunchOptions::nccl_copy_engine).
     bool gathers_by_copy_engine = false;
@@ -84,6 +86,7 @@ class PlannedCommunicator final : public CheckedCommunicator {
     double seconds = 0;
     double latency = 0;
     bool crosses_nodes = false;
+    double bytes_across = 0;  // this rank's share of what its node sends to others
   };
   Time TimeOf(const Collective& collective) const;
 
@@ -111,8 +114,9 @@ class PlannedCommunicator final : public CheckedCommunicator {
   const Options options_;
   int local_ = 0;  // members on this rank's node
   int nodes_ = 1;
-  std::shared_ptr<Buffer> staging_;        // scratch memory of reductions
-  size_t staged_bytes_ = 0;                // what the operation's calls have needed so far
+  int per_node_ = 1;                 // members on each node, if a reduction can have two levels
+  std::shared_ptr<Buffer> staging_;  // scratch memory of reductions
+  size_t staged_bytes_ = 0;          // what the operation's calls have needed so far
   std::shared_ptr<Buffer> gather_buffer_;  // for copies in and out
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;

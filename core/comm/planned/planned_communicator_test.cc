@@ -111,26 +111,47 @@ TEST(PlannedCommunicatorTest, InAnAllToAllNobodyHandsOn) {
   EXPECT_DOUBLE_EQ(time.seconds, 8 * 4e6 / 10e9);
 }
 
-// The tree over ranks, as it is run: on 8 x 8 ranks a node sends eight times what a ring sends.
-TEST(PlannedCommunicatorTest, AReductionByExchangeCrossesTheNetworkWithEachPiece) {
+// The tree over ranks as it is run: inside each node first, so that a node of 8 x 8 ranks sends to
+// others what a ring of fp32 sends.
+TEST(PlannedCommunicatorTest, AReductionOverWholeNodesHasTwoLevels) {
   const Collective scatter = Call(CollectiveOp::kReduceScatter, 64'000'000, 1'000'000);
-  const Collective exchange = Call(CollectiveOp::kAllToAll, 64'000'000, 64'000'000);
   const auto ring = World(64);
   PlannedCommunicator::Options options;
   options.reduces_by_exchange = true;
   const auto tree = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 64, 0, options);
-  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds, ring->TimeOf(exchange).seconds);
-  // 56 of 63 pieces, through this rank's own NIC.
-  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds,
-                   4.0 * 63'000'000 * 56 / 63 / TwoSpeeds().network_bandwidth);
-  EXPECT_GT(tree->TimeOf(scatter).seconds, 7 * ring->TimeOf(scatter).seconds);
-  // In an all-reduce, only the first half.
+  // One sum for each of the 7 other nodes, by this rank's own NIC.
+  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).bytes_across, 7 * 4e6);
+  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds, 7 * 4e6 / TwoSpeeds().network_bandwidth);
+  // The ring's 63 pieces leave a node through its 8 NICs.
+  EXPECT_DOUBLE_EQ(ring->TimeOf(scatter).bytes_across, 63 * 4e6 / 8);
+  // Sums are fp32 where pieces are bf16.
+  Collective bf16 = scatter;
+  bf16.send.dtype = bf16.recv.dtype = DType::kBFloat16;
+  EXPECT_DOUBLE_EQ(tree->TimeOf(bf16).bytes_across, 7 * 4e6);
+  // In an all-reduce, the second half is a ring.
   const Collective reduce = Call(CollectiveOp::kAllReduce, 64'000'000, 64'000'000);
-  EXPECT_DOUBLE_EQ(tree->TimeOf(reduce).seconds,
-                   tree->TimeOf(scatter).seconds + ring->TimeOf(reduce).seconds / 2);
+  EXPECT_DOUBLE_EQ(tree->TimeOf(reduce).bytes_across, (7 + 63.0 / 8) * 4e6);
+  // 7 pieces for each of the 8 nodes go to ranks of this node, which a slow link shows.
+  Machine slow = TwoSpeeds();
+  slow.link_bandwidth = 1e9;
+  const auto inside = *PlannedCommunicator::CreateWorld(slow, 64, 0, options);
+  EXPECT_DOUBLE_EQ(inside->TimeOf(scatter).seconds, 7 * 8 * 4e6 / 1e9);
+  EXPECT_FALSE(inside->TimeOf(scatter).crosses_nodes);
   // Inside a node, and among one rank of each node, both send the same.
   const auto node = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 8, 0, options);
   EXPECT_DOUBLE_EQ(node->TimeOf(scatter).seconds, World(8)->TimeOf(scatter).seconds);
+}
+
+// A group whose nodes have different numbers of ranks exchanges all pieces at once.
+TEST(PlannedCommunicatorTest, AReductionOverUnevenNodesCrossesTheNetworkWithEachPiece) {
+  PlannedCommunicator::Options options;
+  options.reduces_by_exchange = true;
+  const auto tree = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 60, 0, options);
+  const Collective scatter = Call(CollectiveOp::kReduceScatter, 60'000'000, 1'000'000);
+  const Collective exchange = Call(CollectiveOp::kAllToAll, 60'000'000, 60'000'000);
+  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).seconds, World(60)->TimeOf(exchange).seconds);
+  // 52 of 59 pieces, through this rank's own NIC.
+  EXPECT_DOUBLE_EQ(tree->TimeOf(scatter).bytes_across, 52 * 4e6);
 }
 
 TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
