@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"

@@ -59,7 +59,7 @@ TEST(FlagsTest, EveryOptionIsAFlag) {
     ASSERT_EQ(options.status(), absl::OkStatus()) << option.name;
     TrainOptions expected;
     expected.data = "a";
-    EXPECT_EQ(OptionValue(option, *options), OptionValue(option, expected)) << option.name;
+    EXPECT_EQ(OptionText(option, *options), OptionText(option, expected)) << option.name;
   }
 }
 
