@@ -139,7 +139,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index) {
   if (!FindFp8Layers(model).in_fp8.empty()) {
     return absl::UnimplementedError(
-        "a model with products in fp8 cannot be divided among tensor ranks");
+        "a model with fp8 matmuls cannot be divided among tensor ranks");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DivisionRule> rules, model.DivisionRules());
   return DivideParameters(model, rules, options, index);

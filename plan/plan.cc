@@ -308,7 +308,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
 
 namespace {
 
-// By --peak_tflops, as the trainer's metrics have it.
+// Relative to --peak_tflops, as in the trainer's metrics.
 std::string MfuText(const Plan& plan, const TrainOptions& options) {
   if (options.peak_tflops <= 0) return "";
   return absl::StrFormat(", MFU %.1f %%",

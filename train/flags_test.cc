@@ -63,7 +63,7 @@ TEST(FlagsTest, EveryOptionIsAFlag) {
   }
 }
 
-TEST(FlagsTest, WhatIsNoFlagIsRefused) {
+TEST(FlagsTest, OtherWordsThanFlagsAreRefused) {
   EXPECT_EQ(Error({"--data=a", "--resume", "--out=a"}),
             "--resume has no value (the flag --out=a follows it); write --resume=auto, or the path "
             "of a checkpoint; --help lists all flags");

@@ -51,7 +51,7 @@ absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_directory(base, error)) {
     return absl::NotFoundError(absl::StrCat(adapter, " was made for ", base,
-                                            ", which is no directory here; give "
+                                            ", which is not a directory here; give "
                                             "--init_from=DIRECTORY",
                                             HubHint(base)));
   }
@@ -70,7 +70,7 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
     return InvalidArgument(
         "--init_adapter=", options.init_adapter, ": was trained with a dropout of ",
         adapter.dropout,
-        ", and Zeroth has none; to go on without, set \"lora_dropout\" to 0 in its "
+        ", and Zeroth has none; to train without dropout, set \"lora_dropout\" to 0 in its "
         "adapter_config.json");
   }
   const TrainOptions unset;
@@ -221,7 +221,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
   if (same) return absl::OkStatus();
   return InvalidArgument(
       weights.description(), ": \"", kHead, "\" differs from \"", embedding,
-      "\", but the model's head is its embedding. If the head is one of its own, set "
+      "\", but the model's head is its embedding. If the head is a separate matrix, set "
       "\"tie_word_embeddings\" to false in config.json; otherwise remove the tensor");
 }
 

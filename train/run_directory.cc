@@ -243,13 +243,13 @@ absl::Status CheckRunDirectory(const TrainOptions& options, const std::string& o
     if (options.resume != "auto" || !finished) return absl::OkStatus();
     return FailedPrecondition(
         "--resume=auto: ", out, " holds what an earlier run made (", contents.Named(),
-        "), and no checkpoint to go on from; name another directory by --out, or, instead of "
+        "), and no checkpoint to resume from; name another directory by --out, or, instead of "
         "--resume, say --overwrite to remove what is there");
   }
   if (contents.empty()) return absl::OkStatus();
   return FailedPrecondition(
       "--out=", out, " holds what an earlier run made (", contents.Named(),
-      "): go on from its checkpoints with --resume=auto, name another directory by --out, or say "
+      "): resume from its checkpoints with --resume=auto, name another directory by --out, or say "
       "--overwrite to remove what is there");
 }
 

@@ -164,7 +164,7 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                : "take --comm=mpi, or leave --comm out";
   return InvalidArgument("--comm=", options.comm, ": ", started,
                          is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
-                                 : ", and each would be a whole run of its own, all in one --out; ",
+                                 : ", and each would start a separate run in the same --out; ",
                          advice);
 }
 

@@ -106,7 +106,7 @@ TEST_F(TrainMpiTest, WithoutCommAndOutProcessesAreOneRunInOneDirectory) {
   EXPECT_EQ(fs::read_symlink(home / "zeroth_out/latest"), "run-1");
 }
 
-TEST_F(TrainMpiTest, WhatProcessesSaveThreadsGoOnWith) {
+TEST_F(TrainMpiTest, ThreadsResumeWhatProcessesSaved) {
   const fs::path out = Scratch() / "mpi";
   const MpirunOutcome ranks =
       RunMpirun(Ranks(4, ByMpi(out, {"--steps=1", "--checkpoint_every=1", "--async_checkpoint"})));

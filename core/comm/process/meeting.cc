@@ -251,7 +251,7 @@ class Joining {
       }
       return {absl::UnavailableError(absl::StrCat(
           "what listens at ", meeting_.place,
-          " is another program; set MASTER_PORT to a port of its own, the same on all ranks"))};
+          " is another program; set MASTER_PORT to an unused port, the same on all ranks"))};
     }
   }
 

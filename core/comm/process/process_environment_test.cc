@@ -164,7 +164,7 @@ TEST(ProcessEnvironmentTest, SrunMeetsOnItsFirstNode) {
   }
 }
 
-TEST(ProcessEnvironmentTest, JobsAreTold) {
+TEST(ProcessEnvironmentTest, JobsAreRecognised) {
   const auto id_of = [](const Variables& variables) {
     const auto environment = Read(variables);
     return environment.ok() ? environment->job_id : environment.status().ToString();
@@ -199,7 +199,7 @@ TEST(ProcessEnvironmentTest, JobsAreTold) {
   EXPECT_EQ(environment->job_secret, "hush");
 }
 
-TEST(ProcessEnvironmentTest, ABatchScriptIsNoRank) {
+TEST(ProcessEnvironmentTest, ABatchScriptIsNotARank) {
   const auto environment = Read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
   ASSERT_TRUE(environment.ok());
   EXPECT_EQ(environment->world_size, 1);

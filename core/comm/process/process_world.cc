@@ -90,8 +90,8 @@ absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
 ProcessWorld::~ProcessWorld() {
   static_cast<void>(eventfd_write(stop_.descriptor(), 1));
   if (reader_.joinable()) reader_.join();
-  // What the function holds of a transport goes while the last resort is there. It may call the
-  // function until then.
+  // Destroys the function, and the transport that it may own, while the last resort can still end
+  // a process whose transport hangs.
   std::function<std::string()> unfinished;
   std::lock_guard<std::mutex> lock(mutex_);
   unfinished.swap(unfinished_);

@@ -329,7 +329,7 @@ TEST(ProcessWorldTest, AnotherProgramAtThePort) {
 // Real processes: `rank_main` runs in a child for each rank, and one of them kills itself.
 class KilledProcessTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(KilledProcessTest, TheOthersAreTold) {
+TEST_P(KilledProcessTest, TheOthersLearnOfIt) {
   const int victim = GetParam();
   constexpr int kSize = 3;
   const std::string file = TestRendezvousFile();

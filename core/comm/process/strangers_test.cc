@@ -455,7 +455,7 @@ TEST(RendezvousFileTest, LinksAndPipesAreNotFollowed) {
   const std::string pipe = file + ".pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   ExpectError(ReadRendezvousFile(pipe).status(), absl::StatusCode::kPermissionDenied,
-              {"no regular file"});
+              {"not a regular file"});
 }
 
 TEST(RendezvousFileTest, OnlyItsOwnerRemovesIt) {
@@ -469,7 +469,7 @@ TEST(RendezvousFileTest, OnlyItsOwnerRemovesIt) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST(RendezvousFileTest, WhatIsNoAddressIsWaitedFor) {
+TEST(RendezvousFileTest, AFileWithoutAnAddressCountsAsAbsent) {
   const std::string file = TestRendezvousFile();
   for (const char* text : {"", "127.0.0.1 80\n", "zeroth-rendezvous-2 host 0 id secret\n",
                            "zeroth-rendezvous-2 host 80 id secret"}) {
