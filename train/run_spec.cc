@@ -131,11 +131,6 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
 }
 
 absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is_gpu) {
-  if (given.epochs > 0) {
-    return InvalidArgument(
-        "--epochs=", given.epochs,
-        ": a plan reads no data, which say how many steps that is; give --steps");
-  }
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions options, WithInitAdapter(given));
   if (options.data.empty()) options.data = "none";
   if (is_gpu) options.device = "cuda";
