@@ -52,8 +52,10 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
 }
 
-// The batch of each rank, once the number of ranks is known, and the checks that need it.
+// The length of sequences, the batch of each rank, once the number of ranks is known, and the
+// checks that need it.
 absl::StatusOr<TrainOptions> OnKnownRanks(TrainOptions options) {
+  options.seq_len = SeqLenOf(options);
   ZEROTH_ASSIGN_OR_RETURN(options, WithSharesOfRanks(std::move(options)));
   ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(options.optimizer), "--optimizer");
   ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(options.lr_schedule), "--lr_schedule");
