@@ -359,6 +359,11 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
     comma = ", ";
   }
   absl::StrAppend(&text, " a rank and step\n");
+  if (options.epochs > 0) {
+    absl::StrAppendFormat(&text, "run       %g epochs, of data that this plan does not read\n",
+                          options.epochs);
+    return text;
+  }
   const double tokens =
       static_cast<double>(TokensPerStep(options)) * static_cast<double>(options.steps);
   absl::StrAppendFormat(&text,

@@ -418,8 +418,13 @@ TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
             std::string::npos);
   EXPECT_EQ(output("chosen", {"--lr=1e-5"}).find("note      --lr"), std::string::npos);
   const std::string refused = output("long", {"--seq_len=128"});
-  EXPECT_NE(refused.find("--seq_len=128 (the default): the model has "), std::string::npos)
+  EXPECT_NE(refused.find("--seq_len=128: the model has 64 positions"), std::string::npos)
       << refused;
+  const std::string lengths = output("lengths", {"--seq_len=0"});
+  EXPECT_NE(lengths.find(" sequences of 64 tokens a step"), std::string::npos) << lengths;
+  EXPECT_NE(lengths.find("note      --seq_len=64 is the default"), std::string::npos) << lengths;
+  EXPECT_NE(lengths.find("note      --warmup_ratio=0.03 is the default"), std::string::npos)
+      << lengths;
 }
 
 // Each held-out sequence counts once, so that the loss does not depend on the batch.
