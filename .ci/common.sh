@@ -20,7 +20,7 @@ known_skips=(
   '^no CUDA toolkit$' 'no NVIDIA driver|no CUDA-capable device|there is no device of type|^no device$'
   'ranks of NCCL want' '^cuDNN: |UNIMPLEMENTED: cuDNN: ' '^.*: UNIMPLEMENTED: the instructions of compute capability'
   '^the history is not here$' '^version 14 is not installed$' '^clang is not installed$' '^ZEROTH_BASE names no commit$'
-  '^needs Bazel 7 or 8' '^built without Arrow$' '^no AVX-512 here$' '^oneDNN has no bf16 products on this CPU$'
+  '^needs Bazel 7 or 8' '^built without Arrow$' '^no AVX-512 here$' '^oneDNN has no bf16 matmul on this CPU$'
   'there is no mpirun|no mpirun of' 'lacks the packages that this test compares with' 'lacks torch and transformers'
   'Python has no package llama_cpp' 'has no python3$' '^there is no Chromium$' '^pip cannot install them$'
   '^no root folder of Debian' 'has no /dev/full$' 'has no IPv6$' 'tmpfs cannot be mounted here|may not mount a small file'
@@ -28,7 +28,7 @@ known_skips=(
 )
 # Reasons of test cases whose parameters leave nothing to test. These count neither as passed nor as skipped.
 inapplicable_skips=(
-  '^one rank cannot differ$' '^nobody to wait for$' '^only at powers of two$' '^this back end need not be told of memory$'
+  '^one rank cannot differ$' '^nobody to wait for$' '^only at powers of two$' '^this back end registers no memory$'
   'where streams run behind the host' "MPICH's mpirun ends all ranks" '^no formula for this strategy$'
   '^the strategy (has no divide factor|brings its own)$' '^one step overflows and no more$' '^this machine has the tool$'
 )

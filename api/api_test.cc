@@ -159,7 +159,8 @@ TEST(ApiTest, EveryStrategyTrainsToTheSameBits) {
       expected);
 }
 
-// One that shards in groups, and may have its optimizer's state over all ranks.
+// The built-in strategies, and hybrid_shard with and without optimizer state sharded over all
+// ranks.
 std::vector<ShardingOptions> EveryStrategy() {
   std::vector<ShardingOptions> all;
   for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
@@ -261,7 +262,7 @@ TEST(ApiTest, AStepThatIsDroppedLeavesNothing) {
 
 // An error in a pass, evaluation included, drops the gradients of earlier micro-batches. A program
 // that continues with the next batch must not update with later ones alone.
-TEST(ApiTest, AStepGoesOnAfterAnErrorInAPassIfNothingIsLost) {
+TEST(ApiTest, AStepContinuesAfterAnErrorInAPassIfNothingIsLost) {
   const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Batch good, Rows(training.rank.device(), 0, kBatch));
     const Batch bad = {good.labels, good.labels};
@@ -428,7 +429,7 @@ TEST(ApiTest, AStepWithoutFiniteGradientsIsSkipped) {
   EXPECT_EQ(found, Train(2, {}, ThreeSteps));
 }
 
-TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
+TEST(ApiTest, ResumesFromACheckpointAtAnotherWorldSize) {
   const std::string out = ::testing::TempDir() + "/api_checkpoint";
   const auto step = [](int64_t at) {
     return [at](Training& training) { return training.Step(at); };
@@ -479,7 +480,7 @@ TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
 }
 
 // As a program that is told to end in the middle of a step may save.
-TEST(ApiTest, ASaveWithinAStepHasWhatTheStepBeganWith) {
+TEST(ApiTest, ASaveWithinAStepHasTheStateBeforeTheStep) {
   const Weights expected = Train(2, {}, ThreeSteps);
   const std::string out = ::testing::TempDir() + "/api_save_within";
   const Weights undisturbed = Train(2, {}, [&](Training& training) -> absl::Status {
@@ -541,7 +542,7 @@ TEST(ApiTest, ALoadWithinTheStepOfOneRankChangesNothingOnAny) {
   EXPECT_EQ(found, Train(2, options, ThreeSteps));
 }
 
-TEST(ApiTest, AfterALoadThatFailedHalfWayNothingGoesOn) {
+TEST(ApiTest, APartialLoadRefusesFurtherCalls) {
   const std::string out = ::testing::TempDir() + "/api_damaged";
   Train(2, {}, [&](Training& training) -> absl::Status {
     ShardedModule& sharded = *training.sharded;

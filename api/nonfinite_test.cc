@@ -142,7 +142,7 @@ TEST(NonFiniteTest, AParameterThatIsNotFiniteItself) {
 }
 
 // A normalised row times 3e38 is more than fp32 holds.
-TEST(NonFiniteTest, AProductThatOverflows) {
+TEST(NonFiniteTest, AMatmulThatOverflows) {
   EXPECT_THAT(Find({"no_shard", {{"transformer.h.0.mlp.c_fc.weight", -1, 3e38f}}}),
               HasSubstr("in the forward of micro-batch 1, the first operation with values that are "
                         "not finite is Gemm with parameter 'transformer.h.0.mlp.c_fc"));

@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // A step that was recorded must not round by the draws of the step that it was recorded in.
-TEST_F(RecordedStepTest, RoundingGoesOnByTheStep) {
+TEST_F(RecordedStepTest, RoundingContinuesByTheStep) {
   for (const DType state_dtype : {DType::kBFloat16, DType::kUInt8}) {
     RunSetup setup;
     setup.precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
@@ -315,7 +315,7 @@ TEST_F(RecordedStepTest, MicroBatchesAndRecomputationAreRecorded) {
   }
 }
 
-TEST_F(RecordedStepTest, Tf32ReachesTheProductsOfTraining) {
+TEST_F(RecordedStepTest, Tf32ReachesTheMatmulsOfTraining) {
   RunSetup setup;
   const Course course = [](TrainingRun& run) { return Steps(run, 4); };
   const Trace ieee = Follow(setup, /*record_steps=*/false, course);

@@ -154,8 +154,8 @@ absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimi
                                                        "checkpoint's: load another one"));
     return status_;
   }
-  // One that was saved without an optimizer, or by the caller's own CheckpointSaver, may lack
-  // these.
+  // A checkpoint that was saved without an optimizer, or by the caller's CheckpointSaver, may lack
+  // these keys.
   const nlohmann::json& training = (*reader)->index().training;
   const auto number = [&](const char* key) -> int64_t {
     const auto at = training.find(key);

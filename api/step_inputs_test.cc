@@ -10,7 +10,7 @@
 namespace zeroth {
 namespace {
 
-TEST(DeterministicBatchTest, PowersOfTwoThatDivideAreServed) {
+TEST(DeterministicBatchTest, PowersOfTwoThatDivideAreSupported) {
   for (const int64_t micro_batches : {1, 8, 12, 24, 7}) {
     for (int world_size = 1; world_size <= 32; ++world_size) {
       const bool power_of_two = (world_size & (world_size - 1)) == 0;

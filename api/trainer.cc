@@ -112,8 +112,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
     ZEROTH_RETURN_IF_ERROR_WITH(kernels::SupportsFp8(kernels), "fp8");
     if (options.sharding.mixed_precision.param_dtype == DType::kFloat32) {
       return absl::InvalidArgumentError(
-          "fp8: parameters are computed in fp32, expected bf16 or fp16 (param_dtype), the types of "
-          "what products of 8-bit floats give");
+          "fp8: parameters are computed in fp32, expected bf16 or fp16 (param_dtype), the output "
+          "types of fp8 matmuls");
     }
   }
   const WrapPlan plan = PlanFor(*trainer->model_, options);
@@ -230,7 +230,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
 
 absl::Status Trainer::Begin() {
   if (!status_.ok()) {
-    return FailedPrecondition("the trainer cannot go on after an earlier error (",
+    return FailedPrecondition("the trainer cannot continue after an earlier error (",
                               status_.ToString(),
                               "); make a new one, in a new world, from what was saved before");
   }

@@ -114,10 +114,10 @@ struct TrainerCounts {
 // rank's thread may call it.
 //
 // After an error of Step, ForwardBackward, Evaluate or Logits, status() says whether the trainer
-// can go on. If it can, weights, moments and counts are those from before the call, and nothing is
-// gathered. All ranks must have failed in the same call; they compare this at the beginning of the
-// next one. The trainer cannot go on if a stream or the communication is broken, or if the error
-// came after the update had begun. Every further call then fails with that reason.
+// can continue. If it can, weights, moments and counts are those from before the call, and nothing
+// is gathered. All ranks must have failed in the same call; they compare this at the beginning of
+// the next one. The trainer cannot continue if a stream or the communication is broken, or if the
+// error came after the update had begun. Every further call then fails with that reason.
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
@@ -179,8 +179,8 @@ class Trainer {
   // rank. Takes many times as long as the step.
   absl::StatusOr<std::string> FindNonFinite(absl::Span<const Batch> micro_batches);
 
-  // Call it on all ranks, at the same point of their calls, after some ranks failed in one of the
-  // calls above and all ranks know. The next call then does not compare which ranks failed.
+  // Tells the trainer that every rank knows about the last failure of a call above, so that the
+  // next call need not compare it among ranks. Call it on all ranks, at the same point.
   void AgreedOnError() { failed_ = false; }
 
   // OK, or the reason why no further step or evaluation is possible.
@@ -250,11 +250,11 @@ class Trainer {
   // A step whose update waits for the verdict on its loss and norm.
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
-  // Begins each public call that computes. Fails if the trainer cannot go on, and lets ranks that
-  // have failed together meet.
+  // Begins each public call that computes. Fails if the trainer cannot continue, and lets ranks
+  // that have failed together meet.
   absl::Status Begin();
   // Ends such a call after an error: leaves everything sharded, sets status() if the trainer cannot
-  // go on, and returns the error.
+  // continue, and returns the error.
   absl::Status Fail(const absl::Status& error);
   // Calls Begin, then `compute`, and Fail if `compute` fails.
   template <typename Compute>

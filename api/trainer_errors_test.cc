@@ -200,7 +200,7 @@ absl::Status ExpectCannotGoOn(Trainer& trainer, const Case& setup, absl::string_
        {trainer.Step(batches, 1e-2).status(), trainer.ForwardBackward(batches).status(),
         trainer.Evaluate(batches).status(), trainer.Logits(tokens, 0).status()}) {
     ZEROTH_RETURN_IF_ERROR(Expect(absl::IsFailedPrecondition(status) &&
-                                      absl::StrContains(status.message(), "cannot go on") &&
+                                      absl::StrContains(status.message(), "cannot continue") &&
                                       absl::StrContains(status.message(), reason),
                                   status.ToString()));
   }
@@ -209,7 +209,7 @@ absl::Status ExpectCannotGoOn(Trainer& trainer, const Case& setup, absl::string_
 
 class TrainerErrorsTest : public testing::TestWithParam<Case> {};
 
-TEST_P(TrainerErrorsTest, AfterAnyFailedCollectiveItGoesOnOrSaysThatItCannot) {
+TEST_P(TrainerErrorsTest, AfterAnyFailedCollectiveItContinuesOrSaysThatItCannot) {
   const Case& setup = GetParam();
   std::vector<Trace> undisturbed(static_cast<size_t>(setup.world_size));
   const absl::Status reference =
@@ -282,7 +282,7 @@ TEST_P(TrainerErrorsTest, AfterAnyFailedCollectiveItGoesOnOrSaysThatItCannot) {
 }
 
 // If a rank fails alone and gives up, the others fail with its error.
-TEST_P(TrainerErrorsTest, WhereOneRankFailsTheOthersSayThatTheyCannotGoOn) {
+TEST_P(TrainerErrorsTest, IfOneRankFailsTheOthersSayThatTheyCannotContinue) {
   const Case& setup = GetParam();
   int64_t fail_at = 0;
   for (;; fail_at += 2) {

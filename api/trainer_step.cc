@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One optimizer step: enqueued piece by piece, held back for the verdict on its loss and norm, or
-// recorded once and played from then on.
+// One optimizer step in three forms: enqueued operation by operation; with its update delayed until
+// the host has read and judged the loss and the norm; or recorded once and then replayed.
 
 #include <cmath>
 #include <optional>

@@ -35,7 +35,7 @@ TEST(HfConfigTest, ReadsTypes) {
   EXPECT_FALSE(config->Has("n_embd.x"));
 }
 
-TEST(HfConfigTest, FallbacksServeAbsentAndNullButNotWrong) {
+TEST(HfConfigTest, FallbacksReplaceAbsentAndNullButNotWrong) {
   const auto config = HfConfig::Parse(kText, "c.json");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(*config->GetIntOr("n_inner", 240), 240);

@@ -65,7 +65,7 @@ absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
     std::error_code ignored;
     if (!IsFileOf(kind, name) || it->is_directory(ignored)) {
       return absl::AlreadyExistsError(
-          absl::StrCat(path, ": holds \"", name, "\", which is no part of ",
+          absl::StrCat(path, ": holds \"", name, "\", which is not part of ",
                        kind == HfDirectoryKind::kModel ? "a model" : "an adapter",
                        ", so it is not replaced; name another directory"));
     }

@@ -271,7 +271,7 @@ TEST(HfDirectoryWriterTest, AnAdapterReplacesAnAdapterOnly) {
   ASSERT_TRUE(WriteModel(dir.File("model"), 1).ok());
   const absl::Status over_model = write("model");
   EXPECT_EQ(over_model.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(over_model.message(), HasSubstr("which is no part of an adapter"));
+  EXPECT_THAT(over_model.message(), HasSubstr("which is not part of an adapter"));
   EXPECT_EQ(WriteModel(dir.File("adapter"), 1).code(), absl::StatusCode::kAlreadyExists);
   options.max_shard_bytes = 10;
   EXPECT_EQ(write("other").code(), absl::StatusCode::kInvalidArgument);

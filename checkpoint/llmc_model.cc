@@ -37,7 +37,7 @@ struct Header {
 // One kind of parameter of a block.
 struct Kind {
   const char* name;
-  // In widths; columns 0 for a vector.
+  // In multiples of the model's width; columns is 0 for a vector.
   int rows;
   int columns;
 };

@@ -46,7 +46,7 @@ std::shared_ptr<const WeightsSource> Write(const std::string& path,
   return *SafetensorsFile::Open(path);
 }
 
-TEST(MergedWeightsTest, AddsTheProductsInBothLayoutsAndAnyRange) {
+TEST(MergedWeightsTest, AddsTheAdaptersInBothLayoutsAndAnyRange) {
   const TemporaryDirectory dir;
   const auto base = Write(dir.File("base"), {{"other", Shape({2})}, {"w.weight", Shape({3, 5})}});
   for (const bool transposed : {false, true}) {
@@ -86,7 +86,7 @@ TEST(MergedWeightsTest, AddsTheProductsInBothLayoutsAndAnyRange) {
   }
 }
 
-TEST(MergedWeightsTest, HalvesInTheModelItselfAreNoWeights) {
+TEST(MergedWeightsTest, HalvesInTheModelItselfAreNotWeights) {
   const TemporaryDirectory dir;
   const auto model =
       Write(dir.File("m"), {{"a", Shape({1, 2})}, {"b", Shape({2, 1})}, {"w", Shape({2, 2})}});
@@ -127,7 +127,7 @@ TEST(PeftDirectoryTest, ReadsLayersFromTheTensors) {
   EXPECT_THAT(PeftTargets(adapter->adapter()), ElementsAre("q"));
 }
 
-TEST(PeftDirectoryTest, WhatIsNoPlainAdapterIsRefused) {
+TEST(PeftDirectoryTest, UnsupportedAdaptersAreRefused) {
   const TemporaryDirectory dir;
   const auto message = [&](const std::string& config, const std::vector<Named>& tensors) {
     dir.Write("d/adapter_config.json", config);
@@ -140,7 +140,7 @@ TEST(PeftDirectoryTest, WhatIsNoPlainAdapterIsRefused) {
   EXPECT_THAT(message(kConfig, {a}), HasSubstr("x.lora_B"));
   EXPECT_THAT(message(kConfig, {a, {b.name, Shape({3, 4})}}), HasSubstr("expected [out, 2]"));
   EXPECT_THAT(message(kConfig, {a, b, {"lm_head.weight", Shape({1})}}),
-              HasSubstr("is no half of an adapter"));
+              HasSubstr("is not a matrix of a linear layer's adapter"));
   for (const char* key :
        {R"("use_rslora": true)", R"("use_dora": true)", R"("bias": "all")",
         R"("rank_pattern": {"x": 3})", R"("modules_to_save": ["lm_head"])",

@@ -182,8 +182,7 @@ absl::StatusOr<std::vector<std::string>> LayersOf(const WeightsSource& weights, 
         (absl::ConsumeSuffix(&layer, kLoraA) || absl::ConsumeSuffix(&layer, kLoraB));
     if (!is_half) {
       return InvalidArgument(weights.description(), ": tensor \"", name,
-                             "\" is no half of an adapter of a linear "
-                             "layer; expected ",
+                             "\" is not a matrix of a linear layer's adapter; expected ",
                              PeftNameOfA("LAYER"), " and ", PeftNameOfB("LAYER"));
     }
     layers.emplace(layer);

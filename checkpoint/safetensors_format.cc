@@ -262,7 +262,7 @@ absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<cons
   }
   if (bits % 8 != 0) {
     return InvalidArgument(SafetensorsDTypeName(dtype), " ", DimsText(dims), " has ", bits,
-                           " bits, which are no whole bytes");
+                           " bits, expected a multiple of 8");
   }
   return bits / 8;
 }

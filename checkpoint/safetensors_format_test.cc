@@ -169,7 +169,7 @@ TEST(SafetensorsFormatTest, ChecksEachEntry) {
               HasSubstr("\"shape\": 18446744073709551615, expected an integer from 0 to 92"));
   // 2^62 * 4 elements of 4 bytes: the product wraps to 0 in 64 bits.
   EXPECT_THAT(one("F32", "[4611686018427387904,4]", "[0,0]", 0), HasSubstr("overflows 63 bits"));
-  EXPECT_THAT(one("F4", "[3]", "[0,2]", 2), HasSubstr("no whole bytes"));
+  EXPECT_THAT(one("F4", "[3]", "[0,2]", 2), HasSubstr("has 12 bits, expected a multiple of 8"));
   EXPECT_THAT(ErrorOf(FileOf(R"({"w":{"dtype":"F32","shape":[1]}})", 0)),
               HasSubstr("no \"data_offsets\""));
 }

@@ -300,6 +300,18 @@ absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
   return true;
 }
 
+absl::StatusOr<RecordKind> KindOfFirstRecord(const DataFile& file, ColumnNames columns) {
+  if (!IsRecords(file.kind)) return RecordKind::kText;
+  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &columns));
+  JsonRecord record;
+  ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
+  if (!more) return RecordKind::kText;
+  const absl::StatusOr<RecordKind> kind = KindOfRecord(record);
+  // A misspelt column is the likely cause.
+  if (!kind.ok()) ZEROTH_RETURN_IF_ERROR(columns.CheckFound(record.where));
+  return kind;
+}
+
 absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokenizer::Sink sink) {
   if (part.begins && !tokenizer.prefix().empty()) sink(tokenizer.prefix());
   ZEROTH_RETURN_IF_ERROR(tokenizer.EncodeTo(part.text, !part.begins, sink));

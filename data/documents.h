@@ -53,7 +53,8 @@ class DocumentReader {
 
   // Bytes of the content that have been returned in parts, for Seek.
   size_t position() const { return position_; }
-  // Bytes of the file that this took, for progress: about so many if it is compressed or parquet.
+  // Bytes of the file that have been read, for progress; an estimate for compressed files and
+  // parquet.
   size_t file_position() const;
   // Continues where another reader of the same file had these values.
   absl::Status Seek(size_t position, int64_t lines, bool inside);
@@ -87,6 +88,10 @@ class DocumentReader {
   bool inside_ = false;  // after a document's first part
   bool done_ = false;
 };
+
+// Returns the kind of the file's first record, which all others must have. kText for a file of
+// text, and for one without records. InvalidArgument if the record is of no known kind.
+absl::StatusOr<RecordKind> KindOfFirstRecord(const DataFile& file, ColumnNames columns = {});
 
 // Feeds a part's ids to `sink`. A document begins with the tokenizer's prefix, and ends with the
 // suffix and the end-of-text id, unless the suffix ends with that id.

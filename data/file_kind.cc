@@ -193,7 +193,7 @@ std::optional<FileKind> JsonKind(const std::string& path, absl::string_view head
     if (absl::StartsWith(first, "{")) {
       return FileKind{.kind = DataFileKind::kJsonArray, .refusal = ""};
     }
-    return Refused(path, head, "a JSON array whose first element is no object", kRecords, "",
+    return Refused(path, head, "a JSON array whose first element is not an object", kRecords, "",
                    /*holds_data=*/true);
   }
   // After a record that is followed by another in its line, reading fails with that error.
@@ -260,7 +260,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
         absl::StrCat(path, ": is named .parquet, but does not begin with \"PAR1\"; it begins with ",
                      Excerpt(head, 60),
                      absl::StartsWith(head, "version https://git-lfs")
-                         ? ", which Git LFS puts in the place of a file: run git lfs pull"
+                         ? ", which Git LFS leaves in place of a file: run git lfs pull"
                          : ""),
         true};
   }
@@ -272,7 +272,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
   if (absl::ConsumePrefix(&text, kByteOrderMark)) text = absl::StripLeadingAsciiWhitespace(text);
   if (!text.empty() && (text[0] == '{' || text[0] == '[')) {
     if (std::optional<FileKind> kind = JsonKind(path, head, text)) return *std::move(kind);
-    // Reading fails where it is no JSON, and says where.
+    // If it is not JSON, reading fails and says where.
     if (NameEndsIn(path, ".json")) {
       return {.kind = text[0] == '[' ? DataFileKind::kJsonArray : DataFileKind::kJsonLines,
               .refusal = ""};

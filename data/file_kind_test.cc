@@ -87,7 +87,7 @@ TEST(FileKindTest, ArraysOfObjectsAreRecords) {
   }
 }
 
-// What is named .json and is no JSON is an error of reading, not text.
+// A file that is named .json but is not JSON fails when it is read, and is never taken as text.
 TEST(FileKindTest, TheNameJsonMakesItRecords) {
   for (const char* const content : {"{\"a\" 1}", "{\n // why\n \"a\": 1}", "{{ jinja }}"}) {
     EXPECT_EQ(KindOfHead("a.json", content).kind, DataFileKind::kJsonLines) << content;
@@ -102,8 +102,8 @@ TEST(FileKindTest, TheNameJsonMakesItRecords) {
 TEST(FileKindTest, WhatIsNotReadIsNamedWithItsFirstBytes) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[1]",
-       "is a JSON array whose first element is no object (it begins with \"[1]\"), expected"},
-      {"[\"a\", {\"text\": \"b\"}]", "is a JSON array whose first element is no object"},
+       "is a JSON array whose first element is not an object (it begins with \"[1]\"), expected"},
+      {"[\"a\", {\"text\": \"b\"}]", "is a JSON array whose first element is not an object"},
       {"[]", "is a JSON array"},
       {"{\n \"data\": []\n}\n", "is a JSON object of several lines (it begins with \"{\\n"},
       {"{\"a\":\n1}\n{\"a\":\n1}\n", "is a JSON object of several lines"},
@@ -143,7 +143,7 @@ TEST(FileKindTest, ParquetIsKnownByItsFirstBytes) {
   EXPECT_EQ(KindOfHead("a.parquet", "PAR1").kind, DataFileKind::kParquet);
   EXPECT_EQ(KindOfHead("a.txt", "PAR1 is text").kind, DataFileKind::kText);
   EXPECT_THAT(KindOfHead("a.parquet", "version https://git-lfs.github.com/spec/v1\n").refusal,
-              HasSubstr("Git LFS puts in the place of a file: run git lfs pull"));
+              HasSubstr("Git LFS leaves in place of a file: run git lfs pull"));
 }
 
 TEST(FileKindTest, CompressedContentIsKnownAsOtherContentIs) {
@@ -171,7 +171,7 @@ TEST(FileKindTest, CompressedContentIsKnownAsOtherContentIs) {
   EXPECT_FALSE(kind("a.tar.gz", std::string("a/\0", 3)).holds_data);
 }
 
-TEST(FileKindTest, DataThatIsNotReadIsNoFileToLeaveOut) {
+TEST(FileKindTest, UnreadableDataIsNotSkipped) {
   EXPECT_TRUE(KindOfHead("a", "[1]").holds_data);
   EXPECT_TRUE(KindOfHead("a.csv", "a,b\n").holds_data);
   EXPECT_TRUE(KindOfHead("a.npy", "x").holds_data);

@@ -62,7 +62,7 @@ std::vector<int32_t> RowStarts(const DataLoader& loader, int64_t steps, int64_t 
   return starts;
 }
 
-TEST(DataLoaderTest, GoesOnWhereARunOfAnotherGlobalBatchStopped) {
+TEST(DataLoaderTest, ResumesARunOfAnotherGlobalBatch) {
   for (const bool shuffle : {false, true}) {
     LoaderOptions options{.batch_size = 2, .seq_len = 3, .world_size = 1, .shuffle = shuffle};
     const std::vector<int32_t> whole = RowStarts(Make(100, options), 60);

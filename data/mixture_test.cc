@@ -103,7 +103,7 @@ TEST(MixtureTest, PlacesAreAFunctionOfTheNumber) {
 
 // The loader's output is the same however the global batch is split, begins anywhere, and has every
 // window of a source once in that source's epoch.
-TEST(MixtureTest, TheLoaderDrawsFromEachSourceInEpochsOfItsOwn) {
+TEST(MixtureTest, TheLoaderDrawsFromEachSourceInSeparateEpochs) {
   const auto mixture = Mix({0.8, 0.2});
   constexpr int64_t kSeq = 10;  // 100 windows a source
   const auto load = [&](int64_t world, int64_t step, bool shuffle) {

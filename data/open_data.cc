@@ -129,7 +129,8 @@ std::string NamesOfKinds(const std::vector<DataFile>& files, const std::vector<R
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
                                                             const DataOptions& options) {
   if (options.tokenizer == nullptr) {
-    return InvalidArgument(files[0].path, " is text, which needs a tokenizer, and there is none");
+    return InvalidArgument(files[0].path,
+                           " is text, and no tokenizer is given; give one by --tokenizer");
   }
   const Tokenizer& tokenizer = *options.tokenizer;
   if (const int32_t last = tokenizer.vocab_size() - 1; last >= options.vocab_size) {
@@ -142,7 +143,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
   std::vector<RecordKind> kinds;
   for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), RecordKindOf(file, columns));
+    ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), KindOfFirstRecord(file, columns));
     const bool is_text = kinds.back() == RecordKind::kText;
     if (is_text == (kinds[0] == RecordKind::kText)) continue;
     return InvalidArgument(

@@ -109,7 +109,7 @@ TEST(OpenDataTest, JsonLinesAreDocuments) {
   EXPECT_THAT(error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
               HasSubstr(", found {\"txt\":\"h\"};"));
   EXPECT_THAT(error("[\"text\"]"),
-              HasSubstr("b.jsonl: is a JSON array whose first element is no object"));
+              HasSubstr("b.jsonl: is a JSON array whose first element is not an object"));
   EXPECT_THAT(error("{\"text\": \"a\", \"weight\": 0}"),
               HasSubstr("line 1: has \"weight\": 0, but"));
   EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}"),
@@ -223,7 +223,7 @@ TEST_F(CompressedDataTest, IsRefusedWithItsNameIfItCannotBeRead) {
   EXPECT_THAT(ErrorOf(PathOf("long.jsonl.zst")), HasSubstr("long.jsonl.zst line 1: "));
 }
 
-// What is none of the kinds is never trained as text.
+// A record of no known kind is never trained as text.
 TEST(OpenDataTest, RecordsOfNoKindAreRefused) {
   const TemporaryDirectory dir;
   const ByteTokenizer tokenizer;
@@ -238,8 +238,8 @@ TEST(OpenDataTest, RecordsOfNoKindAreRefused) {
   }
   for (const auto& [content, message] : std::vector<std::pair<std::string, std::string>>{
            {"{\n \"text\": \"a\"\n}\n", "b.json: is a JSON object of several lines"},
-           {"[1, 2]", "b.json: is a JSON array whose first element is no object"},
-           {"[]", "b.json: is a JSON array whose first element is no object"},
+           {"[1, 2]", "b.json: is a JSON array whose first element is not an object"},
+           {"[]", "b.json: is a JSON array whose first element is not an object"},
            {"{\"a\" 1}", "b.json line 1: bad JSON"},
            {"[1] Smith", "b.json: record 1: expected an object, found \"1] Smith\""},
            {"[{\"text\": \"a\"}] and more",
@@ -318,7 +318,7 @@ TEST(OpenDataTest, ErrorsSayWhatIsMissing) {
   EXPECT_THAT(std::string(OpenData("", {&tokenizer, 257}).status().message()),
               HasSubstr("no data"));
   EXPECT_THAT(std::string(OpenData(text, {nullptr, 257}).status().message()),
-              HasSubstr("needs a tokenizer"));
+              HasSubstr("no tokenizer is given"));
   EXPECT_THAT(std::string(OpenData(text, {&tokenizer, 256}).status().message()),
               HasSubstr("the byte tokenizer makes ids up to 256, \"<|endoftext|>\", but the "
                         "model's vocabulary has only 256"));

@@ -121,7 +121,7 @@ TEST_F(ParquetReaderTest, TheTrainerReadsEachKindOfRecord) {
   EXPECT_THAT(TextOf(PathOf("columns"), "prompt=question,completion=answer"),
               HasSubstr("ax|by|az|"));
   EXPECT_THAT(TextOf(PathOf("columns"), "text=answer"), "x|y|z|");
-  // Alpaca's needs no template; the byte tokenizer has none, which the other two miss.
+  // The byte tokenizer has no chat template. Alpaca records do not need one; the other kinds do.
   EXPECT_THAT(TextOf(PathOf("alpaca")), HasSubstr("Below is an instruction"));
   EXPECT_THAT(description_, HasSubstr("(Alpaca)"));
   for (const char* const name : {"messages", "conversations"}) {

@@ -78,7 +78,7 @@ absl::Status CheckKind(const JsonRecord& record, RecordKind kind) {
   if (found == kind) return absl::OkStatus();
   return InvalidArgument(
       record.where, ": is a record of the kind ", NameOf(found), ", expected ", NameOf(kind),
-      kind == RecordKind::kText ? "; the trainer's --data reads each kind from files of its own: "
+      kind == RecordKind::kText ? "; the trainer's --data reads each kind from separate files: "
                                 : ", the kind of the file's first record: ",
       Quote(record.json));
 }

@@ -29,8 +29,9 @@ enum class RecordKind { kText, kMessages, kShareGpt, kAlpaca, kPromptCompletion,
 // The kind's name for messages and for the header of a run.
 absl::string_view NameOf(RecordKind kind);
 
-// InvalidArgument quotes the beginning of a record of none of the kinds, and says what was
-// expected. A record with the keys of text and of another kind is of the other kind.
+// Decides by the record's keys; see KindOfFirstRecord (documents.h) for a file. A record with the
+// keys of text and of another kind is of the other kind. InvalidArgument quotes the beginning of a
+// record of no known kind, and says what was expected.
 absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record);
 
 // InvalidArgument, with the beginning of the record, if it is not of the kind of its file's first.

@@ -40,9 +40,9 @@ class SequentialFile {
   ~SequentialFile();
 
   const std::string& path() const { return file_.path(); }
-  // Bytes of the file, compressed if it is.
+  // Bytes of the file as stored, before decompression.
   size_t size() const { return file_.size(); }
-  // Those of them that were read.
+  // Number of these bytes that have been read.
   size_t file_position() const { return file_position_; }
   // True once all was read. Of a compressed file this may be seen only by a Read that returns 0.
   bool at_end() const;

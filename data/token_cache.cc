@@ -170,18 +170,18 @@ class Cache {
     const auto wrong = [&path](absl::string_view what) {
       return absl::DataLossError(absl::StrCat(path, " ", what));
     };
-    if (!manifest.is_object()) return wrong("is no manifest");
+    if (!manifest.is_object()) return wrong("is not a manifest");
     TokenSource::Facts facts;
     facts.description = description_;
     for (const nlohmann::json& note : manifest.value("notes", nlohmann::json())) {
-      if (!note.is_string()) return wrong("is no manifest");
+      if (!note.is_string()) return wrong("is not a manifest");
       facts.notes.push_back(note.get<std::string>());
     }
     facts.notes.insert(facts.notes.end(), notes.begin(), notes.end());
     manifest.erase("notes");
     manifest.erase("data");
     const nlohmann::json rows = manifest.value("row_length", nlohmann::json());
-    if (!rows.is_number_integer() || rows.get<int64_t>() < 0) return wrong("is no manifest");
+    if (!rows.is_number_integer() || rows.get<int64_t>() < 0) return wrong("is not a manifest");
     ZEROTH_ASSIGN_OR_RETURN(SourcePtr tokens, OpenTokens(entry_, kTokens, options_.vocab_size));
     SourcePtr marks;
     if (manifest.contains("marks_hash")) {

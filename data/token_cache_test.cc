@@ -135,7 +135,7 @@ TEST_F(TokenCacheTest, AnotherFileRecipeOrVocabularyIsEncodedAnew) {
   options_.vocab_size = 80'000;
   ExpectRows(Open());
   EXPECT_EQ(encoded_, 3);
-  // Of the same size, but changed since.
+  // A file of the same size, but with a later time of change.
   fs::last_write_time(files_[1].path,
                       fs::last_write_time(files_[1].path) + std::chrono::seconds(1));
   ExpectRows(Open());
@@ -177,7 +177,7 @@ TEST_F(TokenCacheTest, WhatIsDamagedIsMadeAnew) {
   fs::remove(entry + "/manifest.json");
   expect_anew("manifest.json");
   ASSERT_TRUE(WriteFileDurably(entry + "/manifest.json", "{\"key\": 3}").ok());
-  expect_anew("is no manifest");
+  expect_anew("is not a manifest");
 }
 
 TEST_F(TokenCacheTest, AForeignEntryIsMadeAnew) {

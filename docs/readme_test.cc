@@ -26,7 +26,8 @@ std::string Read(const std::string& path) {
   return text.str();
 }
 
-// What stands in `source` after the line that ends in `begin`, up to `end`, is shown by `page`.
+// Expects that `page` shows the text of `source` from after the line that ends in `begin` up to
+// `end`.
 void ExpectShown(const std::string& page, const std::string& source, const std::string& begin,
                  const std::string& end) {
   const std::string code = Read(source);

@@ -12,7 +12,7 @@
 
 namespace {
 
-// Of every Linux with a C++ compiler's runtime.
+// Libraries that every Linux with a C++ runtime has.
 const std::set<std::string>& Taken() {
   static const std::set<std::string>& taken = *new std::set<std::string>{
       "libc",     "libm",    "libstdc++", "libgcc_s", "libpthread",      "libdl",           "librt",

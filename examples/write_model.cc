@@ -36,7 +36,7 @@ class GatedBlock : public Module {
   GatedBlock(std::string name, int64_t dim, int64_t hidden) : Module(std::move(name)) {
     LinearOptions in;
     in.in = dim;
-    in.projections = {{"gate", hidden}, {"value", hidden}};  // two weights, one product
+    in.projections = {{"gate", hidden}, {"value", hidden}};  // two weights, one matmul
     in.init_std = 0.1f;
     in_ = AddChild(std::make_unique<Linear>(Scoped("in"), in));
     out_weight_ = AddParameter("out.weight", Shape({dim, hidden}), Initializer::Normal(0.1f));

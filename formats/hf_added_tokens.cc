@@ -169,7 +169,7 @@ absl::StatusOr<AddedToken> ReadAddedToken(const Json& json, int64_t id) {
   ZEROTH_ASSIGN_OR_RETURN(token.content, StringField(json, "content"));
   if (id < 0 || id >= std::numeric_limits<int32_t>::max()) {
     return InvalidArgument(Excerpt(token.content), " has id ", id,
-                           ", expected 0 or more, of 31 bits");
+                           ", expected an integer in [0, 2^31 - 1)");
   }
   token.id = static_cast<int32_t>(id);
   ZEROTH_ASSIGN_OR_RETURN(token.single_word, BoolField(json, "single_word", false));
@@ -191,7 +191,7 @@ absl::Status AddTokensOfConfig(HfTokenizer* tokenizer) {
     if (added.id == id) continue;
     return InvalidArgument("the files beside it give the token ", Excerpt(added.content),
                            " the id ", id, ", and transformers gives it ", added.id,
-                           ", its own or the next free one; mend the id in tokenizer_config.json "
+                           ", its own or the next free one; fix the id in tokenizer_config.json "
                            "or added_tokens.json");
   }
   for (AddedToken& token : named) {

@@ -39,7 +39,7 @@ absl::Status ReadVocab(const Json& vocab, BpeParts* parts) {
     constexpr auto kMost = std::numeric_limits<int32_t>::max();
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMost) {
       return InvalidArgument("token ", Excerpt(token), " has id ", Shorten(id.dump(-1, ' ', true)),
-                             ", expected a whole number of 31 bits");
+                             ", expected an integer in [0, 2^31)");
     }
     parts->vocab.emplace_back(token, id.get<int32_t>());
   }
@@ -109,7 +109,7 @@ absl::Status AppendTemplateIds(const Json& special, const std::string& name,
   for (const Json& id : *list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= (uint64_t{1} << 31)) {
       return InvalidArgument("the special token ", Excerpt(name),
-                             " has an id that is no number of 31 bits");
+                             " has an id that is not an integer in [0, 2^31)");
     }
     ids->push_back(id.get<int32_t>());
   }
@@ -130,7 +130,9 @@ absl::Status ReadTemplate(const Json& json, HfTokenizer* result) {
     ZEROTH_RETURN_IF_ERROR(AppendTemplateIds(FieldOf(json, "special_tokens"), name,
                                              behind ? &result->suffix : &result->prefix));
   }
-  if (!behind) return absl::InvalidArgumentError("\"single\" has no text");
+  if (!behind)
+    return absl::InvalidArgumentError(
+        "\"single\" has no place for the text, expected a Sequence with the id A");
   return absl::OkStatus();
 }
 
@@ -234,7 +236,7 @@ absl::StatusOr<HfTokenizer> ParseTokenizerJson(const Json& json, Json config) {
   result.name = "tokenizer.json";
   result.config = std::move(config);
   if (const Json& added = FieldOf(json, "added_tokens"); !added.is_null()) {
-    if (!added.is_array()) return absl::InvalidArgumentError("\"added_tokens\" is no array");
+    if (!added.is_array()) return absl::InvalidArgumentError("\"added_tokens\" is not an array");
     for (const Json& each : added) {
       ZEROTH_ASSIGN_OR_RETURN(const int64_t id, IntField(each, "id"));
       ZEROTH_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(each, id));

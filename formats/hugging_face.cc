@@ -43,7 +43,7 @@ absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory) 
   }
   return InvalidArgument(
       result.path, ": key \"chat_template\" is ", found->type_name(),
-      ", expected a string, or a list with a template named default; mend or remove it");
+      ", expected a string, or a list with a template named default; fix or remove it");
 }
 
 std::string HubHint(absl::string_view path) {

@@ -2,6 +2,8 @@
 
 #include "zeroth/formats/json_fields.h"
 
+#include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
 

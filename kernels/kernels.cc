@@ -40,13 +40,13 @@ absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& su
     return Unimplemented(option, ": devices of type '", device_type, "' have ", words);
   };
   if (options.fp32_precision == Fp32Precision::kTf32 && !support.tf32) {
-    return lacking("fp32_precision = tf32", "no TF32; expected ieee, fp32 products in fp32");
+    return lacking("fp32_precision = tf32", "no TF32; expected ieee, fp32 matmuls in fp32");
   }
   if (options.attention == AttentionBackend::kCudnn && !support.cudnn) {
     return lacking("attention = cudnn", "no cuDNN; expected auto or flash");
   }
   if (options.allow_slow_kernels && !support.slow_kernels) {
-    return lacking("allow_slow_kernels", "none for products; leave it out");
+    return lacking("allow_slow_kernels", "no slow kernels; leave it out");
   }
   return absl::OkStatus();
 }

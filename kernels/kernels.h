@@ -76,7 +76,7 @@ struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
   // If the device's library has no algorithm for a large matmul, a plain kernel of ours computes
-  // it, about a hundred times slower, and SlowProducts() lists it. If false, such a matmul is
+  // it, about a hundred times slower, and SlowMatmuls() lists it. If false, such a matmul is
   // Unimplemented.
   bool allow_slow_kernels = false;
 };
@@ -95,7 +95,7 @@ class Kernels {
 
   // Describes the matmuls that slow kernels have computed so far because of
   // KernelOptions::allow_slow_kernels, each once.
-  virtual std::vector<std::string> SlowProducts() const { return {}; }
+  virtual std::vector<std::string> SlowMatmuls() const { return {}; }
 
   // Sets an observer of every later call; nullptr removes it.
   void set_watch(CallWatch* watch) { watch_ = watch; }

@@ -31,8 +31,7 @@ void KeepLikeliest(size_t keep, double share, std::vector<double>& weights) {
 
 absl::Status CheckPrompt(absl::Span<const int32_t> prompt, int64_t vocab_size) {
   if (prompt.empty()) {
-    return absl::InvalidArgumentError(
-        "the prompt has no token, expected at least one to go on from");
+    return absl::InvalidArgumentError("the prompt has no token, expected at least one");
   }
   for (const int32_t id : prompt) {
     if (id >= 0 && id < vocab_size) continue;

@@ -99,7 +99,7 @@ TEST_P(GenerateTest, WithACacheLogitsAreThoseOfTheWholeSequence) {
 }
 
 // The likeliest token again and again, also beyond the model's positions, where the context is cut.
-TEST_P(GenerateTest, GoesOnAsWithoutACache) {
+TEST_P(GenerateTest, ContinuesAsWithoutACache) {
   TinyModel tiny(GetParam(), /*positions=*/14);
   std::vector<int32_t> ids = tiny.RandomTokens(5);
   GenerateOptions options;

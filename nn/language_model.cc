@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/did_you_mean.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/gemm/gemm.h"
@@ -137,7 +139,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index) {
   if (!FindFp8Layers(model).in_fp8.empty()) {
     return absl::UnimplementedError(
-        "a model with products in fp8 cannot be divided among tensor ranks");
+        "a model with fp8 matmuls cannot be divided among tensor ranks");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DivisionRule> rules, model.DivisionRules());
   return DivideParameters(model, rules, options, index);
@@ -191,7 +193,7 @@ std::vector<std::string> ModelRegistry::ModelTypes() { return Families::Global()
 
 absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   for (const ModelPreset& preset : Presets()) {
-    if (name == preset.name) return preset.config;
+    if (name == preset.name) return ParseJson(preset.config, "preset " + preset.name);
   }
   // Hubs put the owner before the name.
   const absl::string_view last = name.substr(name.rfind('/') + 1);

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 #include "zeroth/nn/key_value_cache.h"
 #include "zeroth/nn/layers/lora_linear.h"
@@ -89,7 +89,7 @@ absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& opti
 // A model with published sizes.
 struct ModelPreset {
   std::string name;
-  nlohmann::json config;  // as a config.json would have it
+  std::string config;  // the text of its config.json
 };
 
 // Model families by Hugging Face model_type. Each registers itself from a static object in its .cc,

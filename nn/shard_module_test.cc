@@ -159,8 +159,8 @@ TEST(ShardingHooksTest, GatherAroundForwardAndBackward) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Whatever is tied is gathered with all modules that use it: GPT-2's head uses the embedding, which
-// is large enough to be a unit by itself.
+// A tied parameter belongs to a unit that contains all of its users: GPT-2's head uses the
+// embedding, which is large enough to be a unit by itself.
 TEST(PlanUnitsTest, TiedParametersBelongAboveAllOfTheirUsers) {
   const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
   const WrapPlan plan = PlanUnits(*model, WrapByMinNumel(1));
@@ -281,7 +281,7 @@ class FailingHooks : public ModuleHooks {
   int told_ = 0;
 };
 
-TEST(ShardingHooksTest, AnErrorOfAHookItselfIsTold) {
+TEST(ShardingHooksTest, AnErrorOfAHookIsReported) {
   class Empty : public Module {
    public:
     Empty() : Module("empty") {}

@@ -129,8 +129,8 @@ absl::Status Backward(Context& context, const Value& loss) {
         loss.node->is_end ? "another loss was recorded"
                           : "this loss follows a loss, or stands beside one,",
         " whose gradients were computed together with it (LinearCrossEntropyOp), so they are among "
-        "this one's; compute losses that are not trained under NoGradient, make each of several "
-        "that are a micro-batch of its own, and scale one by Context::set_loss_scale");
+        "this one's; compute losses that are not trained under NoGradient, give each of several "
+        "trained losses a separate micro-batch, and scale one by Context::set_loss_scale");
   }
   if (!loss.node->is_end) {
     ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.EmptyLike(loss.data));

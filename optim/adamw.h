@@ -124,7 +124,7 @@ class AdamW : public Optimizer {
   std::vector<State> states_;
   std::vector<Settings> settings_;                  // for parameters without a group, then by group
   std::map<const Parameter*, size_t> settings_of_;  // for parameters that have a group
-  // This step's, as RowOf says.
+  // Of the current step; RowOf returns a parameter's row.
   DeviceRows<AdamWCoefficients> coefficients_;
 };
 

@@ -70,7 +70,7 @@ TEST(LossScalerTest, AStaticScaleNeverMoves) {
   EXPECT_EQ(scaler.scale(), 128);
 }
 
-TEST(LossScalerTest, GoesOnFromAState) {
+TEST(LossScalerTest, ResumesFromAState) {
   LossScalerOptions options;
   options.growth_interval = 4;
   LossScaler whole = Make(options);

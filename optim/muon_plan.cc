@@ -160,7 +160,7 @@ absl::Status ExpectRanks(const MuonRanks& ranks, const Mesh& mesh, const Unit& u
   return Unimplemented(
       "Muon: parameter '", parameter.name(),
       "' is not on all ranks, or is divided among other ranks than the matrices before it, or not "
-      "into equal parts; expected units without axes of their own, and matrices of which either "
+      "into equal parts; expected units without UnitSpec::axes, and matrices of which either "
       "all or none are divided among tensor ranks");
 }
 

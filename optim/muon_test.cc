@@ -280,7 +280,7 @@ TEST(MuonTest, IsItsDefinition) {
   }
 }
 
-TEST(MuonTest, SpectralScaleAndBf16Products) {
+TEST(MuonTest, SpectralScaleAndBf16Matmuls) {
   Case setup;
   setup.options = Options();
   setup.options.muon.scale = MuonScale::kSpectral;

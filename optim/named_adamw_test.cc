@@ -102,7 +102,7 @@ TEST_F(NamedAdamWTest, PlainGradientsGiveUpdatesAndChangeNothingElse) {
 }
 
 // The bits of every state, from moments of the size that MemoryBytes says.
-TEST_F(NamedAdamWTest, KeepsMomentsInWhatItIsTold) {
+TEST_F(NamedAdamWTest, KeepsMomentsInTheGivenMemory) {
   constexpr int64_t kLength = 300;
   std::vector<float> first;
   for (const auto& [dtype, bytes] :

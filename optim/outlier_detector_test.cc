@@ -39,7 +39,7 @@ TEST(OutlierDetectorTest, IsTheZScoreOfTheWindowThatEndsWithTheValue) {
   }
 }
 
-TEST(OutlierDetectorTest, WhatIsNotFiniteIsNoPartOfTheWindow) {
+TEST(OutlierDetectorTest, NonFiniteValuesStayOutOfTheWindow) {
   OutlierDetector with;
   OutlierDetector without;
   for (int i = 0; i < 300; ++i) {
@@ -51,7 +51,7 @@ TEST(OutlierDetectorTest, WhatIsNotFiniteIsNoPartOfTheWindow) {
   }
 }
 
-TEST(OutlierDetectorTest, EqualValuesAreNoOutliers) {
+TEST(OutlierDetectorTest, EqualValuesAreNotOutliers) {
   OutlierDetector detector;
   std::optional<double> score;
   for (size_t i = 0; i < kWindow; ++i) score = detector.Add(0.1);

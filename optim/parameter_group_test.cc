@@ -196,7 +196,7 @@ TEST(ParameterGroupTest, WrongGroupsAreNamed) {
 }
 
 // A parameter that is frozen while the optimizer is made keeps its group for later.
-TEST(ParameterGroupTest, WhatIsUnfrozenLaterIsUpdatedAsItsGroupSays) {
+TEST(ParameterGroupTest, ParametersUnfrozenLaterAreUpdatedAsTheirGroupSays) {
   const auto train = [](bool frozen_at_first) {
     return TrainRanks(
         {"full_shard", 2}, Shape({6, 7}), Shape({13}), [&](Rank& rank) -> absl::Status {

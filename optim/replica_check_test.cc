@@ -239,7 +239,7 @@ TEST(ReplicaCheckTest, ComparesWhatRanksThatShareLayersAllHave) {
               "rank 5 has other bits than ranks 0-4, 6, 7");
 }
 
-TEST(ReplicaCheckTest, ComparesPartsOfParametersOverRanksWithDataOfTheirOwn) {
+TEST(ReplicaCheckTest, ComparesPartsOfParametersOverDataRanks) {
   ExpectFound(CheckOfParts("no_shard", 5, "part m"), "state 'm' (part)",
               "no value is most ranks', so that it is not known which is right");
   EXPECT_TRUE(CheckOfParts("full_shard", 5, "part m").ok());  // which no other rank holds

@@ -36,7 +36,7 @@ std::string Error(const std::string& text) {
 
 void ExpectSame(const TrainOptions& one, const TrainOptions& other) {
   for (const Option& option : AllOptions()) {
-    EXPECT_EQ(OptionValue(option, one), OptionValue(option, other)) << option.name;
+    EXPECT_EQ(OptionText(option, one), OptionText(option, other)) << option.name;
   }
 }
 

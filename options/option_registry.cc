@@ -26,6 +26,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "nlohmann/json.hpp"
 #include "toml.hpp"
 
 #include "zeroth/core/base/byte_count.h"

@@ -47,7 +47,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   const auto refuse_group = [&](bool lacking, absl::string_view prefix, absl::string_view why) {
     for (const Option& option : AllOptions()) {
       refuse(lacking && absl::StartsWith(option.name, prefix) &&
-                 OptionValue(option, o) != OptionValue(option, defaults),
+                 OptionText(option, o) != OptionText(option, defaults),
              option.name, why);
     }
   };

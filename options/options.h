@@ -78,7 +78,8 @@ struct TrainOptions {
 // what is allowed.
 absl::Status Validate(const TrainOptions& options);
 
-// Number of sequences, and of tokens, of a step, over all ranks. The world size must be known.
+// Number of sequences, and of tokens, of a step, over all ranks. The world size must be known, and
+// for tokens seq_len, too.
 int64_t SequencesPerStep(const TrainOptions& options);
 inline int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;

@@ -170,7 +170,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.master_dtype = DType::kBFloat16;
        }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
-      {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
+      {"--seq_len=-1", [](TrainOptions& o) { o.seq_len = -1; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},
       {"--lr=-0.1", [](TrainOptions& o) { o.lr = -0.1; }},
       {"--lr=nan", [](TrainOptions& o) { o.lr = NAN; }},

@@ -61,6 +61,8 @@ struct Preset {
 //   tests/plan/measured_rows_test.cc holds plans by them to the steps that ran there.
 // - Memory, its bandwidth and multiprocessors of the others: the vendors' data sheets; of the
 //   bandwidth 85 % are reached.
+// - RTX4090: its data sheet, with 88 % of the peak in GEMMs (with fp32 accumulation), as A100
+//   reaches; links over PCIe 4 without peer-to-peer, and a network of 10 Gb/s.
 // - Attention on the others: forward and backward of FlashAttention-2 (Dao, 2023) on A100 and
 //   MI300X and FlashAttention-3 (Shah et al., 2024) on Blackwell, relative to the matmul rate.
 // - Scores that attention keeps: workspace of cuDNN 9's deterministic backward, by its own plans.
@@ -79,6 +81,7 @@ constexpr Preset kPresets[] = {
     {"H200", 8, 139.8, 51, 415, 690, 1453, 0.43, true, 132, 4000, 360, 48, 50, 5},
     {"B200", 8, 178, 62, 872, 1745, 3433, 0.7, false, 148, 6800, 700, 48, 50, 2},
     {"GB200", 72, 178, 62, 911, 1822, 3433, 0.7, false, 148, 6800, 700, 48, 50, 2},
+    {"RTX4090", 4, 23.6, 73, 73, 145, 290, 0.65, true, 128, 857, 12, 1.2, 24, 5},
     {"MI300X", 8, 191.5, 80, 334, 668, 0, 0.6, false, 304, 4505, 310, 48, 50, 2},
 };
 

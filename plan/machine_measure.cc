@@ -234,8 +234,8 @@ absl::StatusOr<double> CollectiveRate(Communicator& world, Device& device, Colle
   return static_cast<double>(bytes) / std::max(seconds - latency, 0.1 * seconds);
 }
 
-// The inverse of a planned communicator's time for a call: a step of a ring for each other rank,
-// those between nodes apart from those inside.
+// Measures latencies and rates so that PlannedCommunicator, which counts one step of a ring for
+// each other rank, predicts the measured times. Links inside a node and between nodes are separate.
 absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
   const int nodes = (world.size() + ranks_per_node - 1) / ranks_per_node;

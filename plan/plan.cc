@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/byte_count.h"
@@ -312,7 +313,7 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
 
 namespace {
 
-// By --peak_tflops, as the trainer's metrics have it.
+// Relative to --peak_tflops, as in the trainer's metrics.
 std::string MfuText(const Plan& plan, const TrainOptions& options) {
   if (options.peak_tflops <= 0) return "";
   return absl::StrFormat(", MFU %.1f %%",
@@ -367,6 +368,11 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
   if (!plan.bytes_across_nodes.empty()) {
     absl::StrAppend(&text, "network   ", traffic(plan.bytes_across_nodes),
                     " to other nodes, a rank and step\n");
+  }
+  if (options.epochs > 0) {
+    absl::StrAppendFormat(&text, "run       %g epochs, of data that this plan does not read\n",
+                          options.epochs);
+    return text;
   }
   const double tokens =
       static_cast<double>(TokensPerStep(options)) * static_cast<double>(options.steps);

@@ -20,11 +20,10 @@ using Parts = PlannedCommunicator::Parts;
 // Memory that PyTorch's allocator reserves beyond that in use: 1.0 to 1.4 GiB in published runs.
 constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
 
-// DeepSpeed's defaults, in elements: reduce_bucket_size and allgather_bucket_size,
-// stage3_prefetch_bucket_size, and stage3_param_persistence_threshold, below which a parameter is
-// not sharded away between its uses.
-constexpr int64_t kBucket = 500'000'000;
-constexpr int64_t kPrefetchBucket = 50'000'000;
+// DeepSpeed's defaults, in elements.
+constexpr int64_t kBucket = 500'000'000;         // reduce_bucket_size, allgather_bucket_size
+constexpr int64_t kPrefetchBucket = 50'000'000;  // stage3_prefetch_bucket_size
+// stage3_param_persistence_threshold: smaller parameters stay gathered.
 constexpr int64_t kStays = 100'000;
 
 bool IsGather(const Collective& collective) { return collective.op == CollectiveOp::kAllGather; }

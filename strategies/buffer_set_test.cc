@@ -120,14 +120,14 @@ TEST_F(BufferSetTest, GoesBeyondTheLimitForWhatMustRunAndComesBack) {
   EXPECT_EQ(CurrentBytes(), 512);
 }
 
-TEST_F(BufferSetTest, AnOversizedRequestGetsABufferOfItsOwn) {
+TEST_F(BufferSetTest, AnOversizedRequestGetsASeparateBuffer) {
   Tensor large = *set_.Acquire(1000, stream_);
   EXPECT_EQ(large.bytes(), 1000u);
   set_.Release(std::exchange(large, Tensor()), nullptr);
   EXPECT_EQ(CurrentBytes(), 0);
 }
 
-TEST_F(BufferSetTest, EachSizeHasItsOwnTurns) {
+TEST_F(BufferSetTest, EachSizeHasSeparateBuffers) {
   BufferSet set(*device_, MemoryCategory::kGatheredParameters, {256, 64}, 2);
   Tensor large = *set.Acquire(65, stream_);
   EXPECT_EQ(large.bytes(), 256u);

@@ -89,7 +89,7 @@ TEST(SchedulerEdgesTest, RanksMayUseDifferentUnitsWhereNothingIsGathered) {
 }
 
 // If units are gathered, this is impossible and an error.
-TEST(SchedulerEdgesTest, ARankThatLeavesOutAUnitThatOthersGatherIsToldSo) {
+TEST(SchedulerEdgesTest, ARankThatLeavesOutAUnitThatOthersGatherGetsAnError) {
   for (const char* strategy : {"full_shard", "shard_grad_op", "shard_optimizer"}) {
     const absl::Status status =
         RunToyRanks(2, [&](Communicator& world, Device& device) -> absl::Status {
@@ -173,7 +173,7 @@ TEST(SchedulerEdgesTest, AGatherBeforeTheStepEndsIsOverBeforeTheUpdate) {
 }
 
 // The head's gradient is made with the loss, in forward.
-TEST(SchedulerEdgesTest, MicroBatchesThatAreToldOfTooLateAreAnError) {
+TEST(SchedulerEdgesTest, AnnouncingMicroBatchesTooLateIsAnError) {
   for (const bool syncs : {true, false}) {
     EXPECT_EQ(RunToyRanks(2,
                           [&](Communicator& world, Device& device) -> absl::Status {

@@ -217,7 +217,8 @@ TEST(SchedulerTest, WithoutPrefetchNothingRunsAhead) {
             absl::OkStatus());
 }
 
-// Before a unit's backward, after it, or when the next one begins.
+// kPre gathers the next unit before the current one's backward, kPost after it, and kNone when the
+// next backward begins.
 TEST(SchedulerTest, BackwardPrefetchSaysWhenTheNextUnitIsGathered) {
   for (const BackwardPrefetch when :
        {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
@@ -737,7 +738,7 @@ TEST(SchedulerTest, CallsInTheWrongOrderSaySo) {
 }
 
 // Units of equal size would silently exchange values if only sizes were compared.
-TEST(SchedulerTest, RanksThatUseUnitsInDifferentOrderAreToldWhichOnes) {
+TEST(SchedulerTest, RanksThatUseUnitsInDifferentOrderGetTheirNames) {
   const absl::Status status =
       RunToyRanks(2, [](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(UniformUnits(2));

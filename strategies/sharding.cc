@@ -128,8 +128,8 @@ absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups)
     return InvalidArgument(
         "it is replicated over (", absl::StrJoin(axes.replicated, ", "), ") and sharded over (",
         absl::StrJoin(axes.sharded, ", "), "); expected '", kReplicateAxis, "' and '", kShardAxis,
-        "', each in one of the two and in the order of the mesh: gradients are summed over the "
-        "ranks that have data of their own, and no others");
+        "', each in one of the two and in the order of the mesh: gradients are summed over "
+        "exactly these axes");
   }
   ZEROTH_ASSIGN_OR_RETURN(view, MeshView::Create(*mesh_, replicated, sharded, owners_over_groups));
   return absl::OkStatus();

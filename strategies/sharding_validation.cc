@@ -89,7 +89,7 @@ absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
 }
 
 absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
-                          const StrategyCapabilities& serves) {
+                          const StrategyCapabilities& supported) {
   if (unit.layout.value_or(options.layout) == LayoutKind::kRows && options.block_numel > 1) {
     return InvalidArgument("sharding: unit '", unit.name,
                            "' is to be sharded between rows, and block_numel is ",
@@ -98,13 +98,13 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
   ZEROTH_RETURN_IF_ERROR_WITH(
       ValidateMixedPrecision(unit.precision.value_or(options.mixed_precision)),
       absl::StrCat("unit '", unit.name, "'"));
-  if (!serves.unit_axes && unit.axes != UnitAxes()) {
+  if (!supported.unit_axes && unit.axes != UnitAxes()) {
     return InvalidArgument("strategy '", options.strategy,
                            "' does not support UnitSpec::axes (set on unit '", unit.name,
                            "'); leave them out, or use another strategy");
   }
   if (unit.collectives == nullptr) return absl::OkStatus();
-  if (!serves.unit_collectives) {
+  if (!supported.unit_collectives) {
     return InvalidArgument("strategy '", options.strategy,
                            "' does not support UnitSpec::collectives (set on unit '", unit.name,
                            "'); leave them out, or use another strategy");
@@ -141,7 +141,7 @@ absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<Uni
       }
       if (!of_unit.empty() && of_unit != axes) {
         return InvalidArgument(what, ", and others of unit '", unit.name,
-                               "' over another axis; put them into units of their own");
+                               "' over another axis; put them into a separate unit");
       }
       of_unit = axes;
       ZEROTH_RETURN_IF_ERROR(ExpectWholeBlocks(*parameter, options.block_numel));
@@ -173,14 +173,14 @@ absl::Status Sharding::Validate(const ShardingOptions& options, const std::vecto
   if (options.strategy_options.tree_micro_batches > 0) {
     ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(data_size));
   }
-  const StrategyCapabilities serves = strategy.capabilities();
-  if ((options.offload.parameters || options.offload.gradients) && !serves.offload) {
+  const StrategyCapabilities supported = strategy.capabilities();
+  if ((options.offload.parameters || options.offload.gradients) && !supported.offload) {
     return InvalidArgument("strategy '", options.strategy,
                            "' does not support offloaded parameters or gradients; offload "
                            "only optimizer state, or use another strategy");
   }
   for (const UnitSpec& unit : units) {
-    ZEROTH_RETURN_IF_ERROR(ValidateUnit(options, unit, serves));
+    ZEROTH_RETURN_IF_ERROR(ValidateUnit(options, unit, supported));
   }
   return absl::OkStatus();
 }

@@ -29,31 +29,31 @@ ShardingStrategy::ShardingStrategy(const StrategyOptions& options) : options_(op
 ShardingStrategy::~ShardingStrategy() = default;
 
 StrategyCapabilities ShardingStrategy::capabilities() const {
-  StrategyCapabilities serves;
-  serves.offload = true;
-  serves.unit_collectives = true;
-  serves.unit_axes = true;
-  serves.gradient_divide_factor = true;
-  serves.tree_micro_batches = true;
-  serves.needs_reduce_kernels =
+  StrategyCapabilities supported;
+  supported.offload = true;
+  supported.unit_collectives = true;
+  supported.unit_axes = true;
+  supported.gradient_divide_factor = true;
+  supported.tree_micro_batches = true;
+  supported.needs_reduce_kernels =
       options_.gradient_divide_factor != 0 || options_.tree_micro_batches > 1;
-  return serves;
+  return supported;
 }
 
 StrategyCapabilities FreesAfterForward::capabilities() const {
-  StrategyCapabilities serves = ShardingStrategy::capabilities();
-  serves.shares_buffers = options().reshard_after_forward;
-  serves.post_forward_shard_size = options().reshard_after_forward;
-  return serves;
+  StrategyCapabilities supported = ShardingStrategy::capabilities();
+  supported.shares_buffers = options().reshard_after_forward;
+  supported.post_forward_shard_size = options().reshard_after_forward;
+  return supported;
 }
 
 absl::StatusOr<int> ShardingStrategy::ShardSize(int world_size) const {
   const int size = options_.shard_size;
   if (size == 0) return world_size;
   if (size > 0 && world_size % size == 0) return size;
-  return WrongShardSize(absl::StrCat("shard size ", size, " does not divide the ", world_size,
-                                     " ranks that have data of their own"),
-                        world_size);
+  return WrongShardSize(
+      absl::StrCat("shard size ", size, " does not divide the ", world_size, " data ranks"),
+      world_size);
 }
 
 absl::Status ShardingStrategy::WrongShardSize(absl::string_view wrong, int world_size) const {

@@ -80,8 +80,8 @@ struct StrategyOptions {
   // machines for 1 / k of the unit's memory. k must divide the shard size. Only for strategies that
   // free units after their forward.
   int post_forward_shard_size = 0;
-  // Above 0: reduced gradients are the sum over ranks divided by this factor, whatever gradient_op
-  // is (FSDP2's set_gradient_divide_factor), for batches that are not divided equally over ranks.
+  // If above 0, reduced gradients are the sum over ranks divided by this factor, whatever
+  // gradient_op is (FSDP2's set_gradient_divide_factor). For ranks with batches of unequal size.
   double gradient_divide_factor = 0;
   // For hybrid_shard: masters, the optimizer's state and reduced gradients are sharded over all
   // ranks, and within a step parameters and gradients inside groups (Megatron-FSDP's hybrid FSDP).

@@ -65,7 +65,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
       const auto append_name = [](std::string* out, const auto& known) { out->append(known.name); };
       return InvalidArgument(
           name, ": unknown option '", parts.first, "' of this strategy; ",
-          options.empty() ? "it has none of its own"
+          options.empty() ? "it has no options"
                           : absl::StrCat("it has ", absl::StrJoin(options, ", ", append_name)));
     }
     if (!Allows(*option, parts.second)) {
@@ -114,24 +114,24 @@ absl::Status CheckOptions(absl::string_view name, const StrategyOptions& options
 
 // Refuses options that this strategy does not claim to support.
 absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
-                         const StrategyCapabilities& serves) {
+                         const StrategyCapabilities& supported) {
   struct Request {
     bool is_made;
     bool is_served;
     std::string what;
   };
   const Request requests[] = {
-      {options.shard_optimizer_over_world, serves.shard_optimizer_over_world,
+      {options.shard_optimizer_over_world, supported.shard_optimizer_over_world,
        "shard_optimizer_over_world shards the optimizer's state beyond shard groups, which this "
        "strategy does not; leave it out, or use hybrid_shard"},
-      {options.post_forward_shard_size != 0, serves.post_forward_shard_size,
+      {options.post_forward_shard_size != 0, supported.post_forward_shard_size,
        absl::StrCat("reshard_after_forward to groups of ", options.post_forward_shard_size,
                     " ranks (post_forward_shard_size), but parameters stay gathered after their "
                     "forward; use full_shard or hybrid_shard")},
-      {options.gradient_divide_factor != 0, serves.gradient_divide_factor,
+      {options.gradient_divide_factor != 0, supported.gradient_divide_factor,
        "gradient_divide_factor is not supported by this strategy; leave it out, or use one that "
        "comes with the project"},
-      {options.tree_micro_batches != 0, serves.tree_micro_batches,
+      {options.tree_micro_batches != 0, supported.tree_micro_batches,
        "this strategy does not sum micro-batches in a tree (tree_micro_batches); leave it out, or "
        "use a strategy that comes with the project"},
   };

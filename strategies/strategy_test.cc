@@ -112,7 +112,7 @@ TEST(StrategyOptionsTest, OnlyGroupsHaveAWorldBeyondThem) {
   ASSERT_TRUE(hybrid.ok()) << hybrid.status();
 }
 
-TEST(StrategyOptionsTest, OnlyWhatIsFreedAfterForwardCanBeKeptInSmallerGroups) {
+TEST(StrategyOptionsTest, OnlyReshardedUnitsCanBeKeptInSmallerGroups) {
   StrategyOptions options;
   options.post_forward_shard_size = 2;
   for (const char* name : {"no_shard", "shard_optimizer", "shard_grad_op"}) {
@@ -139,16 +139,16 @@ TEST(StrategyRegistryTest, OtherFrameworksNamesAreKnown) {
 TEST(StrategyOptionsTest, TheProjectsOwnHaveNoFurtherOptions) {
   for (const std::string& name : StrategyRegistry::Names()) {
     EXPECT_THAT(Refusal(name + ":depth=2", {}, 4),
-                AllOf(HasSubstr(name), HasSubstr("'depth'"), HasSubstr("none of its own")));
+                AllOf(HasSubstr(name), HasSubstr("'depth'"), HasSubstr("it has no options")));
   }
 }
 
 TEST(StrategyTest, CapabilitiesSayWhatIsSharded) {
   for (const std::string& name : StrategyRegistry::Names()) {
-    const StrategyCapabilities serves = (*StrategyRegistry::Create(name, {}))->capabilities();
-    EXPECT_EQ(serves.shards, name != "no_shard") << name;
-    EXPECT_EQ(serves.shares_buffers, name == "full_shard" || name == "hybrid_shard") << name;
-    EXPECT_TRUE(serves.offload && serves.unit_collectives) << name;
+    const StrategyCapabilities supported = (*StrategyRegistry::Create(name, {}))->capabilities();
+    EXPECT_EQ(supported.shards, name != "no_shard") << name;
+    EXPECT_EQ(supported.shares_buffers, name == "full_shard" || name == "hybrid_shard") << name;
+    EXPECT_TRUE(supported.offload && supported.unit_collectives) << name;
   }
 }
 

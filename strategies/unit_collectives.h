@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The collectives on a unit's flat buffers, which users may replace.
+// The collectives on a unit's flat buffers. Override them to add an algorithm that works under
+// every transport.
 
 #pragma once
 

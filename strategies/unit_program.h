@@ -120,12 +120,12 @@ struct ReducePhase {
   friend auto operator<=>(const ReducePhase&, const ReducePhase&) = default;
 };
 
-// Gathers the full parameters: each shard is rounded into its slice of the full buffer, and
-// all-gathered there in place. If owners span groups, a first all-gather across groups fills
-// kGroupSlice, and a second one inside the group the full buffer.
-// `from` is kShard, or kGroupSlice or kForwardSlice if the ranks of a group keep these.
+// Gathers the full parameters: rounds this rank's shard into its slice of the full buffer, and
+// all-gathers there in place. If owners span groups, an all-gather across groups fills kGroupSlice
+// first, and one inside the group then fills the full buffer. `from` is where the gather begins:
+// kShard, or the slice that an earlier gather of the step has kept (kGroupSlice, kForwardSlice).
 UnitProgram CompileGather(const Unit& unit, OpPlace from, const ProgramOptions& options);
-// Keeps kForwardSlice of a gathered unit.
+// Copies kForwardSlice out of a gathered unit.
 UnitProgram CompileKeepSlice(const Unit& unit, const ProgramOptions& options);
 
 // Reduces the full gradients of every trainable segment to what the optimizer reads: reduce inside

@@ -59,11 +59,11 @@ TEST(FlagsTest, EveryOptionIsAFlag) {
     ASSERT_EQ(options.status(), absl::OkStatus()) << option.name;
     TrainOptions expected;
     expected.data = "a";
-    EXPECT_EQ(OptionValue(option, *options), OptionValue(option, expected)) << option.name;
+    EXPECT_EQ(OptionText(option, *options), OptionText(option, expected)) << option.name;
   }
 }
 
-TEST(FlagsTest, WhatIsNoFlagIsRefused) {
+TEST(FlagsTest, OtherWordsThanFlagsAreRefused) {
   EXPECT_EQ(Error({"--data=a", "--resume", "--out=a"}),
             "--resume has no value (the flag --out=a follows it); write --resume=auto, or the path "
             "of a checkpoint; --help lists all flags");

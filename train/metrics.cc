@@ -206,7 +206,7 @@ std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics) {
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
   std::string line = Members(NumbersOf(metrics));
   if (metrics.late.has_value()) {
-    absl::StrAppend(&line, ", \"late\": ", Dump(LateRankJson(*metrics.late)));
+    absl::StrAppend(&line, ", \"late\": ", Dump(StragglerJson(*metrics.late)));
   }
   return file_.Append(absl::StrCat("{", line, "}\n"));
 }
@@ -219,7 +219,7 @@ absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
   return file_.Append(Dump({{"summary", summary}}) + "\n");
 }
 
-nlohmann::json LateRankJson(const LateRank& late) {
+nlohmann::json StragglerJson(const Straggler& late) {
   return {{"rank", late.rank},
           {"since_step", late.since},
           {"until_step", late.until},

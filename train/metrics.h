@@ -15,7 +15,7 @@
 #include "nlohmann/json_fwd.hpp"
 
 #include "zeroth/core/base/file/file_descriptor.h"
-#include "zeroth/train/late_ranks.h"
+#include "zeroth/train/straggler_detector.h"
 
 namespace zeroth {
 
@@ -35,7 +35,7 @@ struct StepMetrics {
   // The model's FLOP/s as a fraction of the measured rate of matmuls, and of a stated peak.
   std::optional<double> gemm_utilization;
   std::optional<double> mfu;
-  std::optional<LateRank> late;      // in the step before this one
+  std::optional<Straggler> late;     // in the step before this one
   int64_t memory_peak_bytes = 0;     // of rank 0, so far
   std::optional<double> loss_scale;  // of the step, if the loss is scaled
   int64_t skipped_steps = 0;         // so far, for gradients that were not finite and for outliers
@@ -117,7 +117,7 @@ class MetricsWriter {
   bool lacks_evaluation_ = false;
 };
 
-nlohmann::json LateRankJson(const LateRank& late);
+nlohmann::json StragglerJson(const Straggler& late);
 
 // The prefix of event files' names, by which TensorBoard finds them.
 inline constexpr char kEventFilePrefix[] = "events.out.tfevents.";

@@ -40,7 +40,7 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     if (i % 2 == 0) metrics.communication_seconds = 1e-3 / (i + 1);
     if (i % 5 == 0) metrics.gemm_utilization = 0.7 / (i + 1);
     if (i % 7 == 0) metrics.mfu = 0.3 / (i + 1);
-    if (i % 4 == 0) metrics.late = LateRank{2, i, i + 1, 0.1, 0.2 / (i + 1), 0.3};
+    if (i % 4 == 0) metrics.late = Straggler{2, i, i + 1, 0.1, 0.2 / (i + 1), 0.3};
     ASSERT_TRUE(writer->Write(metrics).ok());
     written.push_back(metrics);
   }

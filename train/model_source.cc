@@ -38,6 +38,29 @@ absl::Status Adopt(const char* flag, const T& unset, const T& value, T& option) 
                          "; leave the flag out");
 }
 
+std::string ModelName(const TrainOptions& options) {
+  return options.model.empty() ? kDefaultModel : options.model;
+}
+
+// The configuration of --model.
+absl::StatusOr<nlohmann::json> ConfigNamed(const std::string& name) {
+  return absl::EndsWith(name, ".json") ? ReadJsonFile(name) : PresetConfig(name);
+}
+
+// The number of positions of the model.
+absl::StatusOr<int64_t> PositionsOf(const TrainOptions& options) {
+  nlohmann::json config;
+  if (options.init_from.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(config, ConfigNamed(ModelName(options)));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, HfDirectory::Open(options.init_from));
+    config = directory.config().json();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(config, ModelOptions()));
+  return model->max_seq_len();
+}
+
 absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
   if (!options.init_from.empty()) return absl::OkStatus();
   const std::string adapter = absl::StrCat("--init_adapter=", options.init_adapter);
@@ -51,7 +74,7 @@ absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_directory(base, error)) {
     return absl::NotFoundError(absl::StrCat(adapter, " was made for ", base,
-                                            ", which is no directory here; give "
+                                            ", which is not a directory here; give "
                                             "--init_from=DIRECTORY",
                                             HubHint(base)));
   }
@@ -60,6 +83,13 @@ absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
 }
 
 }  // namespace
+
+int64_t SeqLenOf(const TrainOptions& options) {
+  if (options.seq_len > 0) return options.seq_len;
+  const int64_t most = options.init_from.empty() ? 128 : 2048;
+  const absl::StatusOr<int64_t> positions = PositionsOf(options);
+  return positions.ok() ? std::min(most, *positions) : most;
+}
 
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   if (options.init_adapter.empty()) return options;
@@ -70,7 +100,7 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
     return InvalidArgument(
         "--init_adapter=", options.init_adapter, ": was trained with a dropout of ",
         adapter.dropout,
-        ", and Zeroth has none; to go on without, set \"lora_dropout\" to 0 in its "
+        ", and Zeroth has none; to train without dropout, set \"lora_dropout\" to 0 in its "
         "adapter_config.json");
   }
   const TrainOptions unset;
@@ -221,7 +251,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
   if (same) return absl::OkStatus();
   return InvalidArgument(
       weights.description(), ": \"", kHead, "\" differs from \"", embedding,
-      "\", but the model's head is its embedding. If the head is one of its own, set "
+      "\", but the model's head is its embedding. If the head is a separate matrix, set "
       "\"tie_word_embeddings\" to false in config.json; otherwise remove the tensor");
 }
 
@@ -232,10 +262,9 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   source.model_options_.lora = options.lora();
   source.model_options_.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
   if (options.init_from.empty()) {
-    const std::string preset = options.model.empty() ? kDefaultModel : options.model;
-    source.name_ = absl::StrCat("--model=", preset);
-    ZEROTH_ASSIGN_OR_RETURN(source.config_, absl::EndsWith(preset, ".json") ? ReadJsonFile(preset)
-                                                                            : PresetConfig(preset));
+    const std::string name = ModelName(options);
+    source.name_ = absl::StrCat("--model=", name);
+    ZEROTH_ASSIGN_OR_RETURN(source.config_, ConfigNamed(name));
     return source;
   }
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, HfDirectory::Open(options.init_from));

@@ -29,6 +29,10 @@ namespace zeroth {
 // Also the errors of PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
 
+// Returns seq_len, or its default for the model if it is 0. Where the model cannot be built, that
+// is the most that is chosen by itself; ModelSource::Open says what is wrong.
+int64_t SeqLenOf(const TrainOptions& options);
+
 // One matrix of a LoRA adapter, as in PEFT's files.
 struct PeftHalf {
   std::string name;

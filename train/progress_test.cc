@@ -129,7 +129,7 @@ TEST(ProgressTest, TheFirstStepOfAResumedRunIsALine) {
 }
 
 // The terminal that mpirun gives its ranks.
-TEST(ProgressTest, ATerminalWithoutColumnsIsNone) {
+TEST(ProgressTest, ATerminalWithoutColumnsIsNotUsedAsOne) {
   const int ours = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_GE(ours, 0);
   ASSERT_EQ(grantpt(ours), 0);

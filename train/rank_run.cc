@@ -305,9 +305,15 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
                                  "; usual are ",
                                  options_.lora_rank > 0 ? "1e-4 to 3e-4" : "1e-5 to 5e-5"));
   }
-  if (options_.seq_len == defaults.seq_len && options_.seq_len < positions) {
+  if (options_.warmup_steps == defaults.warmup_steps &&
+      options_.warmup_ratio == defaults.warmup_ratio) {
+    notes.push_back(absl::StrCat("note      --warmup_ratio=", kFineTuningWarmupRatio,
+                                 " is the default for fine-tuning"));
+  }
+  if (spec_.config.seq_len == defaults.seq_len) {
     notes.push_back(absl::StrCat("note      --seq_len=", options_.seq_len,
-                                 " is the default; the model takes up to ", positions, " tokens"));
+                                 " is the default for fine-tuning; the model takes up to ",
+                                 positions, " tokens"));
   }
   const absl::StatusOr<ExportOptions> exported = ExportOptionsOf(spec_, input_);
   if (exported.ok() && options_.export_dtype == ExportDType::kAuto &&

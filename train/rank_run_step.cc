@@ -164,8 +164,8 @@ absl::Status RankRun::CheckReplicasAfter(int64_t steps, bool last) {
   if (!absl::IsDataLoss(status)) return status;
   // The next steps spread one rank's wrong values to all: write neither a checkpoint nor a model.
   return Annotate(status, absl::StrCat("step ", steps,
-                                       ": no checkpoint and no model are written; go on from an "
-                                       "earlier checkpoint, without that machine"));
+                                       ": no checkpoint and no model are written; resume from "
+                                       "an earlier checkpoint, without that machine"));
 }
 
 absl::StatusOr<bool> RankRun::HandleSkipped(int64_t step, const StepResult& result,

@@ -57,7 +57,7 @@ void Reporter::Step(const StepMetrics& metrics, absl::Span<const double> waited,
     late_.Add(last_.step, waited,
               static_cast<double>(TokensPerStep(options_)) / last_.tokens_per_second);
   }
-  PrintSlowProducts();
+  PrintSlowMatmuls();
   progress_.Step(metrics, seconds_left);
   last_ = Completed(metrics);
   const absl::Status written = metrics_->Write(last_);
@@ -149,7 +149,7 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
         {"calls", counter.calls}, {"bytes", counter.bytes}};
   }
   const double tokens = static_cast<double>((last_.step - first_step_) * TokensPerStep(options_));
-  const std::optional<LateRank> late = late_.most();
+  const std::optional<Straggler> late = late_.worst();
   Written(metrics_->WriteSummary({{"steps", last_.step},
                                   {"interrupted", interrupted},
                                   {"skipped_steps", last_.skipped_steps},
@@ -164,7 +164,7 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"world_size", options_.world_size},
                                   {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                   {"memory_peak_bytes_by_category", memory},
-                                  {"late", late.has_value() ? LateRankJson(*late) : nullptr},
+                                  {"late", late.has_value() ? StragglerJson(*late) : nullptr},
                                   {"offload",
                                    {{"reserved_bytes", stats.offload.reserved_bytes},
                                     {"bytes_read", stats.offload.bytes_read},
@@ -174,8 +174,8 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
 
 void Reporter::SayEnd(const std::string& how, double seconds, const std::vector<std::string>& saved,
                       const std::string& advice) {
-  if (const std::optional<LateRank> late = late_.most()) {
-    Say(absl::StrCat("late      ", LateRankText(*late)));
+  if (const std::optional<Straggler> late = late_.worst()) {
+    Say(absl::StrCat("late      ", StragglerText(*late)));
   }
   std::vector<std::string> places = saved;
   places.push_back(absl::StrCat("metrics in ", out_, "/", kMetricsFile));
@@ -258,12 +258,12 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
                       static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
 }
 
-void Reporter::PrintSlowProducts() {
-  const std::vector<std::string> slow = trainer_.kernels().SlowProducts();
-  if (slow.size() == slow_products_) return;
-  slow_products_ = slow.size();
+void Reporter::PrintSlowMatmuls() {
+  const std::vector<std::string> slow = trainer_.kernels().SlowMatmuls();
+  if (slow.size() == slow_matmuls_) return;
+  slow_matmuls_ = slow.size();
   Say(
-      absl::StrCat("products  computed by a plain kernel, about a hundred times slower than the "
+      absl::StrCat("matmuls   computed by a plain kernel, about a hundred times slower than the "
                    "device's library, which has no algorithm for them: ",
                    absl::StrJoin(slow, "; ")));
 }

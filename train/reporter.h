@@ -14,11 +14,11 @@
 #include "absl/types/span.h"
 
 #include "zeroth/api/trainer.h"
-#include "zeroth/train/late_ranks.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/progress.h"
 #include "zeroth/train/run_input.h"
 #include "zeroth/train/run_spec.h"
+#include "zeroth/train/straggler_detector.h"
 
 namespace zeroth {
 
@@ -66,7 +66,7 @@ class Reporter {
   StepMetrics Completed(StepMetrics metrics) const;
   void PrintHeader(double gemm_rate, int64_t steps);
   // Prints the slow matmuls so far, if there are more than were printed before.
-  void PrintSlowProducts();
+  void PrintSlowMatmuls();
   void PrintAdapters();
   // Prints which layers compute in fp8, and each layer that does not.
   void PrintFp8();
@@ -80,8 +80,8 @@ class Reporter {
   bool metrics_are_written_ = true;
   Progress progress_;
   const int64_t first_step_;
-  size_t slow_products_ = 0;  // number that was printed
-  LateRanks late_;
+  size_t slow_matmuls_ = 0;  // number that was printed
+  StragglerDetector late_;
   StepMetrics last_;
 };
 

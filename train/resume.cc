@@ -136,7 +136,8 @@ std::string Advice(const absl::Status& status) {
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kResourceExhausted:
-      return "; this is no damage, so no older checkpoint was taken and none was renamed: try "
+      return "; this does not prove damage, so no older checkpoint was used and none was renamed: "
+             "try "
              "again when the cause is gone, or name a checkpoint by --resume=DIRECTORY/step-N";
     default:
       return "";

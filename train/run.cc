@@ -45,6 +45,7 @@ absl::StatusOr<RunEnd> RunTraining(const TrainOptions& options) {
   if (spec.options.dry_run) {
     RunSpec planned = spec;
     planned.options.steps = input.length.steps;
+    planned.options.epochs = 0;
     ZEROTH_RETURN_IF_ERROR(SayPlan(planned, input.source));
     return RunEnd::kFinished;
   }

@@ -31,6 +31,7 @@
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/core/comm/process/node.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/train/flight_record.h"
 #include "zeroth/train/metrics.h"
@@ -143,6 +144,14 @@ absl::Status WithAdvice(int error, const std::string& action) {
                   "no directory for this run (--out=DIRECTORY names one of your own)");
 }
 
+// True if this machine sees a file `name` in `directory`, which is opened each time: NFS then asks
+// the server, where a look-up alone may repeat what it found before.
+bool Sees(const std::string& directory, const std::string& name) {
+  const FileDescriptor opened(
+      TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  return opened.is_open() && faccessat(opened.descriptor(), name.c_str(), F_OK, 0) == 0;
+}
+
 absl::StatusOr<FileDescriptor> Lock(const std::string& directory) {
   FileDescriptor lock(
       TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
@@ -243,13 +252,13 @@ absl::Status CheckRunDirectory(const TrainOptions& options, const std::string& o
     if (options.resume != "auto" || !finished) return absl::OkStatus();
     return FailedPrecondition(
         "--resume=auto: ", out, " holds what an earlier run made (", contents.Named(),
-        "), and no checkpoint to go on from; name another directory by --out, or, instead of "
+        "), and no checkpoint to resume from; name another directory by --out, or, instead of "
         "--resume, say --overwrite to remove what is there");
   }
   if (contents.empty()) return absl::OkStatus();
   return FailedPrecondition(
       "--out=", out, " holds what an earlier run made (", contents.Named(),
-      "): go on from its checkpoints with --resume=auto, name another directory by --out, or say "
+      "): resume from its checkpoints with --resume=auto, name another directory by --out, or say "
       "--overwrite to remove what is there");
 }
 
@@ -281,6 +290,7 @@ absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Co
 absl::Status CheckSharedDirectory(const std::string& directory, Communicator& world,
                                   Device& device) {
   constexpr absl::string_view kLabel = "look whether the directory is shared";
+  constexpr absl::Duration kTime = absl::Seconds(5);
   const bool is_leader = world.rank() == 0;
   const std::string mine = TemporarySibling(absl::StrCat(directory, "/shared"), "probe");
   absl::Status status;
@@ -289,16 +299,21 @@ absl::Status CheckSharedDirectory(const std::string& directory, Communicator& wo
   ZEROTH_ASSIGN_OR_RETURN(
       const std::string name,
       BroadcastText(world, device, 0, fs::path(mine).filename().string(), kLabel));
-  const std::string path = absl::StrCat(directory, "/", name);
-  const absl::Time deadline = absl::Now() + absl::Seconds(5);
-  while (access(path.c_str(), F_OK) != 0 && absl::Now() < deadline) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string leaders_host,
+                          BroadcastText(world, device, 0, HostName(), kLabel));
+  const absl::Time deadline = absl::Now() + kTime;
+  bool sees = Sees(directory, name);
+  while (!sees && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(100));
+    sees = Sees(directory, name);
   }
-  if (access(path.c_str(), F_OK) != 0) {
+  if (!sees) {
+    std::error_code error;
     status = FailedPrecondition(
-        directory,
-        " is not the directory of rank 0: a file that rank 0 made there is missing; "
-        "name one by --out on a file system that all machines share");
+        "on ", HostName(), ", --out=", fs::absolute(directory, error).string(),
+        " is not the directory of rank 0, which is on ", leaders_host,
+        ": a file that rank 0 made there has not appeared within ", absl::FormatDuration(kTime),
+        "; name a directory by --out that all machines share, such as one on NFS");
   }
   status = AgreeOnStatus(world, device, status, kLabel);
   if (is_leader) unlink(mine.c_str());

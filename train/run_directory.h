@@ -52,10 +52,11 @@ absl::Status RemoveEarlierRun(const std::string& directory);
 absl::StatusOr<FileDescriptor> LockRunDirectory(const std::string& directory, Communicator& world,
                                                 Device& device);
 
-// Fails if some rank does not see in `directory` a file that rank 0 writes there, as on machines
-// with separate disks: a checkpoint is complete only where all ranks write it. Collective, with the
-// same error on every rank, which names such a rank. The directory must exist for rank 0. A network
-// file system may take some seconds to show a new file.
+// FailedPrecondition if some rank does not see in `directory` a file that rank 0 writes there under
+// a random name, as on machines with separate disks: a checkpoint is complete only where all ranks
+// write it. Collective, with the same error on every rank, which names such a rank, its machine,
+// the directory and rank 0's machine. The directory must exist for rank 0. Waits up to five
+// seconds, since a network file system may show a new file late.
 absl::Status CheckSharedDirectory(const std::string& directory, Communicator& world,
                                   Device& device);
 

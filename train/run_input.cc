@@ -80,6 +80,16 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
 // The next whole number, where rounding of a product has not made it one more.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
+int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {
+  const auto part = [steps](double ratio) {
+    return static_cast<int64_t>(RoundedUp(ratio * static_cast<double>(steps)));
+  };
+  if (options.warmup_ratio > 0) return part(options.warmup_ratio);
+  if (options.warmup_steps >= 0) return options.warmup_steps;
+  return options.init_from.empty() ? std::min<int64_t>(20, part(0.1))
+                                   : part(kFineTuningWarmupRatio);
+}
+
 bool AllWeightsAreBf16(const ModelSource& source) {
   if (source.directory() == nullptr) return false;
   const TensorEntries& tensors = source.directory()->weights().tensors();
@@ -113,9 +123,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
             options.tensor_parallel > 1 ? options.tensor_parallel : options.deterministic_tensor));
   }
   if (options.seq_len > model->max_seq_len()) {
-    return InvalidArgument("--seq_len=", options.seq_len,
-                           options.seq_len == TrainOptions().seq_len ? " (the default)" : "",
-                           ": the model has ", model->max_seq_len(),
+    return InvalidArgument("--seq_len=", options.seq_len, ": the model has ", model->max_seq_len(),
                            " positions; expected at most that");
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText("--data", options.data));
@@ -207,15 +215,11 @@ absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequence
     }
     total = steps + static_cast<int64_t>(more);
   }
-  LrScheduleOptions schedule = {.lr = options.peak_lr(),
-                                .min_lr = options.final_lr(),
-                                .warmup_steps = options.warmup_steps,
-                                .total_steps = total,
-                                .decay_ratio = options.decay_ratio};
-  if (options.warmup_ratio > 0) {
-    schedule.warmup_steps =
-        static_cast<int64_t>(RoundedUp(options.warmup_ratio * static_cast<double>(total)));
-  }
+  const LrScheduleOptions schedule = {.lr = options.peak_lr(),
+                                      .min_lr = options.final_lr(),
+                                      .warmup_steps = WarmupSteps(options, total),
+                                      .total_steps = total,
+                                      .decay_ratio = options.decay_ratio};
   ZEROTH_ASSIGN_OR_RETURN(LrSchedule created, LrSchedule::Create(options.lr_schedule, schedule));
   return RunLength{total, std::move(created)};
 }

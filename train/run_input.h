@@ -21,6 +21,9 @@
 
 namespace zeroth {
 
+// The part of a run that fine-tuning warms up by default, as Alpaca and Vicuna did.
+inline constexpr double kFineTuningWarmupRatio = 0.03;
+
 // How long a run is, and the learning rate of its steps.
 struct RunLength {
   int64_t steps = 0;

@@ -83,6 +83,27 @@ TEST_F(RunInputTest, AWarmupCanBeAPartOfTheRun) {
   EXPECT_LT(input->length.schedule.At(81), 1e-3);
 }
 
+// A warm-up as long as the run would end it at the peak.
+TEST_F(RunInputTest, TheDefaultWarmupIsAPartOfAnyRun) {
+  options_.warmup_steps = TrainOptions().warmup_steps;
+  const auto warmup = [&](const std::string& init_from, int64_t steps) {
+    TrainOptions options = options_;
+    options.init_from = init_from;
+    options.steps = steps;
+    const absl::StatusOr<RunLength> length = LengthOf(options, 10);
+    EXPECT_EQ(length.status(), absl::OkStatus());
+    int64_t step = 0;
+    while (length->schedule.At(step) < options.peak_lr()) ++step;
+    return step + 1;
+  };
+  EXPECT_EQ(warmup("", 10000), 20);
+  EXPECT_EQ(warmup("", 150), 15);
+  EXPECT_EQ(warmup("", 1), 1);
+  EXPECT_EQ(warmup("model", 10000), 300);
+  EXPECT_EQ(warmup("model", 100), 3);
+  EXPECT_EQ(warmup("model", 1), 1);
+}
+
 TEST_F(RunInputTest, StepsBeyondTheEndAreNotTraced) {
   options_.trace = "6:7";
   options_.epochs = 2;

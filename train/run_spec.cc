@@ -52,8 +52,10 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
 }
 
-// The batch of each rank, once the number of ranks is known, and the checks that need it.
+// The length of sequences, the batch of each rank, once the number of ranks is known, and the
+// checks that need it.
 absl::StatusOr<TrainOptions> OnKnownRanks(TrainOptions options) {
+  options.seq_len = SeqLenOf(options);
   ZEROTH_ASSIGN_OR_RETURN(options, WithSharesOfRanks(std::move(options)));
   ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(options.optimizer), "--optimizer");
   ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(options.lr_schedule), "--lr_schedule");
@@ -131,11 +133,6 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
 }
 
 absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is_gpu) {
-  if (given.epochs > 0) {
-    return InvalidArgument(
-        "--epochs=", given.epochs,
-        ": a plan reads no data, which say how many steps that is; give --steps");
-  }
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions options, WithInitAdapter(given));
   if (options.data.empty()) options.data = "none";
   if (is_gpu) options.device = "cuda";
@@ -164,7 +161,7 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
                : "take --comm=mpi, or leave --comm out";
   return InvalidArgument("--comm=", options.comm, ": ", started,
                          is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
-                                 : ", and each would be a whole run of its own, all in one --out; ",
+                                 : ", and each would start a separate run in the same --out; ",
                          advice);
 }
 

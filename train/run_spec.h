@@ -15,8 +15,8 @@ namespace zeroth {
 // A run after everything about it is decided, and before any rank starts. Nothing changes it later.
 struct RunSpec {
   // Valid, and with the values that the launcher, the machine, an adapter or other options imply:
-  // comm, world_size, threads_per_rank, batch_size, grad_accum, init_from and the adapter's. `out`
-  // is empty if the run makes a directory under kRunsDirectory.
+  // comm, world_size, threads_per_rank, seq_len, batch_size, grad_accum, init_from and the
+  // adapter's. `out` is empty if the run makes a directory under kRunsDirectory.
   TrainOptions options;
   // The options that repeat the run and still allow flags to change it, as config.toml has them:
   // with the ranks and threads of the run, but without values that follow from other options.

@@ -43,8 +43,7 @@ TEST(RunSpecTest, ItsConfigurationRepeatsTheRun) {
   ASSERT_EQ(again.status(), absl::OkStatus());
   for (const Option& option : AllOptions()) {
     if (std::string(option.name) == "overwrite") continue;
-    EXPECT_EQ(OptionValue(option, again->options), OptionValue(option, spec->options))
-        << option.name;
+    EXPECT_EQ(OptionText(option, again->options), OptionText(option, spec->options)) << option.name;
   }
   TrainOptions wider = spec->config;
   wider.world_size = 4;

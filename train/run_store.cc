@@ -94,7 +94,20 @@ absl::StatusOr<std::unique_ptr<RunStore>> RunStore::Open(const RunSpec& spec, co
                     world.rank() == 0 ? CheckOutput(spec, input, trainer.model(), store->directory_)
                                       : absl::OkStatus(),
                     "look into the directory"));
+  ZEROTH_RETURN_IF_ERROR(store->CheckShared());
   return store;
+}
+
+// Before a checkpoint is read: with some of its files elsewhere, it would seem to be damaged.
+absl::Status RunStore::CheckShared() {
+  const TrainOptions& options = spec_.options;
+  shared_ = CheckSharedDirectory(directory_, trainer_.world(), trainer_.device());
+  if (shared_.ok()) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(trainer_.world().status());
+  if (options.resume == "auto") return Annotate(shared_, "--resume=auto");
+  if (options.checkpoint_every > 0) return Annotate(shared_, "--checkpoint_every");
+  if (options.max_seconds > 0) return Annotate(shared_, "--max_seconds");
+  return absl::OkStatus();
 }
 
 std::string RunStore::final_model() const {
@@ -125,13 +138,9 @@ absl::StatusOr<std::vector<std::string>> RunStore::Begin(std::optional<int64_t> 
   Communicator& world = trainer_.world();
   newest_ = resumed;
   ZEROTH_RETURN_IF_ERROR(Clear());
-  const absl::Status shared = CheckSharedDirectory(directory_, world, trainer_.device());
-  if (!shared.ok()) {
-    ZEROTH_RETURN_IF_ERROR(world.status());
-    if (options.checkpoint_every > 0) return Annotate(shared, "--checkpoint_every");
-    if (options.max_seconds > 0) return Annotate(shared, "--max_seconds");
+  if (!shared_.ok()) {
     return std::vector<std::string>{
-        absl::StrCat(Warning(shared), "; a signal ends this run without a checkpoint")};
+        absl::StrCat(Warning(shared_), "; a signal ends this run without a checkpoint")};
   }
   CheckpointSaverOptions saver;
   saver.directory = directory_;

@@ -44,7 +44,8 @@ class RunStore {
 
   // Opens the directory of --out. Without one, rank 0 makes a directory under kRunsDirectory for
   // all. Everything that is passed must outlive the store. Errors of CheckOutput and
-  // LockRunDirectory, the same on every rank.
+  // LockRunDirectory, the same on every rank. So is the error of ranks that do not share the
+  // directory (CheckSharedDirectory), with --resume=auto, --checkpoint_every or --max_seconds.
   static absl::StatusOr<std::unique_ptr<RunStore>> Open(const RunSpec& spec, const RunInput& input,
                                                         Trainer& trainer);
 
@@ -54,9 +55,8 @@ class RunStore {
 
   // Called when only training remains. Rank 0 deletes the files that --overwrite gives up, writes
   // config.toml, and points zeroth_out/latest to this run. Then checkpoints can be saved, unless
-  // the ranks do not share the directory, which is an error with --checkpoint_every or
-  // --max_seconds. `resumed`: the
-  // step of the checkpoint that the run goes on from. Returns lines to print.
+  // the ranks do not share the directory. `resumed`: the step of the checkpoint that the run goes
+  // on from. Returns lines to print.
   absl::StatusOr<std::vector<std::string>> Begin(std::optional<int64_t> resumed);
 
   bool can_save() const { return saver_ != nullptr; }
@@ -83,6 +83,7 @@ class RunStore {
   RunStore(const RunSpec& spec, const RunInput& input, Trainer& trainer)
       : spec_(spec), input_(input), trainer_(trainer) {}
 
+  absl::Status CheckShared();
   absl::Status Clear();
   absl::StatusOr<Report> ReportSaves(const absl::Status& status, const std::string& note = "");
   // Deletes checkpoints that were set aside and that retention does not keep. An error is a
@@ -95,6 +96,7 @@ class RunStore {
   Trainer& trainer_;
   std::string directory_;
   FileDescriptor lock_;                     // outlives everything that writes to the directory
+  absl::Status shared_;                     // of CheckSharedDirectory
   std::unique_ptr<CheckpointSaver> saver_;  // null: none can be saved
   std::optional<int64_t> newest_;
   std::optional<int64_t> saved_;      // step of the latest checkpoint that was begun

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"

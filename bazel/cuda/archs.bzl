@@ -34,7 +34,7 @@ def parse_archs(value, known):
     for part in value.split(","):
         arch = part.strip()
         if _number(arch) == None:
-            return None, "'%s' is no architecture; expected names as in sm_80,sm_90a" % arch
+            return None, "'%s' is not an architecture; expected names as in sm_80,sm_90a" % arch
         if _number(arch) not in known:
             return None, "this toolkit does not compile for %s; it knows %s" % (
                 arch,

@@ -3,20 +3,18 @@
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_adapter.h"
 #include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/checkpoint/gguf/gguf_copies.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
@@ -28,6 +26,8 @@ namespace {
 
 constexpr char kEmbedding[] = "token_embd.weight";
 constexpr char kHead[] = "output.weight";
+// The version of ggml's quantised types.
+constexpr uint32_t kQuantizationVersion = 2;
 // Stands for an id that no vocabulary can have.
 constexpr uint64_t kNoSuchToken = uint64_t{1} << 62;
 
@@ -43,66 +43,7 @@ uint32_t FileType(DType dtype) {
   }
 }
 
-// Sets a copy's relayout. `to_gguf` is the direction.
-void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, TensorCopy* copy) {
-  if (layout == GgufLayout::kSame) return;
-  if (layout == GgufLayout::kPlusOne) {
-    copy->added = to_gguf ? 1.0f : -1.0f;
-    return;
-  }
-  if (layout == GgufLayout::kTransposed) {
-    copy->relayout = Relayout::kTranspose;
-    return;
-  }
-  copy->relayout = to_gguf ? Relayout::kInterleaveHalves : Relayout::kSeparateHalves;
-  copy->heads = layout == GgufLayout::kQueryRows ? division.query_heads : division.key_heads;
-}
-
-// Makes a copy one expert's place in a GGUF tensor that stacks `experts` of them.
-absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> expert,
-                         int64_t experts, bool to_gguf, TensorCopy* copy) {
-  if (!expert) return absl::OkStatus();
-  if (*expert >= experts) {
-    return InvalidArgument(source.description(), ": tensor \"", copy->from, "\" is of expert ",
-                           *expert, ", expected one of the ", experts,
-                           " that the configuration has, from 0");
-  }
-  copy->stacking = to_gguf ? Stacking::kInto : Stacking::kOutOf;
-  copy->place = *expert;
-  copy->places = experts;
-  return absl::OkStatus();
-}
-
-// Returns how a tensor is copied that the other side calls `renamed`. Empty if it has no such
-// tensor.
-absl::StatusOr<std::optional<TensorCopy>> CopyOf(
-    const WeightsSource& source, const std::string& name,
-    const absl::StatusOr<std::optional<GgufTensorName>>& renamed, const GgufDivision& division,
-    bool to_gguf, std::optional<DType> dtype) {
-  if (!renamed.ok()) return Annotate(renamed.status(), source.description());
-  if (!renamed->has_value()) return std::nullopt;
-  TensorCopy copy;
-  copy.from = name;
-  copy.to = (*renamed)->name;
-  SetRelayout((*renamed)->layout, division, to_gguf, &copy);
-  ZEROTH_RETURN_IF_ERROR(SetStacking(source, (*renamed)->expert, division.experts, to_gguf, &copy));
-  ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, name));
-  copy.dtype = dtype.value_or(copy.dtype);
-  if (to_gguf && ((*renamed)->always_float32 || source.Find(name)->shape.rank() < 2)) {
-    copy.dtype = DType::kFloat32;
-  }
-  return copy;
-}
-
-// A key for the usual order in files: embeddings, blocks by number, the rest. The experts of one
-// tensor follow each other.
-std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy) {
-  absl::string_view rest = copy.to;
-  if (!absl::ConsumePrefix(&rest, "blk.")) {
-    return {absl::StrContains(rest, "_embd") ? 0 : 2, 0, copy.to, 0};
-  }
-  return {1, std::atoll(rest.data()), copy.to, copy.place};
-}
+uint32_t FileType(GgufMix mix) { return mix == GgufMix::kQ8_0 ? 7 : 15; }
 
 absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
                                                    const GgufMetadata& metadata,
@@ -113,11 +54,10 @@ absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
   for (const std::string& name : weights.names()) {
     ZEROTH_ASSIGN_OR_RETURN(
         std::optional<TensorCopy> copy,
-        CopyOf(weights, name, GgufNameOf(naming, name), division, /*to_gguf=*/true, dtype));
+        GgufCopyOf(weights, name, GgufNameOf(naming, name), division, /*to_gguf=*/true, dtype));
     if (copy.has_value()) copies.push_back(*std::move(copy));
   }
-  std::sort(copies.begin(), copies.end(),
-            [](const TensorCopy& a, const TensorCopy& b) { return FileOrder(a) < FileOrder(b); });
+  SortAsInGguf(&copies);
   return copies;
 }
 
@@ -231,6 +171,9 @@ struct ImportPlan {
 
 absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
   const GgufMetadata& metadata = model.metadata();
+  if (IsGgufAdapter(model)) {
+    return InvalidArgument(model.description(), ": an adapter, expected a model");
+  }
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), model.description());
@@ -253,8 +196,8 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
     int64_t pieces = 1;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
-                              CopyOf(model, name, HfNameOf(naming, name, piece), division,
-                                     /*to_gguf=*/false, /*dtype=*/std::nullopt));
+                              GgufCopyOf(model, name, HfNameOf(naming, name, piece), division,
+                                         /*to_gguf=*/false, /*dtype=*/std::nullopt));
       if (!copy.has_value()) break;
       // The file's shape, not its metadata, bounds the number of pieces.
       if (copy->stacking == Stacking::kOutOf && shape.rank() > 0 && shape.numel() > 0) {
@@ -306,12 +249,14 @@ absl::Status CheckGgufVocabulary(const HfDirectory& model) {
 }
 
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
-                             const GgufExportOptions& options) {
+                             const GgufExportOptions& options, std::vector<std::string>* notes) {
   ZEROTH_ASSIGN_OR_RETURN(GgufMetadata metadata, GgufMetadataOf(model.config()));
   if (!options.name.empty()) metadata.SetString("general.name", options.name);
   ZEROTH_RETURN_IF_ERROR(AddVocabulary(model, options.vocabulary, &metadata));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorCopy> copies,
-                          PlanExport(model.weights(), metadata, options.dtype));
+  // What is to be quantised is declared as fp16, the type of what then cannot be.
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::vector<TensorCopy> copies,
+      PlanExport(model.weights(), metadata, options.mix ? DType::kFloat16 : options.dtype));
   // transformers' defaults differ between the families.
   const bool tied_by_default =
       metadata.Has("gpt2.block_count") || metadata.Has("gemma3.block_count");
@@ -321,18 +266,28 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
       CheckComplete(metadata, tied, copies, /*to_gguf=*/true, model.weights().description()));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors,
                           DeclareCopies(model.weights(), copies));
-  metadata.SetUint32("general.file_type", FileType(CommonDType(tensors)));
+  GgufMixedTypes mixed;
+  if (options.mix) {
+    ZEROTH_ASSIGN_OR_RETURN(mixed, ChooseGgufBlocks(*options.mix, metadata, tensors));
+    if (notes != nullptr) notes->insert(notes->end(), mixed.notes.begin(), mixed.notes.end());
+    metadata.SetUint32("general.quantization_version", kQuantizationVersion);
+  }
+  metadata.SetUint32("general.file_type",
+                     options.mix ? FileType(*options.mix) : FileType(CommonDType(tensors)));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> factors, RopeFactors(model.config(), metadata));
   if (!factors.empty()) {
     tensors.push_back(
         {.name = kGgufRopeFactors, .shape = Shape({static_cast<int64_t>(factors.size())})});
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFileWriter> writer,
-                          GgufWriter::Create(path, metadata, tensors));
+                          GgufWriter::Create(path, metadata, tensors, mixed.blocks));
   ZEROTH_RETURN_IF_ERROR(
       CopyTensors(model.weights(), copies,
                   [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
-                    return writer->Write(name, begin, values);
+                    const auto block = mixed.blocks.find(name);
+                    if (block == mixed.blocks.end()) return writer->Write(name, begin, values);
+                    // Pieces are whole rows, or begin at multiples of a block in the tensor.
+                    return WriteQuantized(block->second, name, begin, values, writer.get());
                   }));
   if (!factors.empty()) ZEROTH_RETURN_IF_ERROR(writer->Write(kGgufRopeFactors, 0, factors));
   return writer->Finish();

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/gguf/gguf_mix.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"
@@ -30,6 +31,8 @@ struct GgufExportOptions {
   // Type of the matrices; if empty, each keeps its type. Vectors and position embeddings are always
   // F32, as llama.cpp requires. fp16 refuses values that it cannot hold.
   std::optional<DType> dtype;
+  // Quantises the matrices; `dtype` is then not used.
+  std::optional<GgufMix> mix;
   GgufVocabularySource vocabulary = GgufVocabularySource::kFiles;
   // general.name; empty: no such key.
   std::string name;
@@ -38,9 +41,12 @@ struct GgufExportOptions {
 // Writes `model` to a GGUF file at `path`, which appears whole or not at all. Unimplemented for
 // model families without a mapping, and for configs that llama.cpp would compute differently
 // (gguf_config.h). InvalidArgument for tensors that the family does not have and, with kFiles, for
-// a directory without tokenizer files.
+// a directory without tokenizer files. OutOfRange, naming the tensor, for values that fp16 or
+// quantised blocks cannot hold. Adds sentences for the user about the types of a quantised file to
+// `notes`.
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
-                             const GgufExportOptions& options = {});
+                             const GgufExportOptions& options = {},
+                             std::vector<std::string>* notes = nullptr);
 
 // The error with which ConvertHfToGguf would refuse the vocabulary of `model`; OK where the whole
 // family, or its kind of tokenizer, has no mapping.
@@ -54,9 +60,9 @@ absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
 // Parts of the file that an import left out, in sentences for the user.
 using GgufImportNotes = std::vector<std::string>;
 
-// Writes `model` as a Hugging Face directory at `directory`: config.json, model.safetensors, and
-// tokenizer files if they can express the file's tokenizer. A head that equals the embedding counts
-// as tied, because older exporters of GPT-2 stored it twice.
+// Writes `model`, which is not an adapter, as a Hugging Face directory at `directory`: config.json,
+// model.safetensors, and tokenizer files if they can express the file's tokenizer. A head that
+// equals the embedding counts as tied, because older exporters of GPT-2 stored it twice.
 absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
                                                 const HfConvertOptions& options = {});
 

@@ -29,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/checkpoint/gguf/gguf_blocks.h"
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
@@ -136,6 +137,9 @@ inline constexpr int kMaxGgufDepth = 4;
 // control characters.
 std::string ShownInGguf(absl::string_view text);
 
+// "Q4_K" for ggml's number of that quantised type; empty if `number` is of no quantised type.
+absl::string_view QuantizedTypeName(uint32_t number);
+
 // The element type of ggml's number. Unimplemented for quantised types, with the type's name and
 // what to do; InvalidArgument for a number that ggml does not have.
 absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number);
@@ -175,21 +179,23 @@ class GgufFile final : public TensorFile {
 };
 
 // Serializes the header of a file, up to and including the padding before the data. `tensors` are
-// in the file's order; their ranges must be aligned. InvalidArgument for what a reader would
-// refuse: an empty key or name, one that is too long, too many dimensions, a type that the format
-// lacks.
+// in the file's order; their ranges must be aligned. Tensors that `blocks` names have that type
+// instead of their entry's. InvalidArgument for what a reader would refuse: an empty key or name,
+// one that is too long, too many dimensions, a type that the format lacks.
 absl::StatusOr<std::string> SerializeGgufHeader(
     const GgufMetadata& metadata,
-    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors);
+    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors,
+    const GgufBlockTypes& blocks = {});
 
 // Writers of GGUF files of version 3.
 struct GgufWriter {
   // Creates a temporary file beside `path`, whose directory must exist. Tensors are in the given
-  // order. InvalidArgument for a repeated name, a size that overflows, or what SerializeGgufHeader
-  // refuses.
+  // order. Those that `blocks` names are written by WriteBytes, whatever their declared type.
+  // InvalidArgument for a repeated name, a size that overflows, rows that are not whole blocks, or
+  // what SerializeGgufHeader refuses.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(
       const std::string& path, const GgufMetadata& metadata,
-      const std::vector<TensorDeclaration>& tensors);
+      const std::vector<TensorDeclaration>& tensors, const GgufBlockTypes& blocks = {});
 };
 
 }  // namespace zeroth

@@ -35,7 +35,7 @@ struct QuantisedType {
   absl::string_view name;
 };
 
-// These cannot be read. The names are for the message to a user who named the wrong file.
+// None of these can be read, and some are written (gguf_blocks.h).
 constexpr std::array<QuantisedType, 24> kQuantised = {
     {{2, "Q4_0"},   {3, "Q4_1"},    {6, "Q5_0"},     {7, "Q5_1"},    {8, "Q8_0"},
      {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},   {13, "Q5_K"},
@@ -152,13 +152,19 @@ std::string ShownInGguf(absl::string_view text) {
                       text.size() > kShown ? "..." : "", "\"");
 }
 
+absl::string_view QuantizedTypeName(uint32_t number) {
+  for (const QuantisedType& quantised : kQuantised) {
+    if (quantised.number == number) return quantised.name;
+  }
+  return "";
+}
+
 absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number) {
   for (const PlainType& plain : kPlain) {
     if (plain.number == number) return plain.dtype;
   }
-  for (const QuantisedType& quantised : kQuantised) {
-    if (quantised.number != number) continue;
-    return Unimplemented("quantised as ", quantised.name,
+  if (const absl::string_view name = QuantizedTypeName(number); !name.empty()) {
+    return Unimplemented("quantised as ", name,
                          ", expected F32, F16 or BF16; use the file that it was quantised from");
   }
   return InvalidArgument("unknown type ", number, ", expected F32 (0), F16 (1) or BF16 (30)");

@@ -70,7 +70,15 @@ absl::Status CheckPair(const std::string& key, const GgufValue& value) {
   return absl::OkStatus();
 }
 
-absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, HeaderBytes* out) {
+absl::StatusOr<uint32_t> TypeNumber(const std::string& name, const SafetensorsEntry& entry,
+                                    const GgufBlockTypes& blocks) {
+  const auto block = blocks.find(name);
+  if (block != blocks.end()) return static_cast<uint32_t>(block->second);
+  return GgmlNumberOf(entry.dtype);
+}
+
+absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry,
+                       const GgufBlockTypes& blocks, HeaderBytes* out) {
   if (name.empty() || name.size() > kMaxGgufTensorName) {
     return InvalidArgument("tensor ", ShownInGguf(name), " has a name of ", name.size(),
                            " bytes, expected 1 to ", kMaxGgufTensorName);
@@ -79,7 +87,7 @@ absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, H
     return InvalidArgument("tensor ", ShownInGguf(name), " has the shape ", entry.shape.ToString(),
                            ", expected at most ", kMaxGgufRank, " dimensions");
   }
-  const absl::StatusOr<uint32_t> type = GgmlNumberOf(entry.dtype);
+  const absl::StatusOr<uint32_t> type = TypeNumber(name, entry, blocks);
   if (!type.ok()) return Annotate(type.status(), absl::StrCat("tensor ", ShownInGguf(name)));
   out->Add(name);
   out->Add(static_cast<uint32_t>(entry.shape.rank()));
@@ -89,11 +97,26 @@ absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, H
   return absl::OkStatus();
 }
 
+// Returns bytes for a tensor in blocks, row by row.
+absl::StatusOr<TensorDeclaration> AsBytes(const TensorDeclaration& tensor, GgufBlock block) {
+  const GgufBlockSize size = SizeOf(block);
+  std::vector<int64_t> dims(tensor.shape.dims().begin(), tensor.shape.dims().end());
+  if (dims.empty() || dims.back() % size.elements != 0) {
+    return InvalidArgument("tensor ", ShownInGguf(tensor.name), " has the shape ",
+                           tensor.shape.ToString(), ", expected rows of whole blocks of ",
+                           size.elements, " elements, as ",
+                           QuantizedTypeName(static_cast<uint32_t>(block)), " has");
+  }
+  dims.back() = dims.back() / size.elements * size.bytes;
+  return TensorDeclaration{tensor.name, DType::kUInt8, Shape(dims)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> SerializeGgufHeader(
     const GgufMetadata& metadata,
-    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors) {
+    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors,
+    const GgufBlockTypes& blocks) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(metadata));
   HeaderBytes out;
   out.text() += std::string(kGgufMagic);
@@ -105,7 +128,9 @@ absl::StatusOr<std::string> SerializeGgufHeader(
     out.Add(key);
     out.AddValue(value);
   }
-  for (const auto& [name, entry] : tensors) ZEROTH_RETURN_IF_ERROR(AddTensor(name, entry, &out));
+  for (const auto& [name, entry] : tensors) {
+    ZEROTH_RETURN_IF_ERROR(AddTensor(name, entry, blocks, &out));
+  }
   const auto padded = (static_cast<int64_t>(out.text().size()) + alignment - 1) / alignment;
   out.text().resize(static_cast<size_t>(padded * alignment), '\0');
   return std::move(out.text());
@@ -113,15 +138,24 @@ absl::StatusOr<std::string> SerializeGgufHeader(
 
 absl::StatusOr<std::unique_ptr<TensorFileWriter>> GgufWriter::Create(
     const std::string& path, const GgufMetadata& metadata,
-    const std::vector<TensorDeclaration>& tensors) {
+    const std::vector<TensorDeclaration>& tensors, const GgufBlockTypes& blocks) {
   auto alignment = GgufAlignment(metadata);
   if (!alignment.ok()) return Annotate(alignment.status(), path);
-  ZEROTH_ASSIGN_OR_RETURN(TensorLayout layout, LayOutTensors(path, tensors, *alignment));
+  std::vector<TensorDeclaration> stored = tensors;
+  for (TensorDeclaration& tensor : stored) {
+    const auto block = blocks.find(tensor.name);
+    if (block == blocks.end()) continue;
+    auto bytes = AsBytes(tensor, block->second);
+    if (!bytes.ok()) return Annotate(bytes.status(), path);
+    tensor = *std::move(bytes);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(TensorLayout layout, LayOutTensors(path, stored, *alignment));
   std::vector<std::pair<std::string, SafetensorsEntry>> order;
   for (const TensorDeclaration& tensor : tensors) {
     order.emplace_back(tensor.name, layout.entries.at(tensor.name));
+    order.back().second.shape = tensor.shape;
   }
-  auto header = SerializeGgufHeader(metadata, order);
+  auto header = SerializeGgufHeader(metadata, order, blocks);
   if (!header.ok()) return Annotate(header.status(), path);
   return TensorFileWriter::Create(path, *std::move(header), std::move(layout));
 }

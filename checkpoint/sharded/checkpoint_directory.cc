@@ -109,7 +109,7 @@ absl::Status DeleteCheckpoint(const std::string& directory, int64_t step) {
 
 absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, Subdirectories(directory));
-  // The step, the number among those of the same step, and the name.
+  // ((step, number of the copy of that step), name).
   std::vector<std::pair<std::pair<int64_t, int64_t>, std::string>> found;
   for (const std::string& name : names) {
     absl::string_view rest = name;

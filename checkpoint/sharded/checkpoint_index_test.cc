@@ -154,7 +154,7 @@ TEST(CheckpointIndexTest, WrongContentIsRefusedByKey) {
       {[](Json& json) { json["files"][0]["header_bytes"] = 900; }, "at least, which the file's"},
       {[&](Json& json) { param(json)["pieces"][0]["checksums"] = "00"; }, "16 for each of 2"},
       {[&](Json& json) { param(json)["pieces"][0]["checksums"] = std::string(32, 'x'); },
-       "is no checksum"},
+       "is not a checksum"},
   };
   for (const auto& [edit, words] : edits) {
     const auto parsed = CheckpointIndex::Parse(Edited(text, edit), "dir/index.json");
@@ -163,7 +163,7 @@ TEST(CheckpointIndexTest, WrongContentIsRefusedByKey) {
   }
 }
 
-TEST(CheckpointIndexTest, AnotherFormatIsNoDamage) {
+TEST(CheckpointIndexTest, AnotherFormatIsNotDamage) {
   const std::string text = Whole().ToText();
   const std::vector<std::pair<std::function<void(Json&)>, std::string>> edits = {
       {[](Json& json) { json["format"] = "x"; }, "\"format\": \"x\", expected \"zeroth"},

@@ -72,7 +72,7 @@ absl::StatusOr<CheckpointModel> OpenCheckpointModel(const std::string& path) {
   if (absl::IsNotFound(text.status())) {
     return FailedPrecondition(
         path,
-        ": carries no config.json, as checkpoints of earlier versions; go on from it with the "
+        ": carries no config.json, which older versions did not write; resume from it with the "
         "trainer (--resume=",
         path, "), which writes one that does");
   }

@@ -258,7 +258,7 @@ TEST_F(CheckpointReaderTest, FlippedBytesAreNamed) {
   EXPECT_EQ(ReadAll(), absl::OkStatus());
 }
 
-TEST_F(CheckpointReaderTest, WhatCannotBeReadNowIsNoDamage) {
+TEST_F(CheckpointReaderTest, UnreadableFilesAreNotDamage) {
   WriteCheckpoint(2, 5);
   const auto reader = Open();
   std::vector<float> values(35);

@@ -39,8 +39,8 @@ struct CheckpointSaverOptions {
   // false: Save returns when the checkpoint is complete. true: Save returns when the state has been
   // copied to host memory; a thread of each rank writes it from there, at the lowest priority.
   bool async = false;
-  // With async, the most copies of the state in host memory. They are allocated when first needed,
-  // and kept. With one copy, a save waits for the one before it.
+  // With async, the limit on copies of the state in host memory. Each is allocated when first
+  // needed, and kept. With one copy, a save waits for the save before it.
   int host_buffers = 2;
   // When all copies are in use, a save waits for one (false) or is skipped (true).
   bool skip_when_busy = false;

@@ -372,7 +372,7 @@ TEST(CheckpointSaverTest, AFailedSaveDoesNotStopTheNextOne) {
   }
 }
 
-TEST(CheckpointSaverTest, AFailureInTheBackgroundIsNoFailureOfTheNextSave) {
+TEST(CheckpointSaverTest, AFailureInTheBackgroundDoesNotFailTheNextSave) {
   const TemporaryDirectory dir;
   const CheckpointSaverOptions options = OptionsIn(dir, /*async=*/true);
   EXPECT_EQ(

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Moves a rank's sharded training state into checkpoints and out of them.
+// Moves a rank's training state into checkpoints and out of them. Loading reshards it: each rank
+// reads the ranges of its shards, whatever world size and strategy wrote the checkpoint.
 
 #pragma once
 

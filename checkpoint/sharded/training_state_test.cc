@@ -84,7 +84,7 @@ TEST(TrainingStateTest, EverySpreadLoadsWhatEveryOtherSaved) {
   }
 }
 
-TEST(TrainingStateTest, RanksShareTheWritingOfWhatTheyAllHold) {
+TEST(TrainingStateTest, RanksShareTheWritingOfReplicatedState) {
   const std::vector<ToyUnit> units = UniformUnits(6);
   for (const Spread& spread : {Spread{"no_shard", 4}, Spread{"hybrid_shard", 4, 2},
                                Spread{"full_shard", 4, 0, 500}, testing::OverWorld(4, 2, 500)}) {

@@ -52,8 +52,8 @@ absl::StatusOr<uint64_t> ParseChecksum(absl::string_view text) {
   }
   // A text that broke the loop reads back as something else.
   if (ChecksumText(checksum) == text) return checksum;
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", text.substr(0, 40), "\" is no checksum, expected 16 hexadecimal digits"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", text.substr(0, 40), "\" is not a checksum, expected 16 hexadecimal digits"));
 }
 
 }  // namespace zeroth

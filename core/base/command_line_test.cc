@@ -84,7 +84,7 @@ TEST(CommandLineTest, HelpIsPrintedAndEndsTheProgram) {
   EXPECT_EXIT(Parse({"--max_tokens=3", "--version"}).IgnoreError(), ends, "");
 }
 
-TEST(CommandLineTest, ValuesAndWordsAreNoFlags) {
+TEST(CommandLineTest, ValuesAndWordsAreNotFlags) {
   absl::SetFlag(&FLAGS_chat, true);
   const auto words = Parse({"one", "--prompt", "--unknown", "--nochat", "-", "--max_tokens=5",
                             "--undefined=1", "--undefok=undefined", "--", "--after"});
@@ -136,7 +136,7 @@ TEST(CommandLineTest, WritesThatCannotBeAreErrorsOfTheWrite) {
   close(file);
 }
 
-TEST(CommandLineTest, WhatIsPrintedToClosedStreamsIsInNoFile) {
+TEST(CommandLineTest, TextForClosedStreamsReachesNoFile) {
   const std::string path = testing::TempDir() + "/opened";
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -38,7 +38,7 @@ absl::StatusOr<std::string> BroadcastText(Communicator& world, Device& device, i
       const int32_t size,
       Max(world, device, mine ? (too_long ? -1 : static_cast<int32_t>(text.size())) : -1, label));
   if (size < 0) {
-    return InvalidArgument(label, ": a text longer than ", kMaxTextBytes, " bytes");
+    return InvalidArgument(label, ": the text is longer than ", kMaxTextBytes, " bytes");
   }
   if (size == 0) return std::string();
   std::vector<uint8_t> bytes(static_cast<size_t>(size));

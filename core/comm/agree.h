@@ -14,9 +14,9 @@
 namespace zeroth {
 
 // Returns OK on every rank if `mine` is OK on every rank. Otherwise returns, on every rank, the
-// error of the lowest rank that has one, with "rank R: " before its message. So ranks go on
-// together or turn back together after an error that need not break the world. Collective, and a
-// barrier. Waits for the device's compute stream. An error of the communicator takes precedence.
+// error of the lowest rank that has one, with "rank R: " before its message. Use it for errors that
+// need not break the world: then all ranks continue, or none. Collective, and a barrier. Waits for
+// the device's compute stream. An error of the communicator takes precedence.
 absl::Status AgreeOnStatus(Communicator& world, Device& device, const absl::Status& mine,
                            absl::string_view label);
 

@@ -154,7 +154,7 @@ std::string CallLedger::DescribeMemberLocked(int rank) const {
 
 void CallLedger::TimeOutLocked(int rank) {
   std::vector<int> missing;
-  // The ranks in each state, by the first of them. Most ranks of a large world are in one state.
+  // Each state with its ranks, ordered by the lowest rank. In a large world most ranks share one.
   std::vector<std::pair<std::string, std::vector<int>>> states;
   std::unordered_map<std::string, size_t> place_of_state;
   for (int r = 0; r < size(); ++r) {

@@ -53,6 +53,15 @@ struct Collective {
   AllToAllCounts counts = {};
 };
 
+// Elements on their way to or from another rank of the group. Does not own them.
+struct RankMessage {
+  bool is_send = false;
+  int peer = 0;
+  BufferView data;
+};
+inline RankMessage SendTo(int peer, const BufferView& data) { return {true, peer, data}; }
+inline RankMessage ReceiveFrom(int peer, const BufferView& data) { return {false, peer, data}; }
+
 // Bytes that the view spans.
 int64_t ByteSize(const BufferView& view);
 // Elements [begin, begin + count) of `view`.

@@ -8,6 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "absl/container/inlined_vector.h"
+
 #include "zeroth/core/base/check.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -238,6 +240,21 @@ void ReduceOnHost(const HostReduction& r) {
       ReduceIntegers<uint8_t>(r);
       break;
   }
+}
+
+void ReduceOnHost(const StridedReduction& r) {
+  absl::InlinedVector<const void*, 16> sources;
+  const char* next = static_cast<const char*>(r.others);
+  for (int rank = 0; rank < r.ranks; ++rank) {
+    if (rank == r.own) {
+      sources.push_back(r.own_elements);
+    } else {
+      sources.push_back(next);
+      next += r.bytes_per_rank;
+    }
+  }
+  ReduceOnHost(HostReduction{sources, absl::MakeConstSpan(&r.destination, 1), r.count, r.dtype,
+                             r.result_dtype, r.op, r.accumulate, r.mean_of});
 }
 
 }  // namespace zeroth

@@ -31,6 +31,23 @@ struct HostReduction {
   int mean_of = 0;
 };
 
+// The same for ranks whose elements lie at `others` in rank order, `bytes_per_rank` apart. If
+// own >= 0, rank `own` has no place there, and its elements are at `own_elements`.
+struct StridedReduction {
+  const void* others = nullptr;
+  int64_t bytes_per_rank = 0;
+  int ranks = 1;
+  int own = -1;
+  const void* own_elements = nullptr;
+  void* destination = nullptr;  // may be own_elements
+  int64_t count = 0;
+  DType dtype = DType::kFloat32;
+  DType result_dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int mean_of = 0;
+  bool accumulate = false;
+};
+
 // Returns the reduction that `collective` asks for, of these elements.
 inline HostReduction ReductionOf(const Collective& collective,
                                  absl::Span<const void* const> sources,
@@ -49,5 +66,6 @@ inline HostReduction ReductionOf(const Collective& collective,
 // every source and writes every destination once, and needs only a few blocks of scratch that stay
 // in the cache.
 void ReduceOnHost(const HostReduction& reduction);
+void ReduceOnHost(const StridedReduction& reduction);
 
 }  // namespace zeroth

@@ -75,8 +75,7 @@ std::vector<const void*> Pointers(const std::vector<std::vector<T>>& values) {
 // theirs.
 template <typename Function>
 void OnEveryInstructionSet(Function function) {
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    const int64_t target = left & -left;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     hwy::GetChosenTarget().Update(target);
     function();

@@ -31,6 +31,14 @@ struct LaunchOptions {
   // Whether the back end nccl gathers by the device's copy engines, which leaves the SMs to
   // compute: "on", "off", or "auto" (if it can).
   std::string nccl_copy_engine = "auto";
+  // What happens if this process has not left a broken world within 60 seconds, because a call of
+  // MPI or NCCL cannot be stopped, or because a rank's own work does not return. true: it prints
+  // one line on standard error that says where it hangs, and ends with exit code 1 (_Exit, so that
+  // no destructor runs), which tells the launcher and frees what it holds. false: it prints that
+  // line and stays; Launch may then never return, and this rank keeps its memory, its device and
+  // its connections until the caller ends the process. The other ranks have the world's error
+  // either way. Of no effect where ranks are threads (local).
+  bool ends_stuck_process = true;
 };
 
 // The main function of a rank. `world` lives as long as the call.

@@ -90,8 +90,8 @@ absl::StatusOr<Mesh::Axes> Mesh::Find(absl::Span<const std::string> names) const
   if (found.empty()) return found;
   const auto [first, last] = std::minmax_element(found.begin(), found.end());
   if (*last - *first + 1 == static_cast<int>(found.size())) return found;
-  return InvalidArgument("axes ", absl::StrJoin(names, ", "), " are no neighbours in the mesh ",
-                         Describe(axes_), "; name those between them too, or fewer");
+  return InvalidArgument("axes ", absl::StrJoin(names, ", "), " are not adjacent in the mesh ",
+                         Describe(axes_), "; add the axes between them, or name fewer");
 }
 
 Mesh::Axes Mesh::AllBut(const Axes& axes) const {

@@ -94,7 +94,7 @@ TEST(MeshTest, FindsAxesByName) {
                   {"unknown axis 'experts'", "replicate 2 x shard 3 x tensor 2"});
     ExpectRefused(mesh->Find({"shard", "shard"}).status(), {"'shard' is named twice"});
     ExpectRefused(mesh->Find({"replicate", "tensor"}).status(),
-                  {"replicate, tensor", "no neighbours", "shard 3"});
+                  {"replicate, tensor", "not adjacent", "shard 3"});
     return absl::OkStatus();
   });
 }

@@ -129,7 +129,7 @@ absl::StatusOr<std::shared_ptr<Buffer>> Allocator::AllocateForTransport(size_t b
 }
 
 absl::StatusOr<void*> Allocator::AllocateTransportRaw(size_t, MemoryCategory) {
-  return absl::UnimplementedError("this device has no memory that collectives can be told of");
+  return absl::UnimplementedError("this device has no memory that a transport can register");
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> Allocator::AllocateBy(Take take, size_t bytes,

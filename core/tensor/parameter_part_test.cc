@@ -89,7 +89,7 @@ TEST(ParameterPartTest, RunsAreTheElementsOfThePart) {
   }
 }
 
-TEST(ParameterPartTest, RefusesWhatIsNoPart) {
+TEST(ParameterPartTest, RefusesInvalidParts) {
   const Shape whole({4, 6});
   const auto expect = [&](const ParameterPart& part, const char* words) {
     const absl::Status status = ShapeOfPart(whole, part).status();

@@ -77,7 +77,7 @@ TEST_P(StateTensorDeathTest, RangesAndTypesThatDoNotFitAreBugs) {
 
 INSTANTIATE_TEST_SUITE_P(Where, StateTensorDeathTest, testing::Bool());
 
-TEST(StateTensorTest, BytesServeASmallerTypeAndTheLargerAgain) {
+TEST(StateTensorTest, BytesAreReusedForASmallerTypeAndBack) {
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions());
   const std::shared_ptr<OffloadStore> store = *device->CreateOffloadStore(OffloadStoreOptions());
   const StateTensor large = *StateTensor::Offloaded(*store, 4, DType::kFloat32);

@@ -10,7 +10,8 @@
 namespace zeroth {
 
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last) {
-  if (messages.empty()) return absl::InvalidArgumentError("a conversation without a message");
+  if (messages.empty())
+    return absl::InvalidArgumentError("the conversation has no message, expected at least one");
   size_t i = messages[0].role == "system" ? 1 : 0;
   bool is_user = true;
   for (; i < messages.size(); ++i, is_user = !is_user) {

@@ -30,7 +30,7 @@ class ChatTemplate {
  public:
   // The tokens of a conversation. by_assistant marks what {% generation %} blocks write. In a
   // template that runs none, it marks the assistant's text and the token that ends its turn, but
-  // not what the template writes for add_generation_prompt. A reply begins with a token of its own,
+  // not what the template writes for add_generation_prompt. A reply begins with a new token,
   // as it does when a model continues the tokens of RenderPrompt.
   struct Conversation {
     std::vector<int32_t> ids;
@@ -43,10 +43,10 @@ class ChatTemplate {
   // The plain template of this name: chatml, llama3 or mistral. InvalidArgument for another name,
   // and for a tokenizer that lacks a token of the format.
   static absl::StatusOr<ChatTemplate> Named(absl::string_view name, const Tokenizer& tokenizer);
-  // With these values of bos_token and the like. Without any, bos_token is the tokenizer's first
-  // token of a text, and eos_token its end of text. InvalidArgument for a template that cannot be
-  // run here, and for one that writes no special token behind a reply: a model would not learn to
-  // stop.
+  // Compiles a Jinja template. `special_tokens` are the values of bos_token and the like; by
+  // default, bos_token is the tokenizer's first token of a text, and eos_token its end of text.
+  // InvalidArgument for a template that cannot be run here, and for one that writes no special
+  // token behind a reply: a model would not learn to stop.
   static absl::StatusOr<ChatTemplate> FromJinja(
       absl::string_view jinja, const Tokenizer& tokenizer,
       const std::optional<SpecialTokens>& special_tokens = std::nullopt);

@@ -193,8 +193,8 @@ TEST(ChatTemplateTest, DefaultsOfTheSystemAreRead) {
   }
 }
 
-// Any template is run; one is refused if it is no Jinja that is known here, or if it cannot be said
-// where a reply ends.
+// Any template is run; one is refused if it uses Jinja that is not supported, or if it cannot be
+// said where a reply ends.
 TEST(ChatTemplateTest, TemplatesThatCannotBeUsedAreRefused) {
   const auto tokenizer = Open("qwen2");
   const std::string turns = ChatMlJinja("");
@@ -217,7 +217,7 @@ TEST(ChatTemplateTest, TemplatesThatCannotBeUsedAreRefused) {
   }
 }
 
-// What is the assistant's cannot be said if a prompt is another text than the conversation has.
+// If the prompt differs from the beginning of the conversation, the assistant's tokens are unknown.
 TEST(ChatTemplateTest, ConversationsOtherThanTheirPromptsAreRefused) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::FromJinja(
@@ -342,7 +342,7 @@ TEST(ChatTemplateTest, AnyTemplateIsRun) {
                     talk, "<eos>"),
             "<turn>userHello!<eos><turn>assistant{Hi there.<end><eos>}<turn>userBye<eos>"
             "<turn>assistant{See you.<end><eos>}");
-  // A prompt opens thoughts that replies do not have, as DeepSeek R1's.
+  // As DeepSeek R1: the prompt opens a <think> that the replies do not contain.
   EXPECT_EQ(
       spelled(
           R"({% for m in messages %}{{ '<turn>' + m.role + '\n' + m.content + '<end>' }}{% endfor %}
@@ -350,7 +350,7 @@ TEST(ChatTemplateTest, AnyTemplateIsRun) {
           talk, "<end>"),
       "<turn>user\nHello!<end><turn>assistant\n{Hi there.<end>}<turn>user\nBye<end>"
       "<turn>assistant\n{See you.<end>}");
-  // {% generation %} says what is the assistant's.
+  // {% generation %} marks the assistant's tokens.
   EXPECT_EQ(
       spelled(
           R"({% for m in messages %}{{ '<turn>' + m.role }}{% if m.role == 'assistant' and loop.last %}
@@ -413,7 +413,7 @@ TEST(ChatTemplateTest, DetailsOfChatMlAreTheTemplates) {
       "<|im_start|>user\n a <|im_end|>\n<|im_start|>assistant\n{b<|im_end|>}\n");
 }
 
-TEST(ChatTemplateTest, WhatATemplateRefusesOrLeavesOutIsSaid) {
+TEST(ChatTemplateTest, RefusedAndOmittedMessagesAreReported) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::FromJinja(
       ChatMlJinja(
@@ -718,7 +718,7 @@ TEST(ChatTemplateTest, SpeakersTakeTurns) {
   const auto tokenizer = Open("qwen2");
   const auto chat = ChatTemplate::Named("chatml", *tokenizer);
   const std::vector<std::pair<std::vector<ChatMessage>, std::string>> cases = {
-      {{}, "without a message"},
+      {{}, "has no message"},
       {{{"assistant", "x"}}, "message 1 is of \"assistant\", expected user"},
       {{{"user", "x"}, {"user", "y"}}, "message 2 is of \"user\", expected assistant"},
       {{{"user", "x"}, {"system", "y"}}, "message 2 is of \"system\""},

@@ -157,7 +157,7 @@ absl::StatusOr<ChatTemplate::Conversation> WriteText(const Example& example,
   ZEROTH_RETURN_IF_ERROR(
       EncodePart(tokenizer, {.text = example.prompt, .begins = true, .ends = false}, append));
   const size_t of_prompt = written.ids.size();
-  // The completion begins with a token of its own, as it does when a model continues the prompt.
+  // The completion begins with a new token, as it does when a model continues the prompt.
   ZEROTH_RETURN_IF_ERROR(
       EncodePart(tokenizer, {.text = example.completion, .begins = false, .ends = true}, append));
   written.by_assistant.resize(of_prompt, false);
@@ -196,7 +196,7 @@ void AddLong(absl::Span<const int32_t> ids, std::vector<uint8_t> marks, const st
 
 absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Tokenizer& tokenizer,
                      const ConversationOptions& options, Sink& sink) {
-  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, RecordKindOf(file, options.columns));
+  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, KindOfFirstRecord(file, options.columns));
   if (NeedsTemplate(kind) && chat == nullptr) {
     return InvalidArgument(file.path, ": holds ", NameOf(kind),
                            " records, which need a chat template, and there is none");
@@ -225,18 +225,6 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
 }
 
 }  // namespace
-
-absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames columns) {
-  if (!IsRecords(file.kind)) return RecordKind::kText;
-  ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::OpenRecords(file, &columns));
-  JsonRecord record;
-  ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
-  if (!more) return RecordKind::kText;
-  const absl::StatusOr<RecordKind> kind = KindOfRecord(record);
-  // A misspelt column is the likely cause.
-  if (!kind.ok()) ZEROTH_RETURN_IF_ERROR(columns.CheckFound(record.where));
-  return kind;
-}
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const std::vector<DataFile>& files, const ChatTemplate* chat, const Tokenizer& tokenizer,

@@ -18,10 +18,6 @@
 
 namespace zeroth {
 
-// The kind of the file's first record, which all others must have. kText for a file of text, and
-// for one without records. InvalidArgument for a first record of no kind.
-absl::StatusOr<RecordKind> RecordKindOf(const DataFile& file, ColumnNames columns = {});
-
 struct ConversationOptions {
   int64_t seq_len = 0;
   // True: every token of an example but its first is a target. False: only what the assistant says,

@@ -15,7 +15,7 @@ namespace {
 bool Run(absl::Span<const uint8_t> bytes) {
   const MemoryFile in_memory(bytes);
   const DataFile file = {in_memory.path(), DataFileKind::kJsonLines};
-  const RecordKind kind = RecordKindOf(file).value_or(RecordKind::kText);
+  const RecordKind kind = KindOfFirstRecord(file).value_or(RecordKind::kText);
   if (kind == RecordKind::kText) return false;
   auto reader = DocumentReader::Open(file, /*cuts_at_spaces=*/false);
   if (!reader.ok()) return false;

@@ -57,7 +57,7 @@ class ConversationsTest : public testing::Test {
   ChatTemplate chat_;
 };
 
-TEST_F(ConversationsTest, RowsHoldWholeConversationsAndTheRestIsNoTarget) {
+TEST_F(ConversationsTest, RowsHoldWholeConversationsAndPaddingIsNotATarget) {
   constexpr int64_t kSeq = 63;
   std::string lines;
   std::vector<ChatTemplate::Conversation> talks;
@@ -93,7 +93,7 @@ TEST_F(ConversationsTest, RowsHoldWholeConversationsAndTheRestIsNoTarget) {
       ASSERT_TRUE((*source)->ReadMarks(begin, absl::MakeSpan(marks)).ok());
       size_t at = 0;
       while (at < ids.size() && ids[at] != tokenizer_->end_of_text()) {
-        // Which one it is; all have other answers.
+        // The answers differ, so they identify the conversation.
         const auto talk = std::find_if(talks.begin(), talks.end(), [&](const auto& candidate) {
           return candidate.ids.size() <= ids.size() - at &&
                  std::equal(candidate.ids.begin(), candidate.ids.end(), ids.begin() + at);
@@ -269,7 +269,7 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
       {R"({"messages": [{"role": "tool", "content": "a"}]})", "the role \"tool\""},
       {R"({"messages": [{"role": "user", "content": [1]}]})", "has part 1 of \"content\": 1"},
       {R"({"messages": [{"content": "a"}]})", "\"role\", a string"},
-      {R"({"messages": ["a"]})", "message 1 is no object"},
+      {R"({"messages": ["a"]})", "message 1 is not an object"},
       {R"({"text": "a"})", "is a record of the kind text, expected messages"},
       {R"({"messages": "a"})", "\"messages\" is string, expected a list"}};
   for (const auto& [text, expected] : cases) {
@@ -326,13 +326,13 @@ TEST_F(ConversationsTest, MessagesSayWhetherTheyAreLearned) {
 
 TEST_F(ConversationsTest, TheFirstRecordTells) {
   const auto kind = [this](const std::string& lines) {
-    return RecordKindOf({dir_.Write("d.jsonl", lines), DataFileKind::kJsonLines});
+    return KindOfFirstRecord({dir_.Write("d.jsonl", lines), DataFileKind::kJsonLines});
   };
   EXPECT_EQ(*kind(absl::StrCat("\n", Line("a", "b"))), RecordKind::kMessages);
   EXPECT_EQ(*kind("{\"text\": \"a\"}\n"), RecordKind::kText);
   EXPECT_EQ(*kind("\n"), RecordKind::kText);
   EXPECT_FALSE(kind("{").ok());
-  EXPECT_EQ(*RecordKindOf({dir_.Write("d.txt", Line("a", "b")), DataFileKind::kText}),
+  EXPECT_EQ(*KindOfFirstRecord({dir_.Write("d.txt", Line("a", "b")), DataFileKind::kText}),
             RecordKind::kText);
 }
 

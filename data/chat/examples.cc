@@ -104,7 +104,7 @@ absl::StatusOr<std::string> ReadContent(const nlohmann::json& value, const Messa
 }
 
 absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry, const MessageFormat& format) {
-  if (!entry.is_object()) return absl::InvalidArgumentError("is no object");
+  if (!entry.is_object()) return absl::InvalidArgumentError("is not an object");
   if (entry.contains(format.other->role) && entry.contains(format.other->content) &&
       !entry.contains(format.role)) {
     return InvalidArgument(

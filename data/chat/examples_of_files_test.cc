@@ -97,7 +97,7 @@ TEST_F(ExamplesOfFilesTest, OfCompressedFilesHaveTheTokensAndMarksOfJsonLines) {
     if (absl::StrContains(files.status().message(), "built without Arrow"))
       GTEST_SKIP() << "built without Arrow";
     ASSERT_TRUE(files.ok()) << files.status();
-    EXPECT_EQ(*RecordKindOf((*files)[0]), RecordKind::kMessages);
+    EXPECT_EQ(*KindOfFirstRecord((*files)[0]), RecordKind::kMessages);
     const auto found = Encode((*files)[0], true, false);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->ids, expected->ids);

@@ -240,7 +240,7 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
          "\"completion\" has 2 messages"},
         {completion(R"([{"role": "tool", "content": "b"}])"),
          "completion: message 1 has the role \"tool\""},
-        {completion(R"(["b"])"), "completion: message 1 is no object"},
+        {completion(R"(["b"])"), "completion: message 1 is not an object"},
         {completion(R"([{"role": "assistant", "content": "b", "weight": 0}])"),
          "no message of the assistant is learned"},
         {R"({"prompt": [], "completion": [{"role": "assistant", "content": "b"}]})",

@@ -50,7 +50,8 @@ struct Ending {
   int32_t last = -1;
 };
 
-// The first special token of the text, with those that follow it at once within text[0, limit).
+// Returns the first special token of the text, and the special tokens that directly follow it
+// within text[0, limit).
 absl::StatusOr<std::optional<Ending>> FirstSpecial(const Tokenizer& tokenizer,
                                                    absl::string_view text, size_t limit) {
   std::optional<Ending> result;

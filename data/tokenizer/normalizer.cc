@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"

@@ -77,10 +77,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   absl::Status Load(absl::string_view model) {
     if (!LengthsFit(model, /*has_messages=*/true)) {
       return absl::InvalidArgumentError(
-          "no SentencePiece model: a part of it is longer than the file, or is none of a model; is "
-          "the file cut short?");
+          "not a SentencePiece model: a field is unknown or longer than the file; is the file cut "
+          "short?");
     }
-    ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Load(Std(model)), "no SentencePiece model"));
+    ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Load(Std(model)), "not a SentencePiece model"));
     if (library_.end_of_text() < 0) {
       return absl::InvalidArgumentError(
           "the SentencePiece model has no end token (eos_id), which separates documents");

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"

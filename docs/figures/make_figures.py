@@ -9,7 +9,7 @@
 `loss` trains one small GPT-2 twice on the sources of this project, from the same initial weights, on the
 same batches, with the same AdamW, over two ranks: under full_shard by the trainer, and under PyTorch's
 FSDP2 (`fully_shard`, gloo, CPU). It writes loss.json. `memory` runs //benchmarks:memory for gpt2_124m on
-four ranks and writes memory.json. strategies.svg shows the rule, not a measurement.
+four ranks and writes memory.json. strategies.svg and two_levels.svg show rules, not measurements.
 """
 
 import argparse
@@ -329,7 +329,56 @@ def draw_strategies():
     return svg(860, top + 10 + row * len(STRATEGIES) + 6, parts)
 
 
-DRAWINGS = {"loss": draw_loss, "memory": draw_memory, "strategies": draw_strategies}
+NODES_DRAWN = 3
+LOCAL_DRAWN = 4
+
+
+def draw_two_levels():
+    left, top, cell, gap, rows = 20, 92, 46, 44, 150
+    colours = COLOURS[:LOCAL_DRAWN]
+    width = LOCAL_DRAWN * cell + gap
+
+    def at(node, local):
+        return left + node * width + local * cell + cell / 2
+
+    parts = [text(left, 20, "A reduction over %d machines of %d ranks, in two levels. The colour is a rank's index in its "
+                  "machine." % (NODES_DRAWN, LOCAL_DRAWN)),
+             '<defs><marker id="end" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
+             '<path d="M0,0 L6,3 L0,6 z" fill="#444"/></marker></defs>']
+    for node in range(NODES_DRAWN):
+        x = left + node * width
+        parts.append('<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#999" rx="6"/>'
+                     % (x - 6, top - 34, LOCAL_DRAWN * cell + 12, 2 * rows + 56))
+        parts.append(text(x + LOCAL_DRAWN * cell / 2, top - 40, "machine %d" % node, "middle"))
+        for local in range(LOCAL_DRAWN):
+            for level in range(3):
+                y = top + level * rows
+                parts.append('<rect x="%.1f" y="%d" width="%d" height="22" fill="%s"/>'
+                             % (at(node, local) - cell / 2 + 4, y - 22, cell - 8, colours[local]))
+                parts.append('<text x="%.1f" y="%d" text-anchor="middle" fill="white">%d</text>'
+                             % (at(node, local), y - 6, node * LOCAL_DRAWN + local))
+            # Inside the machine, every rank sends to each other one.
+            for to in range(LOCAL_DRAWN):
+                parts.append('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" marker-end="url(#end)"/>'
+                             % (at(node, local), top, at(node, to), top + rows - 24, colours[to]))
+            # Across machines, ranks of one index; drawn for one of them.
+            for other in range(NODES_DRAWN):
+                if local == 1:
+                    parts.append('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-width="2" '
+                                 'marker-end="url(#end)"/>' % (at(node, local), top + rows, at(other, local),
+                                                               top + 2 * rows - 24, colours[local]))
+    right = left + NODES_DRAWN * width
+    for level, words in enumerate((
+            ("1. Inside each machine:", "a rank receives, from the others", "of its machine, the pieces of the",
+             "ranks of its own index, and adds", "them in fp32."),
+            ("2. Across machines: a rank", "exchanges these sums with the ranks", "of its index (drawn for index 1),",
+             "adds them, and rounds once."))):
+        for line, part in enumerate(words):
+            parts.append(text(right - 10, top + 30 + level * rows + 18 * line, part))
+    return svg(right + 240, top + 2 * rows + 34, parts)
+
+
+DRAWINGS = {"loss": draw_loss, "memory": draw_memory, "strategies": draw_strategies, "two_levels": draw_two_levels}
 
 
 def main():
@@ -345,7 +394,7 @@ def main():
         printed = open(options.output, encoding="utf-8").read() if options.output else ""
         measure_memory(os.path.abspath(options.benchmark), printed)
     for name, drawing in DRAWINGS.items():
-        if name == "strategies" or os.path.exists(os.path.join(HERE, name + ".json")):
+        if name in ("strategies", "two_levels") or os.path.exists(os.path.join(HERE, name + ".json")):
             with open(os.path.join(HERE, name + ".svg"), "w", encoding="utf-8") as file:
                 file.write(drawing())
 

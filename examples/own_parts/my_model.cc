@@ -79,6 +79,6 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& conf
 
 const ModelRegistration registration(
     "bigram", Create,
-    {{"my_bigram", {{"model_type", "bigram"}, {"vocab_size", 257}, {"hidden_size", 64}}}});
+    {{"my_bigram", R"({"model_type": "bigram", "vocab_size": 257, "hidden_size": 64})"}});
 
 }  // namespace

@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 constexpr int kBlockWidth = static_cast<int>(kMomentBlock) / 32;
 
 // Loads a lane's elements of a block: all kBlockWidth as a pack, or `left` of them one by one.
-// Which of the two is the same for the whole warp and known at compile time, because the compiler
-// would otherwise split the packs.
+// kWhole is a template parameter, and the same for the whole warp, because the compiler would
+// otherwise split the packs.
 template <bool kWhole, typename T>
 __device__ __forceinline__ void LoadUpTo(const T* from, int left, float (&to)[kBlockWidth]) {
   if constexpr (kWhole) {

@@ -192,7 +192,7 @@ TEST_P(AdamWRangesSuite, OneRangeMayBeSkipped) {
   }
 }
 
-TEST_P(AdamWRangesSuite, AFactorThatIsNoNumberSkipsAll) {
+TEST_P(AdamWRangesSuite, ANaNFactorSkipsAll) {
   const Types types = {DType::kBFloat16, DType::kFloat32, DType::kBFloat16};
   const State start = RandomState(types, 3000);
   const Tensor nan = Upload(Shape({1}), {std::numeric_limits<float>::quiet_NaN()});

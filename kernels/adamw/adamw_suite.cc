@@ -127,7 +127,7 @@ TEST_P(AdamWSuite, AFactorOnTheDeviceIsAFactor) {
   EXPECT_NE(step(1.0, Tensor()), expected);
 }
 
-TEST_P(AdamWSuite, AFactorThatIsNoNumberChangesNothing) {
+TEST_P(AdamWSuite, ANaNFactorChangesNothing) {
   constexpr int64_t kCount = 37;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> values = RandomNormal(kCount);
@@ -214,7 +214,7 @@ TEST_P(AdamWSuite, CutsDoNotShow) {
   }
 }
 
-TEST_P(AdamWSuite, WithoutGradientMomentsReachZeroAndDecayGoesOn) {
+TEST_P(AdamWSuite, WithoutGradientMomentsReachZeroAndDecayContinues) {
   AdamWArgs args = Scalars(0.9, 0.95, 1000);
   args.lr = 0.1;
   args.weight_decay = 0.1;

@@ -75,8 +75,9 @@ __device__ __forceinline__ void AddMatmul(const float* a, const float* b, int de
   }
 }
 
-// scores += a b^T over all of head_dim, for the rows of two heads from `query` and `key` on. The
-// tiles in shared memory must be free to overwrite on entry, and are on return.
+// scores += a b^T over all of head_dim, for the tile of a's rows that begins at `query` and the
+// tile of b's rows that begins at `key`. Overwrites the tiles in shared memory; all threads are
+// done with them on return.
 template <typename T>
 __device__ __forceinline__ void AddScores(const HeadLayout& at, const T* a, int64_t a_stride,
                                           int query, const T* b, int key, float* a_tile,

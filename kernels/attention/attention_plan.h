@@ -41,7 +41,7 @@ struct MmaForwardTile {
   // cores would wait for shared memory.
   static constexpr int kRowTiles = 2;
   static constexpr int kRows = kMmaWarps * 16 * kRowTiles;
-  // The sums of wide heads take so many registers that no more scores fit.
+  // The sums of wide heads leave registers for only 32 columns of scores.
   static constexpr int kKeys = kDim <= 64 ? 64 : 32;
   // The queries of narrow heads are held in registers.
   static constexpr bool kHoldQueries = kDim <= 64;

@@ -166,7 +166,7 @@ TEST_P(AttentionSuite, RandomWindowsAndDocuments) {
   }
 }
 
-// The first token of a window or of a document at, before and behind the edge of a tile.
+// Windows and documents that begin just before, at and just after the edge of a tile.
 TEST_P(AttentionSuite, WindowsAndDocumentsAroundTileEdges) {
   for (const int64_t edge : {1, 2, 31, 32, 33, 63, 64, 65, 128, 200}) {
     AttentionShape shape{1, 200, 2, 1, 16};

@@ -21,8 +21,7 @@
 #include "zeroth/kernels/attention/cudnn_limits.h"
 
 namespace cudnn_frontend {
-// The handle with which cudnn-frontend looks up the library's functions. It declares this variable,
-// and its user defines it.
+// The dlopen handle of cuDNN. cudnn-frontend declares it and expects the program to define it.
 void* cudnn_dlhandle = nullptr;
 }  // namespace cudnn_frontend
 

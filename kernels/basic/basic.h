@@ -50,8 +50,8 @@ struct DropoutDraws {
 // Returns the key for a seed and step. Its draws are independent of every CounterRng of the seed
 // and of stochastic rounding.
 RoundingKey MakeDropoutKey(uint64_t seed, int64_t step);
-// Returns whether an element is dropped: element e is, if word e % 4 of the Philox 4x32-10 block
-// with counter {e / 4, stream} and the key of `draws` is below the threshold.
+// Returns whether an element is dropped: whether word element % 4 of the Philox 4x32-10 block with
+// counter {element / 4, stream} and the key of `draws` is below the threshold.
 bool DropsElement(const DropoutDraws& draws, int64_t element, uint32_t threshold);
 // Returns rate * 2^32, rounded down, for a rate in [0, 1).
 uint32_t DropoutThreshold(float rate);

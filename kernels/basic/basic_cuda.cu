@@ -117,8 +117,7 @@ __global__ void __launch_bounds__(kRowWarps * 32) SoftmaxRows(BasicCall call) {
   }
 }
 
-// A thread computes an element of the result. For wide matrices, where neighbouring threads read
-// neighbouring elements.
+// One thread computes each element of the result. Reads of wide matrices are then coalesced.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     MeanByThread(BasicCall call) {

@@ -154,7 +154,7 @@ struct Product {
 
 // Shapes whose terms oneDNN divides among threads, and shapes of several tiles, the last ones
 // partial.
-TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
+TEST_P(TeamSizeTest, MatmulsOfAnyTeam) {
   const auto round = [](const std::vector<float>& values) {
     std::vector<BFloat16> rounded;
     for (const float value : values) rounded.push_back(ToBFloat16(value));

@@ -137,15 +137,15 @@ CublasLt::~CublasLt() {
   if (handle_ != nullptr) static_cast<void>(cublasLtDestroy(handle_));
 }
 
-absl::Status CublasLt::AdmitSlow(const std::string& product) {
+absl::Status CublasLt::AdmitSlow(const std::string& matmul) {
   if (!options_.allow_slow_kernels) {
     return Unimplemented(
-        "cuBLASLt has no algorithm on this GPU for ", product,
+        "cuBLASLt has no algorithm on this GPU for ", matmul,
         ", and a plain kernel would be about a hundred times slower; take sizes that are multiples "
         "of 8 or another type, or allow it: --allow_slow_kernels, "
         "KernelOptions::allow_slow_kernels");
   }
-  slow_products_.insert(product);
+  slow_matmuls_.insert(matmul);
   return absl::OkStatus();
 }
 

@@ -132,10 +132,10 @@ class CublasLt {
   absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
 
   // Checks whether a plain kernel, which is about a hundred times slower, may compute a matmul that
-  // has no algorithm. If so, records `product` in slow_products(); otherwise Unimplemented names
+  // has no algorithm. If so, records `matmul` in slow_matmuls(); otherwise Unimplemented names
   // it.
-  absl::Status AdmitSlow(const std::string& product);
-  const std::set<std::string>& slow_products() const { return slow_products_; }
+  absl::Status AdmitSlow(const std::string& matmul);
+  const std::set<std::string>& slow_matmuls() const { return slow_matmuls_; }
 
   // Returns kStagingBytes of memory for the next work on the stream. The first call allocates them.
   absl::StatusOr<float*> Staging();
@@ -164,7 +164,7 @@ class CublasLt {
   PlanList recent_;
   std::map<ProductKey, PlanList::iterator> plans_;
   int64_t plans_made_ = 0;
-  std::set<std::string> slow_products_;
+  std::set<std::string> slow_matmuls_;
 };
 
 }  // namespace zeroth::cuda

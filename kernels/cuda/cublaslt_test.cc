@@ -75,7 +75,7 @@ class CublasLtTest : public testing::Test {
   Tensor c_;
 };
 
-TEST_F(CublasLtTest, AProductIsPlannedOnce) {
+TEST_F(CublasLtTest, AMatmulIsPlannedOnce) {
   GemmCall call = Product(16, 24, 8);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());
   EXPECT_EQ(blas_->plans_made(), 1);
@@ -142,7 +142,7 @@ TEST_F(CublasLtTest, EpiloguesOfOursAreAppliedInStages) {
 }
 
 // Matmuls of fp32 inputs must not change because others may use TF32.
-TEST_F(CublasLtTest, Fp32ProductsAreFp32) {
+TEST_F(CublasLtTest, Fp32MatmulsAreFp32) {
   GemmCall call = Product(64, 64, 64);
   ASSERT_EQ(Gemm(call, *blas_, target_), absl::OkStatus());
   const std::vector<float> c = *c_.ToHost<float>();

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
   if (options.fp32_precision == Fp32Precision::kTf32 && capability < kLeastTf32Capability) {
     return absl::UnimplementedError(absl::StrCat(
         "fp32_precision = tf32: ", device.name(), " has compute capability ", capability / 10, ".",
-        capability % 10, ", and TF32 begins with 8.0; expected ieee, fp32 products in fp32"));
+        capability % 10, ", and TF32 begins with 8.0; expected ieee, fp32 matmuls in fp32"));
   }
   return std::unique_ptr<Kernels>(new CudaKernels(device, stream, options));
 }
@@ -67,9 +67,9 @@ absl::StatusOr<CublasLt*> CudaKernels::Blas() {
   return blas_.get();
 }
 
-std::vector<std::string> CudaKernels::SlowProducts() const {
+std::vector<std::string> CudaKernels::SlowMatmuls() const {
   if (blas_ == nullptr) return {};
-  return {blas_->slow_products().begin(), blas_->slow_products().end()};
+  return {blas_->slow_matmuls().begin(), blas_->slow_matmuls().end()};
 }
 
 namespace {

@@ -28,7 +28,7 @@ class CudaKernels final : public Kernels {
                                                          const KernelOptions& options = {});
   ~CudaKernels() override;
 
-  std::vector<std::string> SlowProducts() const override;
+  std::vector<std::string> SlowMatmuls() const override;
 
   const DeviceProperties& properties() const { return device_.properties(); }
   // The stream and device on which operations launch kernels.

@@ -65,7 +65,7 @@ absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) 
   if (capability >= kLeastFp8Capability) return absl::OkStatus();
   return Unimplemented(kernels.device().name(), " has compute capability ", capability / 10, ".",
                        capability % 10,
-                       ", and products of 8-bit floats begin with 8.9 (Ada) and 9.0 (Hopper)");
+                       ", and fp8 matmuls need 8.9 (Ada), 9.0 (Hopper) or later");
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8("cuda", SupportsFp8);
 

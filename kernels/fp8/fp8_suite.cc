@@ -323,7 +323,7 @@ void Fp8Suite::CheckProduct(const Fp8ProductCase& test) {
   }
 }
 
-TEST_P(Fp8Suite, ProductsAreThoseOfTheNumbersBehindTheCodes) {
+TEST_P(Fp8Suite, MatmulsAreThoseOfTheDecodedValues) {
   for (int i = 0; i < 48; ++i) {
     Fp8ProductCase test;
     test.m = RandomSize(i % 9 == 0 ? 0 : 1, 70);
@@ -377,7 +377,7 @@ TEST_P(Fp8Suite, ManyRows) {
   CheckProduct(test);
 }
 
-TEST_P(Fp8Suite, AScaleOfNaNShowsInTheWholeProduct) {
+TEST_P(Fp8Suite, AScaleOfNaNShowsInTheWholeMatmul) {
   Fp8GemmArgs args;
   args.a = RandomOperand(Fp8Format::kE4M3, 5, 16, NAN);
   args.b = RandomOperand(Fp8Format::kE4M3, 16, 16, 1.0f);

@@ -48,7 +48,7 @@ constexpr int64_t kNativeDepth = 64;
 class Bf16GemmTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (!Multiplies(kNativeDepth)) GTEST_SKIP() << "oneDNN has no bf16 products on this CPU";
+    if (!Multiplies(kNativeDepth)) GTEST_SKIP() << "oneDNN has no bf16 matmul on this CPU";
     absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *device;

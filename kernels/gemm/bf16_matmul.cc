@@ -244,7 +244,7 @@ absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace) {
     return needs_epilogue ? Blocked(call, workspace) : Direct(call, workspace);
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat(
-        "Gemm: oneDNN refused a bf16 product of m = ", call.m, ", n = ", call.n, ", k = ", call.k,
+        "Gemm: oneDNN refused a bf16 matmul of m = ", call.m, ", n = ", call.n, ", k = ", call.k,
         " with row strides ", call.lda, ", ", call.ldb, ", ", call.ldc, ": ", error.what(),
         " (dnnl_status_t ", static_cast<int>(error.status), ")"));
   }

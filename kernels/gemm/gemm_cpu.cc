@@ -233,7 +233,7 @@ absl::Status Sgemm(const GemmCall& call) {
       static_cast<const float*>(call.b), Stride(call.ldb, call.transpose_b ? call.k : call.n),
       call.accumulate ? 1.0f : 0.0f, static_cast<float*>(call.c), Stride(call.ldc, call.n));
   if (status == dnnl_success) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("Gemm: oneDNN refused a product of m = ", call.m,
+  return absl::InternalError(absl::StrCat("Gemm: oneDNN refused a matmul of m = ", call.m,
                                           ", n = ", call.n, ", k = ", call.k, " with row strides ",
                                           call.lda, ", ", call.ldb, ", ", call.ldc,
                                           " (dnnl_status_t ", static_cast<int>(status), ")"));

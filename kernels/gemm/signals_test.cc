@@ -41,7 +41,7 @@ class GemmSignalsTest : public testing::TestWithParam<DType> {
   }
 };
 
-TEST_P(GemmSignalsTest, LeaveProductsIntact) {
+TEST_P(GemmSignalsTest, LeaveMatmulsIntact) {
   DeviceOptions options;
   options.threads = 2;
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", options);

@@ -256,7 +256,7 @@ TEST_P(LinearCrossEntropySuite, NanIsNotHidden) {
   }
 }
 
-TEST_P(LinearCrossEntropySuite, RefusesTargetsThatAreNoTokens) {
+TEST_P(LinearCrossEntropySuite, RefusesTargetsOutsideTheVocabulary) {
   for (const int32_t wrong : {40, -1, -99, -101, std::numeric_limits<int32_t>::max()}) {
     SetUp();  // invalid data fails the stream for good: a new one for every value
     LinearCrossEntropyArgs args = Random(6, 5, 40, {});

@@ -31,7 +31,7 @@ TEST(PlanLossTest, AFewRowsAreOneChunk) {
   EXPECT_EQ(PlanLoss(Gpt2Call(0)).chunk_rows, 1);
   LinearCrossEntropyCall huge = Gpt2Call(1000);
   huge.vocab = int64_t{1} << 24;
-  EXPECT_EQ(PlanLoss(huge).chunk_rows, 128) << "fewer would starve the products";
+  EXPECT_EQ(PlanLoss(huge).chunk_rows, 128) << "fewer rows would make the matmuls inefficient";
 }
 
 TEST(PlanLossTest, SumsAreRoundedOnceWhateverTheGradientsType) {
@@ -43,7 +43,7 @@ TEST(PlanLossTest, SumsAreRoundedOnceWhateverTheGradientsType) {
   EXPECT_TRUE(plan.sums_beside);
   EXPECT_GE(plan.scratch_bytes, plan.sums_offset + size_t{50304} * 768 * 4);
   call.rows = 128;
-  EXPECT_FALSE(PlanLoss(call).sums_beside) << "one chunk is one product";
+  EXPECT_FALSE(PlanLoss(call).sums_beside) << "one chunk is one matmul";
 }
 
 TEST(PlanLossTest, AnOddVocabularyIsPadded) {

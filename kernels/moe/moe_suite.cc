@@ -225,7 +225,7 @@ std::vector<T> Widened(const std::vector<T>& matrix, int64_t rows, int64_t cols,
   return wide;
 }
 
-TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
+TEST_P(MoeSuite, MatmulsOfEachExpertsRows) {
   for (int i = 0; i < 30; ++i) {
     const RouteShape shape = RandomShape();
     const DType dtype = kElementTypes[i % 3];

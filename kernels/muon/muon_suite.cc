@@ -49,7 +49,7 @@ TEST_P(MuonSuite, MomentumIsNesterovs) {
   }
 }
 
-TEST_P(MuonSuite, AnElementDoesNotKnowItsPlace) {
+TEST_P(MuonSuite, AResultDoesNotDependOnAnElementsPosition) {
   constexpr int64_t kCount = 1000;
   const std::vector<float> grad = RandomNormal(kCount);
   const std::vector<float> start = RandomNormal(kCount);

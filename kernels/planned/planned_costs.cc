@@ -242,8 +242,8 @@ bool AreOwn(const PlannedKernels& kernels) {
   return !kernels.planned_device().unfused_loss().has_value();
 }
 
-// Ours read the values for the largest magnitude, and again for the codes. A compiler finds the
-// largest where the values are made.
+// Our kernels read the values twice: for the largest magnitude, and for the codes. torch.compile
+// computes the largest magnitude in the kernel that writes the values.
 KernelCost CostOf(const CastFp8Call& call, const PlannedKernels& kernels, CallTensors tensors) {
   if (!AreOwn(kernels)) return {.bytes = Bytes(tensors)};
   return {.bytes = Bytes(tensors) + Bytes(call.rows * call.cols, call.dtype), .launches = 3};

@@ -60,8 +60,8 @@ constexpr std::array<WordConstants, ExactSum::kBins> kConstants = MakeConstants(
 constexpr size_t kBlock = 8192;
 static_assert(kBlock <= size_t{1} << 25);
 
-// The bits of the largest magnitude, and those of the smallest nonzero magnitude minus one (all
-// ones if all are zero).
+// The bits of the largest magnitude, and the bits of the smallest nonzero one, minus 1. The minus 1
+// makes zeros wrap to all ones, so that the minimum ignores them.
 struct MagnitudeRange {
   uint32_t largest;
   uint32_t smallest_minus_one;
@@ -80,7 +80,7 @@ HWY_INLINE MagnitudeRange FindRange(size_t n, const T* x) {
   const auto include = [&](auto v) HWY_ATTR {
     const auto magnitude = hn::And(hn::BitCast(d, v), magnitude_mask);
     largest = hn::Max(largest, magnitude);
-    smallest = hn::Min(smallest, hn::Sub(magnitude, one));  // zero wraps to the top and drops out
+    smallest = hn::Min(smallest, hn::Sub(magnitude, one));
   };
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) include(LoadElements(df, x + i));

@@ -217,7 +217,7 @@ DecoderRegistration::DecoderRegistration(DecoderFamily family) {
     nlohmann::json json = WriteConfig(family, config, preset.more);
     json.erase(kLayerTypes);  // those of the pattern
     json.update(preset.more);
-    presets.push_back({preset.name, std::move(json)});
+    presets.push_back({preset.name, json.dump()});
   }
   const std::string model_type = family.model_type;
   const ModelRegistration registration(

@@ -18,7 +18,7 @@ constexpr absl::string_view kHarmless[] = {
     "_commit_hash", "_name_or_path", "_rope_version", "architectures", "model_type", "name_or_path",
     "tokenizer_class", "torch_dtype", "dtype", "transformers_version", "unsloth_fixed",
     "unsloth_version",
-    // How an implementation computes the same.
+    // Other ways to compute the same result.
     "_attn_implementation", "_attn_implementation_autoset", "attn_implementation",
     "chunk_size_feed_forward", "gradient_checkpointing", "pretraining_tp",
     "reorder_and_upcast_attn", "torchscript", "use_bfloat16", "use_cache",

@@ -2,7 +2,7 @@
 //
 // The text models of Gemma 3 (Gemma Team, "Gemma 3 technical report", 2025): norms before and after
 // attention and MLP, scaled by 1 + weight; norms of query and key heads; GELU in a gated MLP; and
-// windows in most layers, whose rotary positions have a base of their own. The names are those of
+// windows in most layers, whose rotary positions have a different base. The names are those of
 // Hugging Face's Gemma3ForCausalLM.
 
 #include <memory>

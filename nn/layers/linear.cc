@@ -68,9 +68,8 @@ absl::Status UseFp8(Module& module) {
   int used = 0;
   for (Linear* layer : layers) used += layer->UseFp8() ? 1 : 0;
   if (used > 0) return absl::OkStatus();
-  return InvalidArgument(
-      "fp8: none of the model's ", layers.size(),
-      " linear layers has sizes in steps of 16, which products of 8-bit floats need");
+  return InvalidArgument("fp8: none of the model's ", layers.size(),
+                         " linear layers has sizes in steps of 16, which fp8 matmuls need");
 }
 
 }  // namespace zeroth

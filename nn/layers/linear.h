@@ -67,8 +67,8 @@ struct Fp8Layers {
   std::vector<std::string> in_fp8;
   std::vector<std::string> others;
 };
-// Those of `module` and its descendants. Embeddings and the head are not linear layers here, and
-// never in fp8, as in torchao and TransformerEngine.
+// Returns the linear layers of `module` and its descendants. Embeddings and the head are not among
+// them and never compute in fp8, as in torchao and TransformerEngine.
 Fp8Layers FindFp8Layers(const Module& module);
 
 // Makes the layers whose sizes allow it multiply in fp8 (Linear::UseFp8). InvalidArgument if there

@@ -256,7 +256,7 @@ absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t
 }
 
 absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, int dim) {
-  if (parts.empty()) return absl::InvalidArgumentError("concat: no parts");
+  if (parts.empty()) return absl::InvalidArgumentError("concat: no tensors, expected at least one");
   const Shape& first = parts[0].data.shape();
   ZEROTH_ASSIGN_OR_RETURN(Axis whole, AxisOf("concat", first, dim));
   std::vector<Axis> axes;

@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, BasicOpTest, ::testing::ValuesIn(DeviceRegistr
                          [](const auto& device) { return device.param; });
 
 // An input that is used twice adds both gradients up, here and below.
-TEST_P(BasicOpTest, ProductsAndMultiples) {
+TEST_P(BasicOpTest, MatmulsAndMultiples) {
   Bench bench(GetParam());
   CheckGradients(bench, {Shape({3, 5}), Shape({3, 5})}, {},
                  [](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
@@ -195,7 +195,7 @@ TEST_P(BasicOpTest, SlicesAndConcatenations) {
   EXPECT_EQ(none->data.shape(), Shape({0, 3}));
   ExpectRefused(SliceOp(*bench.context, x, 1, 2, 2).status(), {"slice", "2 from 2", "[2, 3]"});
   ExpectRefused(ConcatOp(*bench.context, {x, *right}, 0).status(), {"concat", "[2, 2]", "[2, 3]"});
-  ExpectRefused(ConcatOp(*bench.context, {}, 0).status(), {"concat", "no parts"});
+  ExpectRefused(ConcatOp(*bench.context, {}, 0).status(), {"concat", "no tensors"});
 }
 
 TEST_P(BasicOpTest, Reshape) {
@@ -254,7 +254,7 @@ struct Dropping : Module {
 };
 
 // Two forwards before one backward, each with different draws.
-TEST_P(BasicOpTest, WhatIsComputedAgainHasTheDrawsOfItsForward) {
+TEST_P(BasicOpTest, RecomputationRepeatsTheDrawsOfForward) {
   for (const float rate : {0.0f, 0.5f}) {
     std::vector<std::vector<float>> gradients;
     for (const auto recomputes : {Module::Recomputes::kNothing, Module::Recomputes::kAll}) {

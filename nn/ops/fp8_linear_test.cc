@@ -162,7 +162,7 @@ class Fp8LinearOpTest : public ::testing::TestWithParam<WeightLayout> {
   Value x_;
 };
 
-TEST_P(Fp8LinearOpTest, ProductsAreThoseOfRoundedValues) {
+TEST_P(Fp8LinearOpTest, MatmulsAreThoseOfRoundedValues) {
   const absl::StatusOr<Value> y = Forward();
   ASSERT_TRUE(y.ok()) << y.status();
   const Values x = E4M3(Host(x_.data));
@@ -272,7 +272,7 @@ TEST_P(Fp8LinearOpTest, NoRowsGiveZeroGradients) {
   EXPECT_EQ(Host(first_.grad()), Values(static_cast<size_t>(first_.numel()), 0.0));
 }
 
-TEST_P(Fp8LinearOpTest, RefusesFp32AndSizesThatAreNoMultiples) {
+TEST_P(Fp8LinearOpTest, RefusesFp32AndSizesThatAreNotMultiples) {
   const Value wide = bench_.context->MakeValue(Empty(Shape({2, kIn}), DType::kFloat32));
   const absl::Status fp32 =
       Fp8LinearOp(*bench_.context, wide, {{&first_, nullptr}}, GetParam()).status();

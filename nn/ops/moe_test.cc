@@ -173,7 +173,7 @@ TEST(ExpertsTest, GradientsAndPieces) {
   EXPECT_THAT(results[1], ::testing::Pointwise(::testing::FloatNear(1e-5f), results[0]));
 }
 
-TEST(BalanceOpTest, RefusesLogitsThatAreNoSequences) {
+TEST(BalanceOpTest, RefusesLogitsWithoutASequenceDimension) {
   Bench bench;
   const Value logits = bench.context->MakeValue(bench.Upload(Shape({4, 2}), bench.Draw(8)));
   const absl::Status status = BalanceOp(*bench.context, logits, Routing(), 1.0f);

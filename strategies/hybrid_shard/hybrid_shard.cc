@@ -21,9 +21,9 @@ class HybridShard : public FreesAfterForward {
 
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = FreesAfterForward::capabilities();
-    serves.shard_optimizer_over_world = true;
-    return serves;
+    StrategyCapabilities supported = FreesAfterForward::capabilities();
+    supported.shard_optimizer_over_world = true;
+    return supported;
   }
   absl::StatusOr<int> ShardSize(int world_size) const override {
     if (options().shard_size > 0) return ShardingStrategy::ShardSize(world_size);

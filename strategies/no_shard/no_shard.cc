@@ -19,9 +19,9 @@ class NoShard : public ShardingStrategy {
 
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = ShardingStrategy::capabilities();
-    serves.shards = false;
-    return serves;
+    StrategyCapabilities supported = ShardingStrategy::capabilities();
+    supported.shards = false;
+    return supported;
   }
   absl::StatusOr<int> ShardSize(int) const override { return 1; }
 };

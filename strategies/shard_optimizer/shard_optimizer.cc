@@ -20,9 +20,9 @@ class ShardOptimizer : public ShardingStrategy {
 
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
-    StrategyCapabilities serves = ShardingStrategy::capabilities();
-    serves.adds_up_in_full = options().tree_micro_batches == 0;
-    return serves;
+    StrategyCapabilities supported = ShardingStrategy::capabilities();
+    supported.adds_up_in_full = options().tree_micro_batches == 0;
+    return supported;
   }
 };
 

@@ -137,7 +137,7 @@ TEST(CustomStrategyTest, ItsOptionsComeWithItsName) {
 }
 
 // Options that it does not claim to support are refused.
-TEST(CustomStrategyTest, WhatItDoesNotServeIsRefused) {
+TEST(CustomStrategyTest, UnsupportedOptionsAreRefused) {
   StrategyOptions post_forward;
   post_forward.post_forward_shard_size = 2;
   EXPECT_THAT(Refusal("all_reduce_shard", post_forward), HasSubstr("post_forward_shard_size"));

@@ -41,7 +41,7 @@ absl::Status RunRanks(const std::string& copy_engine, const RankMain& rank_main)
   return RunNcclThreads(options, rank_main);
 }
 
-TEST(RegisteredBuffersTest, StayTheSetsForAsLongAsItLives) {
+TEST(RegisteredBuffersTest, BelongToTheSetForItsLifetime) {
   const absl::Status status =
       RunRanks("auto", OnCuda([](TestRank& rank) -> absl::Status {
                  Stream& stream = rank.stream;

@@ -42,7 +42,7 @@ StrategyCapabilities StrategySuite::Capabilities() const {
   return strategy.ok() ? (*strategy)->capabilities() : StrategyCapabilities();
 }
 
-bool StrategySuite::Serves(const ShardingOptions& options) const {
+bool StrategySuite::Supports(const ShardingOptions& options) const {
   const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
   return strategy.ok() && ShardSizeOf(**strategy, options.strategy_options, world_size()).ok();
 }

@@ -58,7 +58,7 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   StrategyCapabilities Capabilities() const;
   bool SupportsOffload() const { return Capabilities().offload; }
   bool SupportsUnitCollectives() const { return Capabilities().unit_collectives; }
-  bool Serves(const ShardingOptions& options) const;
+  bool Supports(const ShardingOptions& options) const;
   absl::Status Run(const ToyRank& rank_main) const {
     return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);
   }

@@ -187,9 +187,9 @@ TEST_P(StrategySuite, AxesThatDoNotFitAreRefused) {
       {{{kReplicateAxis}, {kShardAxis, kShardAxis}}, "axis 'shard' is named twice"},
       {{{kReplicateAxis, kShardAxis}, {kShardAxis}}, "each in one of the two"},
       {{{kReplicateAxis}, {}}, "expected 'replicate' and 'shard', each in one of the two"},
-      {{{kReplicateAxis}, {kShardAxis, "tensor"}}, "and no others"},
+      {{{kReplicateAxis}, {kShardAxis, "tensor"}}, "exactly these axes"},
       {{{}, {kShardAxis, kReplicateAxis}}, "in the order of the mesh"},
-      {{{kReplicateAxis, "tensor"}, {kShardAxis}}, "no neighbours in the mesh"},
+      {{{kReplicateAxis, "tensor"}, {kShardAxis}}, "not adjacent in the mesh"},
   };
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
               for (const Case& c : cases) {

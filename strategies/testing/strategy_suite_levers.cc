@@ -147,10 +147,10 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
           step.lr = 0;
           const int64_t before = GathersInside(*sharding);
           ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-          // The root, which stays gathered, and three blocks, in the shard group.
+          // Forward gathers the root and three blocks in the shard group.
           ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-          // The blocks again, in pairs of ranks, and nothing in the shard group.
+          // Backward gathers the blocks in pairs of ranks; the root is still gathered.
           ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           const std::vector<Communicator*> groups = sharding->communicators();
           ZEROTH_TOY_EXPECT(groups.back()->size() == 2);
@@ -241,7 +241,7 @@ TEST_P(StrategySuite, GradientsAreDividedByWhatWasAskedFor) {
     ShardingOptions options = Options();
     options.mixed_precision.reduce_dtype = dtype;
     options.strategy_options.gradient_divide_factor = 4;
-    if (!Serves(options)) GTEST_SKIP() << "the strategy has no divide factor";
+    if (!Supports(options)) GTEST_SKIP() << "the strategy has no divide factor";
     EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
                 ToyModel model(AwkwardUnits());
                 ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));

@@ -148,7 +148,7 @@ std::vector<std::pair<std::string, ShardingOptions>> Levers(const ShardingOption
 
 TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
   if (!SupportsOffload() || world_size() > 4) return;
-  int served = 0;
+  int supported = 0;
   for (const auto& entry : Levers(Options())) {
     SCOPED_TRACE(entry.first);
     const ShardingOptions& lever = entry.second;  // Clang 14 captures no structured binding
@@ -168,14 +168,14 @@ TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
       const absl::Status status = train(OffloadOptions(), micro_batches, in_memory);
       if (absl::IsInvalidArgument(status)) continue;  // not supported by this strategy
       ASSERT_EQ(status, absl::OkStatus());
-      ++served;
+      ++supported;
       SharedResult offloaded;
       ASSERT_EQ(train(OffloadOf({true, true}), micro_batches, offloaded), absl::OkStatus());
       EXPECT_TRUE(SharedResult::SameBits(offloaded.values(), in_memory.values()))
           << micro_batches << " micro-batches";
     }
   }
-  EXPECT_GE(served, 2 * 7) << "only groups after forward, and what needs groups, may be refused";
+  EXPECT_GE(supported, 2 * 7) << "only groups after forward, and what needs groups, may be refused";
 }
 
 // The bytes of this rank's parameters (all of which are trained here), in fp32.
@@ -188,7 +188,7 @@ int64_t ShardBytes(const Sharding& sharding) {
   return bytes;
 }
 
-TEST_P(StrategySuite, WhatIsOffloadedTakesNoMemoryAtRest) {
+TEST_P(StrategySuite, OffloadedStateTakesNoMemoryAtRest) {
   if (!SupportsOffload()) return;
   for (const Subset& subset : kSubsets) {
     EXPECT_EQ(
@@ -220,7 +220,7 @@ TEST_P(StrategySuite, WhatIsOffloadedTakesNoMemoryAtRest) {
   }
 }
 
-TEST_P(StrategySuite, RefusesToOffloadWhatItCannotServe) {
+TEST_P(StrategySuite, RefusesUnsupportedOffloading) {
   if (SupportsOffload()) return;
   for (const Subset& subset : kSubsets) {
     EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {

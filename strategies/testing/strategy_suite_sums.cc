@@ -104,7 +104,7 @@ TEST_P(StrategySuite, ADivideFactorIsAppliedBeforeTheOneRounding) {
         options.strategy_options.gradient_divide_factor = factor;
         options.min_shard_numel = offloads ? 0 : 20;
         options.offload.gradients = offloads;
-        if (!Serves(options) || (offloads && !SupportsOffload())) continue;
+        if (!Supports(options) || (offloads && !SupportsOffload())) continue;
         SCOPED_TRACE(testing::Message() << DTypeName(dtype) << " / " << factor << " " << offloads);
         EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
                     ToyModel model(AwkwardUnits());
@@ -135,7 +135,7 @@ TEST_P(StrategySuite, ADivideFactorOfSeveralMicroBatchesIsAppliedInFloat) {
         options.mixed_precision.reduce_dtype = dtype;
         options.strategy_options.gradient_divide_factor = 0.7;
         options.min_shard_numel = min_shard_numel;
-        if (!Serves(options)) continue;
+        if (!Supports(options)) continue;
         SCOPED_TRACE(testing::Message() << DTypeName(dtype) << " " << sync_each);
         EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
                     ToyModel model(AwkwardUnits());

@@ -57,7 +57,7 @@ ShardingOptions TreeOptions(ShardingOptions options, int64_t micro_batches) {
 }
 
 TEST_P(StrategySuite, MicroBatchesAndRanksAreSummedInOneTree) {
-  if (!Serves(TreeOptions(Options(), 2)) || !IsPowerOfTwo(world_size())) return;
+  if (!Supports(TreeOptions(Options(), 2)) || !IsPowerOfTwo(world_size())) return;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int64_t count : {1, 2, 3, 4, 6, 7, 8}) {
       SCOPED_TRACE(::testing::Message()
@@ -86,7 +86,7 @@ TEST_P(StrategySuite, MicroBatchesAndRanksAreSummedInOneTree) {
 }
 
 TEST_P(StrategySuite, OneTreeNeedsThePlaceOfEveryMicroBatch) {
-  if (!Serves(TreeOptions(Options(), 2)) || !IsPowerOfTwo(world_size())) return;
+  if (!Supports(TreeOptions(Options(), 2)) || !IsPowerOfTwo(world_size())) return;
   const auto is_about = [](const absl::Status& status, absl::string_view words) {
     return status.code() == absl::StatusCode::kFailedPrecondition &&
            absl::StrContains(status.message(), words);
@@ -127,7 +127,7 @@ TEST_P(StrategySuite, OneTreeIsRefusedWhereItWouldNotBeOne) {
   mean.strategy_options.gradient_op = ReduceOp::kMean;
   EXPECT_EQ(refusal(mean), absl::OkStatus());
   EXPECT_EQ(refusal(TreeOptions(Options(), -1)), absl::OkStatus());
-  if (!Serves(TreeOptions(Options(), 2)) || !IsPowerOfTwo(world_size())) {
+  if (!Supports(TreeOptions(Options(), 2)) || !IsPowerOfTwo(world_size())) {
     EXPECT_EQ(refusal(TreeOptions(Options(), 2)), absl::OkStatus());
     return;
   }

@@ -418,8 +418,13 @@ TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
             std::string::npos);
   EXPECT_EQ(output("chosen", {"--lr=1e-5"}).find("note      --lr"), std::string::npos);
   const std::string refused = output("long", {"--seq_len=128"});
-  EXPECT_NE(refused.find("--seq_len=128 (the default): the model has "), std::string::npos)
+  EXPECT_NE(refused.find("--seq_len=128: the model has 64 positions"), std::string::npos)
       << refused;
+  const std::string lengths = output("lengths", {"--seq_len=0"});
+  EXPECT_NE(lengths.find(" sequences of 64 tokens a step"), std::string::npos) << lengths;
+  EXPECT_NE(lengths.find("note      --seq_len=64 is the default"), std::string::npos) << lengths;
+  EXPECT_NE(lengths.find("note      --warmup_ratio=0.03 is the default"), std::string::npos)
+      << lengths;
 }
 
 // Each held-out sequence counts once, so that the loss does not depend on the batch.
@@ -551,7 +556,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"did you mean gpt2_355m?", "--init_from"}},
         Refusal{"strategy_option",
                 {kText, kOut, "--strategy=full_shard:depth=2"},
-                {"full_shard: unknown option 'depth'", "none of its own"}},
+                {"full_shard: unknown option 'depth'", "it has no options"}},
         Refusal{"memory_limit",
                 {kText, kOut, "--memory_limit=1MiB"},
                 {"bytes above the memory limit of 1048576", "aborted"}},
@@ -564,7 +569,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"world_size", {kText, kOut, "--world_size=-2"}, {"--world_size=-2", "at least 1"}},
         Refusal{"shard_size",
                 {kText, kOut, "--strategy=hybrid_shard", "--world_size=4", "--shard_size=3"},
-                {"shard size 3", "the 4 ranks that have data of their own", "1, 2, 4"}},
+                {"shard size 3", "the 4 data ranks", "1, 2, 4"}},
         Refusal{"shard_size_of_data_ranks",
                 {kText, kOut, "--strategy=hybrid_shard", "--world_size=4", "--tensor_parallel=2",
                  "--shard_size=4"},
@@ -597,9 +602,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {kText, kOut, "--model=gpt2_124m"},
                 {"no tokenizer for --model=gpt2_124m", "vocabulary of 50257", "--tokenizer=PATH",
                  "token files", "--tokenizer=byte"}},
-        Refusal{"text_for_tokenizer_json",
-                {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
-                {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is no object"}},
+        Refusal{
+            "text_for_tokenizer_json",
+            {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
+            {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is no object"}},
         Refusal{"text_for_a_tokenizer_of_another_model",
                 {kText, kOut, "--tokenizer=tests/testdata/tokenizers/qwen2"},
                 {"tokenizer.json tokenizer makes ids up to 902", "vocabulary has only 257"}},

@@ -111,7 +111,7 @@ TEST(TrainLowPrecisionTest, Fp8LearnsTextAndGoesOnWithTheSameBits) {
   EXPECT_EQ(Read(again / "final" / "model.safetensors"), Read(out / "final" / "model.safetensors"));
 }
 
-TEST(TrainLowPrecisionTest, WhatADeviceHasNotIsRefusedBeforeAnythingIsBuilt) {
+TEST(TrainLowPrecisionTest, UnsupportedPrecisionIsRefusedBeforeAnythingIsBuilt) {
   const Outcome tf32 = RunTrainer(With(OnText(Scratch() / "tf32", 1), {"--fp32_precision=tf32"}));
   EXPECT_NE(tf32.exit_code, 0);
   EXPECT_NE(tf32.errors.find("--device=cpu: fp32_precision = tf32: devices of type 'cpu' have no "

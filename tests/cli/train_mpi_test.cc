@@ -106,7 +106,7 @@ TEST_F(TrainMpiTest, WithoutCommAndOutProcessesAreOneRunInOneDirectory) {
   EXPECT_EQ(fs::read_symlink(home / "zeroth_out/latest"), "run-1");
 }
 
-TEST_F(TrainMpiTest, WhatProcessesSaveThreadsGoOnWith) {
+TEST_F(TrainMpiTest, ThreadsResumeWhatProcessesSaved) {
   const fs::path out = Scratch() / "mpi";
   const MpirunOutcome ranks =
       RunMpirun(Ranks(4, ByMpi(out, {"--steps=1", "--checkpoint_every=1", "--async_checkpoint"})));
@@ -208,29 +208,81 @@ TEST_F(TrainMpiTest, ASignalToMpirunIsACheckpointAndNoModel) {
 }
 
 // Machines with separate disks, as two folders: reported before the first step, not when the third
-// checkpoint has failed.
+// checkpoint has failed, and before a checkpoint of which each has a part is called damaged.
 TEST_F(TrainMpiTest, ADirectoryThatRanksDoNotShareIsAnErrorAtTheStart) {
   const fs::path model = fs::absolute("tests/testdata/gpt2_tiny");
-  for (const bool saves : {true, false}) {
-    const fs::path folders = Scratch() / (saves ? "saves" : "does_not");
+  const Flags common = With(Reference("out"), {"--init_from=" + model.string(),
+                                               "--data=" + (model / "tokens.npy").string(),
+                                               "--batch_size=2", "--steps=2"});
+  for (const char* flag : {"--checkpoint_every=1", "--max_seconds=1000", "--resume=auto", ""}) {
+    SCOPED_TRACE(flag);
+    const fs::path folders = Scratch() / absl::StrCat("with", flag);
     for (const char* rank : {"0", "1"}) fs::create_directories(folders / rank);
-    Flags flags = With(Reference("out"), {"--init_from=" + model.string(),
-                                          "--data=" + (model / "tokens.npy").string(), "--comm=mpi",
-                                          "--batch_size=2", "--steps=2"});
-    if (saves) flags.push_back("--checkpoint_every=1");
+    Flags flags = With(common, {"--comm=mpi"});
+    const bool fails = flag[0] != 0;
+    if (fails) flags.emplace_back(flag);
+    const bool resumes = flags.back() == "--resume=auto";
+    const fs::path checkpoint = folders / "0/out/step-00000001";
+    if (resumes) {
+      const Outcome first =
+          RunTrainer(With(ByThreads(folders / "0/out", 2, {"--steps=1", "--checkpoint_every=1"}),
+                          {"--init_from=" + model.string()}));
+      ASSERT_EQ(first.exit_code, 0) << first.output;
+      fs::create_directories(folders / "1/out/step-00000001");
+      fs::rename(checkpoint / "rank-00001-of-00002.safetensors",
+                 folders / "1/out/step-00000001/rank-00001-of-00002.safetensors");
+      fs::remove_all(folders / "0/out/final");
+    }
     Mpirun run = Ranks(2, flags);
     run.program.insert(run.program.begin(), {"/bin/sh", "-c",
                                              "export BUILD_WORKING_DIRECTORY='" + folders.string() +
                                                  "'/$OMPI_COMM_WORLD_RANK; exec \"$@\"",
                                              "sh"});
     const MpirunOutcome ranks = RunMpirun(run);
-    EXPECT_EQ(ranks.exit_code, saves ? 1 : 0) << ranks.output;
-    EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1"));
-    EXPECT_TRUE(absl::StrContains(ranks.output, "out is not the directory of rank 0"))
-        << ranks.output;
-    EXPECT_EQ(fs::exists(folders / "0/out" / kWeights), !saves);
-    EXPECT_FALSE(fs::exists(folders / "0/out/step-00000001"));
+    EXPECT_EQ(ranks.exit_code, fails ? 1 : 0) << ranks.output;
+    char host[256] = {};
+    ASSERT_EQ(gethostname(host, sizeof(host) - 1), 0);
+    for (const std::string& words :
+         {std::string("rank 1"), std::string(flag),
+          absl::StrCat("on ", host, ", --out=", (folders / "1/out").string(),
+                       " is not the directory of rank 0, which is on ", host, ": a file"),
+          std::string("that all machines share")}) {
+      EXPECT_TRUE(absl::StrContains(ranks.output, words)) << words << " in " << ranks.output;
+    }
+    EXPECT_FALSE(absl::StrContains(ranks.output, "passing over")) << ranks.output;
+    EXPECT_EQ(fs::exists(folders / "0/out" / kWeights), !fails);
+    EXPECT_EQ(fs::exists(checkpoint), resumes);
   }
+}
+
+// As when fewer machines are left after a failure: the same command in the same directory.
+TEST_F(TrainMpiTest, ARunGoesOnAtAnotherNumberOfRanks) {
+  const fs::path out = Scratch() / "out";
+  const Flags flags = {"--steps=3", "--checkpoint_every=1", "--keep_last=0",
+                       "--deterministic_batch=4", "--resume=auto"};
+  // The newest checkpoint is that of `step` afterwards.
+  const auto run_until = [&](int ranks, int step) {
+    const MpirunOutcome run = RunMpirun(Ranks(ranks, ByMpi(out, flags)));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    for (int later = step + 1; later <= 3; ++later) {
+      fs::remove_all(out / absl::StrCat("step-0000000", later));
+    }
+    if (step < 3) fs::remove_all(out / "final");
+    return run.output;
+  };
+  run_until(4, 1);
+  EXPECT_TRUE(absl::StrContains(run_until(2, 2), "step-00000001, after step 1"));
+  const MpirunOutcome uneven = RunMpirun(Ranks(3, ByMpi(out, flags)));
+  EXPECT_EQ(uneven.exit_code, 1);
+  EXPECT_TRUE(absl::StrContains(uneven.output, "divides it: 1, 2, 4")) << uneven.output;
+  EXPECT_TRUE(fs::exists(out / "step-00000002"));
+  const std::string last = run_until(1, 3);
+  EXPECT_TRUE(absl::StrContains(last, "step-00000002, after step 2")) << last;
+  EXPECT_FALSE(absl::StrContains(last, "with other flags")) << last;
+  const Outcome whole =
+      RunTrainer(ByThreads(Scratch() / "whole", 4, {"--steps=3", "--deterministic_batch=4"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  EXPECT_TRUE(Read(out / kWeights) == Read(Scratch() / "whole" / kWeights));
 }
 
 // With that option mpirun does not end the others; they end by themselves.

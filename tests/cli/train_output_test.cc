@@ -69,7 +69,7 @@ void WriteSmallVocabulary(const fs::path& directory) {
         std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text + data);
 }
 
-TEST(TrainOutputTest, TheModelIsWrittenWhateverBecomesOfTheSample) {
+TEST(TrainOutputTest, TheModelIsWrittenEvenIfTheSampleFails) {
   WriteTokens(Scratch() / "tokens.npy");
   WriteSmallVocabulary(Scratch() / "small");
   const Flags flags = {"--data=" + (Scratch() / "tokens.npy").string(),
@@ -105,7 +105,7 @@ TEST(TrainOutputTest, TheModelIsThereBeforeTheLastSample) {
   ExpectSaid(run, "model in " + (out / "final").string());
 }
 
-TEST(TrainOutputTest, EveryRunHasADirectoryOfItsOwn) {
+TEST(TrainOutputTest, EveryRunHasASeparateDirectory) {
   const fs::path home = Scratch() / "home";
   fs::create_directories(home);
   Write(home / "text.txt", std::string(5000, 'a') + "\n");
@@ -146,7 +146,7 @@ TEST(TrainOutputTest, NoRunWritesIntoAnothersDirectory) {
   ExpectRefused(RunTrainer(flags), With(ways, {"--resume=auto"}));
   // There is nothing to resume, and a model to lose.
   ExpectRefused(RunTrainer(With(flags, {"--resume=auto"})),
-                {"--resume=auto", "no checkpoint to go on from", "--overwrite"});
+                {"--resume=auto", "no checkpoint to resume from", "--overwrite"});
   ExpectRefused(RunTrainer(With(flags, {"--init_from=" + (out / "final").string(), "--overwrite"})),
                 {"--init_from=", "lies in --out", "what it starts from"});
   EXPECT_EQ(Read(out / "metrics.jsonl"), metrics);

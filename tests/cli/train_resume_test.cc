@@ -101,7 +101,7 @@ void ExpectSaid(const Outcome& run, const std::string& words) {
   EXPECT_NE(run.output.find(words), std::string::npos) << words << "\nin\n" << run.output;
 }
 
-TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
+TEST(TrainResumeTest, AKilledRunResumesWithTheSameBits) {
   const std::vector<std::pair<std::string, Flags>> variants = {
       {"full_shard", {}},
       {"async", {"--async_checkpoint", "--strategy=shard_optimizer"}},
@@ -146,7 +146,7 @@ TEST(TrainResumeTest, AFinishedRunThatIsStartedAgainKeepsItsMetrics) {
   EXPECT_EQ(Metrics(out), before);
 }
 
-TEST(TrainResumeTest, OutlierWindowsGoOn) {
+TEST(TrainResumeTest, OutlierWindowsAreResumed) {
   // Longer than a window of 128 steps, so that scores depend on steps before the checkpoint.
   const Flags flags = {"--skip_loss_zscore=2.5", "--batch_size=1", "--world_size=1"};
   const fs::path whole = Scratch() / "whole";
@@ -221,7 +221,7 @@ void FlipByte(const fs::path& path, size_t from_the_end) {
   Write(path, bytes);
 }
 
-TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
+TEST(TrainResumeTest, OtherRanksAndStrategiesResume) {
   const fs::path whole = Scratch() / "whole";
   ASSERT_EQ(RunTrainer(Training(whole)).exit_code, 0);
   const std::vector<nlohmann::json> expected = Steps(whole);
@@ -326,11 +326,11 @@ TEST(TrainResumeTest, ACheckpointThatMayBeIntactIsNeverPassedOver) {
   const Outcome run = RunTrainer(resume);
   EXPECT_EQ(run.exit_code, 1) << run.output;
   for (const char* words : {"version 7 of the format", "use a newer one",
-                            "no older checkpoint was taken", "--resume=DIRECTORY/step-N"}) {
+                            "no older checkpoint was used", "--resume=DIRECTORY/step-N"}) {
     EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
   }
   EXPECT_EQ(Checkpoints(out).size(), 3u);
-  // Nor one whose file exists, but cannot be read now.
+  // An unreadable file is not skipped either.
   Write(newest / "index.json", index);
   const fs::path shard = newest / "rank-00001-of-00002.safetensors";
   fs::rename(shard, Scratch() / "shard");
@@ -362,7 +362,7 @@ TEST(TrainResumeTest, WhatWasSetAsideIsReportedAndCounted) {
   EXPECT_TRUE(fs::exists(out / "set-aside-step-00000012"));
 }
 
-TEST(TrainResumeTest, ALiveRunsUnfinishedWorkIsItsOwn) {
+TEST(TrainResumeTest, ADirectoryOfALiveRunIsRefused) {
   const fs::path out = Scratch() / "out";
   const Flags flags = With(Training(out, 1'000'000), {"--checkpoint_every=2", "--resume=auto"});
   const pid_t living = Start(flags, Scratch() / "living");

@@ -62,7 +62,7 @@ TEST_P(WorldSizeTest, NoBitDependsOnRanksOrStrategies) {
 }
 
 // 24 is not a power of two: three sums over 8 ranks, or a tree of 24 leaves on one.
-TEST_P(WorldSizeTest, NorWhereTheBatchIsNoPowerOfTwo) {
+TEST_P(WorldSizeTest, AlsoIfTheBatchIsNotAPowerOfTwo) {
   const TrainingRecord& alone = Record(Deterministic(Alone("gpt2_tiny", GetParam()), 24));
   for (const int world_size : WorldSizes()) {
     for (const RunSetup& setup : SetupsFor("gpt2_tiny", world_size, GetParam())) {
@@ -100,7 +100,7 @@ TEST(ElasticTest, MeetsTheReference) {
 
 // A machine's cores are shared among its ranks, so that threads change with the world size. Large
 // enough that kernels divide their work, and oneDNN the reduction dimension of GEMMs.
-TEST(ElasticTest, ThreadsChangeNothingEither) {
+TEST(ElasticTest, ThreadsDoNotChangeResults) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer cannot see the synchronisation inside GCC's OpenMP runtime";
 #endif
@@ -169,7 +169,7 @@ TEST(ElasticTest, LowPrecisionOptimizer) {
   ExpectSameEverywhere(setup);
 }
 
-TEST(ElasticTest, ScaledLossAndNormsOfTheirOwn) {
+TEST(ElasticTest, ScaledLossAndFp32Norms) {
   RunSetup setup = Alone("gpt2_tiny", Types(DType::kFloat16, DType::kFloat16));
   setup.loss_scale = 1 << 18;  // the first steps overflow
   setup.fp32_norms = true;

@@ -167,7 +167,7 @@ bool Try(bool async, const Fault& fault, const fs::path& whole) {
   return true;
 }
 
-// One of `slices` equal parts of all pairs of a place and a kind; how many these were.
+// Tries one of `slices` equal parts of all pairs of a place and a kind. Returns how many it tried.
 size_t TryAll(bool async, size_t slices) {
   const fs::path whole = Scratch() / "whole";
   const fs::path calls_log = Scratch() / "calls";

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// --optimizer=faulty_adamw: AdamW, but for what ZEROTH_FAULT=KIND:RANK:STEP does to one rank after
-// its update number STEP: "flip" flips a bit of a moment, "nan" makes an element of a parameter
-// NaN, "hang" never returns, and "late" sleeps a while after it and each later one.
+// --optimizer=faulty_adamw is AdamW with a fault of one rank after update number STEP, as
+// ZEROTH_FAULT=KIND:RANK:STEP says: "flip" flips a bit of a moment, "nan" makes an element of a
+// parameter NaN, "hang" never returns, and "late" sleeps after this update and each later one.
 
 #include <cmath>
 #include <cstdlib>

@@ -49,7 +49,7 @@ void ExpectReason(const std::string& output) {
   EXPECT_THAT(output, ContainsRegex("    forward [a-z0-9_.]+: [0-9.]+ MiB of activations"));
 }
 
-// Those of the first change.
+// The flags of the first change that the message names.
 Flags Advice(const std::string& output) {
   const size_t at = output.find("to fit    the fastest changes:\n");
   const std::string rest = output.substr(output.find('\n', at) + 1);

@@ -165,7 +165,7 @@ TEST_F(ConversationRunTest, SamplesStopWhereTheGenerationConfigSays) {
   EXPECT_EQ(sample("stopped"), "sample: one and");
 }
 
-TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
+TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunResumes) {
   const Flags run = {"--world_size=2", "--batch_size=4", "--eval_every=10", "--steps=40"};
   const std::vector<nlohmann::json> steps =
       Train("out", With(run, {"--steps=200", "--eval_every=100", "--lr=3e-3"}));

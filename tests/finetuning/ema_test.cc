@@ -119,7 +119,7 @@ TEST(EmaTest, MastersInLessThanFloatAreRefused) {
   EXPECT_NE(status.ToString().find("are bf16, expected fp32"), std::string::npos) << status;
 }
 
-TEST(EmaTest, AStepThatIsSkippedIsNoPartOfIt) {
+TEST(EmaTest, SkippedStepsAreLeftOut) {
   TinySetup setup;
   setup.ranks = {"full_shard", 2, 0};
   setup.trainer.ema_decay = kDecay;

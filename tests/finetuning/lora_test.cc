@@ -135,7 +135,7 @@ class LoraModelTest : public ::testing::TestWithParam<const char*> {
 
 // The chain rule through W + s A B: dA = s dW B^T and dB = s A^T dW, dW being the plain model's
 // gradient at the merged weights.
-TEST_P(LoraModelTest, GradientsAreThoseOfThePlainModelThroughTheProduct) {
+TEST_P(LoraModelTest, GradientsFollowFromTheMergedModelByTheChainRule) {
   const absl::StatusOr<Gradients> adapted = FirstGradients(Adapted(model()), nullptr);
   ASSERT_TRUE(adapted.ok()) << adapted.status();
   const double scale = kAlpha / static_cast<double>(kRank);

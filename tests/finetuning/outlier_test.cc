@@ -94,7 +94,7 @@ TEST(OutlierTest, WithoutALimitTheSameStepCounts) {
   EXPECT_FALSE(with->results.back().loss_zscore.has_value());
 }
 
-TEST(OutlierTest, TheNormHasALimitOfItsOwn) {
+TEST(OutlierTest, TheNormHasASeparateLimit) {
   const TinyRanks ranks = {"full_shard", 2, 0};
   const absl::StatusOr<WatchedRun> run = Train(Watching(ranks, 0, 6), /*odd=*/1);
   ASSERT_TRUE(run.ok()) << run.status();

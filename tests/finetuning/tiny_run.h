@@ -44,9 +44,8 @@ struct TinySetup {
   TrainerOptions trainer;  // its sharding is set from `ranks`
 };
 
-// One rank's side of a run: a trainer that has the reference's initial weights, and initialized
-// adapters, with lora_B initialized as lora_A is, so that all of them matter from the first step
-// on.
+// One rank's trainer, with the reference's initial weights. lora_B is initialized like lora_A and
+// not to zero, so that all adapters have gradients from the first step on.
 struct TinyRank {
   Trainer& trainer;
   DataLoader loader;  // of 2 sequences of 32 tokens per data-parallel rank

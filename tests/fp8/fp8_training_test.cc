@@ -254,7 +254,7 @@ TEST_P(Fp8TrainingTest, StrategiesAndLayoutsGiveTheSameBits) {
   ExpectSameBits(reference, Train(run_));
 }
 
-TEST_P(Fp8TrainingTest, WhatIsComputedAgainHasTheSameBits) {
+TEST_P(Fp8TrainingTest, RecomputationHasTheSameBits) {
   const Record kept = Train(run_);
   for (const ActivationCheckpointing recompute :
        {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,

@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,11 +19,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/tests/interop/python.h"
 #include "zeroth/tests/interop/tensor_listing.h"
@@ -226,6 +230,100 @@ TEST_F(GgufPackageTest, ModelsPassThroughThePackage) {
         EXPECT_EQ(*back->weights().ReadAll(tensor, shape), *model->weights().ReadAll(tensor, shape))
             << tensor;
       }
+    }
+  }
+}
+
+// A model of normally distributed weights. `width` is that of the matrices' rows, but those of
+// ffn_down have 3 * width / 2 elements.
+void WriteRandomModel(const std::string& path, bool is_gpt2, int64_t width) {
+  const int64_t inner = 3 * width / 2;
+  nlohmann::json config = {{"vocab_size", 260}};
+  std::vector<TensorDeclaration> tensors;
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& dims) {
+    tensors.push_back({name + ".weight", DType::kFloat32, Shape(dims)});
+  };
+  if (is_gpt2) {
+    config.update({{"model_type", "gpt2"},
+                   {"n_embd", width},
+                   {"n_layer", 2},
+                   {"n_head", 2},
+                   {"n_positions", 64},
+                   {"n_inner", inner}});
+    add("transformer.wte", {260, width});
+    add("transformer.wpe", {64, width});
+    add("transformer.ln_f", {width});
+  } else {
+    config.update({{"model_type", "llama"},
+                   {"hidden_size", width},
+                   {"num_hidden_layers", 8},
+                   {"intermediate_size", inner},
+                   {"num_attention_heads", 4},
+                   {"num_key_value_heads", 2},
+                   {"max_position_embeddings", 64},
+                   {"tie_word_embeddings", false}});
+    add("model.embed_tokens", {260, width});
+    add("model.norm", {width});
+    add("lm_head", {260, width});
+  }
+  for (int64_t block = 0; block < (is_gpt2 ? 2 : 8); ++block) {
+    const std::string layer =
+        absl::StrCat(is_gpt2 ? "transformer.h." : "model.layers.", block, ".");
+    if (is_gpt2) {
+      add(layer + "ln_1", {width});
+      add(layer + "ln_2", {width});
+      add(layer + "attn.c_attn", {width, 3 * width});
+      add(layer + "attn.c_proj", {width, width});
+      add(layer + "mlp.c_fc", {width, inner});
+      add(layer + "mlp.c_proj", {inner, width});
+      continue;
+    }
+    add(layer + "input_layernorm", {width});
+    add(layer + "post_attention_layernorm", {width});
+    add(layer + "self_attn.q_proj", {width, width});
+    add(layer + "self_attn.k_proj", {width / 2, width});
+    add(layer + "self_attn.v_proj", {width / 2, width});
+    add(layer + "self_attn.o_proj", {width, width});
+    add(layer + "mlp.gate_proj", {inner, width});
+    add(layer + "mlp.up_proj", {inner, width});
+    add(layer + "mlp.down_proj", {width, inner});
+  }
+  const auto writer =
+      HfDirectoryWriter::Create(path, *HfConfig::Parse(config.dump(), "config.json"), tensors);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  std::mt19937 random(17);
+  std::normal_distribution<float> normal(0.0f, 0.02f);
+  for (const TensorDeclaration& tensor : tensors) {
+    std::vector<float> values(static_cast<size_t>(tensor.shape.numel()));
+    for (float& value : values) value = normal(random);
+    ASSERT_TRUE((*writer)->Write(tensor.name, 0, values).ok());
+  }
+  ASSERT_TRUE((*writer)->Finish().ok());
+}
+
+// Rows of 512 and 768, of 256 and 384, and of 96 and 144: all types, and those that take their
+// place.
+TEST_F(GgufPackageTest, QuantisedModelsAreThoseOfThePackage) {
+  for (const auto& [is_gpt2, width] :
+       {std::pair(false, 512), std::pair(true, 256), std::pair(true, 96), std::pair(false, 96)}) {
+    const std::string path = dir_.File(absl::StrCat("model_", is_gpt2, "_", width));
+    WriteRandomModel(path, is_gpt2, width);
+    const auto model = HfDirectory::Open(path);
+    ASSERT_TRUE(model.ok()) << model.status();
+    GgufExportOptions options;
+    options.vocabulary = GgufVocabularySource::kByte;
+    ASSERT_TRUE(ConvertHfToGguf(*model, dir_.File("plain.gguf"), options).ok());
+    for (const GgufMix mix : {GgufMix::kQ8_0, GgufMix::kQ4_K_M}) {
+      options.mix = mix;
+      const absl::Status converted = ConvertHfToGguf(*model, dir_.File("mix.gguf"), options);
+      ASSERT_TRUE(converted.ok()) << converted;
+      std::vector<std::string> flags = {dir_.File("plain.gguf"), dir_.File("mix.gguf")};
+      const PythonOutcome package = RunPython("check_gguf_blocks.py", flags);
+      EXPECT_TRUE(package.ok()) << package.output << package.errors;
+      // ggml's own functions, where there is a build of them.
+      flags.push_back("llama_cpp");
+      const PythonOutcome ggml = RunPython("check_gguf_blocks.py", flags);
+      EXPECT_TRUE(ggml.ok() || ggml.exit_code == 77) << ggml.output << ggml.errors;
     }
   }
 }

@@ -119,7 +119,7 @@ int64_t Kept(ActivationCheckpointing what, const std::string& preset) {
 // GPT-2 keeps the first and the third of its four matmuls: queries, keys and values, and the MLP's
 // hidden layer before and after its GELU. Attention keeps a statistic of each head besides its
 // output.
-TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAttention) {
+TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondMatmulAndAttention) {
   const nlohmann::json gpt2 = *PresetConfig("gpt2_nano");
   const auto dim = gpt2.at("n_embd").get<int64_t>();
   EXPECT_EQ(Kept(ActivationCheckpointing::kSelective, "gpt2_nano"),
@@ -128,7 +128,7 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAtten
 
 // Llama keeps three of seven: queries, values and the gate. The seventh is added to the block's
 // input, and nothing reads it again.
-TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSideBySide) {
+TEST(ActivationCheckpointingMemoryTest, SelectiveCountsPackedMatmuls) {
   const nlohmann::json llama = *PresetConfig("llama_tiny");
   const auto dim = llama.at("hidden_size").get<int64_t>();
   const auto heads = llama.at("num_attention_heads").get<int64_t>();
@@ -144,7 +144,7 @@ TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSide
 
 // A block has one matmul in forward for each of its weights, and two in backward. Only matmuls that
 // backward reads are recomputed; it does not read the last one of a recomputed part.
-TEST(ActivationCheckpointingMemoryTest, NoProductIsMadeTwiceThatBackwardDoesNotRead) {
+TEST(ActivationCheckpointingMemoryTest, OutputsThatBackwardDoesNotReadAreNotRecomputed) {
   const auto again = [](ActivationCheckpointing what, const std::string& preset) {
     const auto of_a_block = [&](ActivationCheckpointing checkpointing) {
       return (CostOf(5, checkpointing, preset).products -

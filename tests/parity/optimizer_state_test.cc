@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Models, OptimizerStateTest,
 
 // If a run had the bits of fp32 state, nothing would have been rounded.
 using OptimizerStateSettingsTest = OnTestDevice;
-TEST_F(OptimizerStateSettingsTest, EveryStateIsItsOwn) {
+TEST_F(OptimizerStateSettingsTest, EachStateDtypeHasDifferentBits) {
   RunSetup setup;
   setup.model = "gpt2_tiny";
   setup.strategy = "full_shard";

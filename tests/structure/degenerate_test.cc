@@ -78,7 +78,7 @@ Outcome Train(int world_size, const TrainerOptions& options, int micro_batches) 
 }
 
 // Accumulation over micro-batches must not count replicated gradients twice.
-TEST(DegenerateTest, AShardGroupOfOneIsNoSharding) {
+TEST(DegenerateTest, AShardGroupOfOneIsUnsharded) {
   for (const int micro_batches : {1, 3}) {
     for (const bool sync_every : {true, false}) {
       TrainerOptions whole = OptionsOf("no_shard");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -15,8 +16,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/gguf/gguf_adapter.h"
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/gguf/gguf_mix.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/llmc_model.h"
@@ -39,38 +42,66 @@ using Notes = std::vector<std::string>;
 // Vocabulary of the trainer's byte tokenizer: the bytes and "<|endoftext|>".
 constexpr int64_t kByteTokens = 257;
 
-// Writes only the adapters of a checkpoint, in PEFT's format. FailedPrecondition if it has none.
-absl::Status WriteCheckpointAdapter(const std::string& checkpoint, const std::string& out,
-                                    const HfConvertOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const CheckpointModel opened, OpenCheckpointModel(checkpoint));
-  if (!opened.adapter.has_value()) {
-    return FailedPrecondition("--lora_export=adapter: ", checkpoint, " has no adapters");
-  }
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(*opened.adapter));
-  std::vector<TensorCopy> copies;
-  for (const std::string& layer : opened.adapter->layers) {
-    for (const bool is_a : {true, false}) {
-      TensorCopy copy;
-      copy.from = absl::StrCat(layer, is_a ? kLoraA : kLoraB);
-      copy.to = is_a ? PeftNameOfA(layer) : PeftNameOfB(layer);
-      if (opened.adapter->fan_in_fan_out) copy.relayout = Relayout::kTranspose;
-      copies.push_back(std::move(copy));
-    }
-  }
-  HfConvertOptions as_adapter = options;
-  as_adapter.directory.kind = HfDirectoryKind::kAdapter;
-  ZEROTH_ASSIGN_OR_RETURN(const auto tokenizer_files, opened.model.ReadTokenizerFiles());
-  return WriteHfDirectory(opened.model.weights(), config, std::move(copies), tokenizer_files, out,
-                          as_adapter);
-}
+// What --dtype says.
+struct Types {
+  // Empty: each tensor keeps its type.
+  std::optional<DType> dtype;
+  // Set for a quantised GGUF file.
+  std::optional<GgufMix> mix;
+};
 
-absl::StatusOr<std::optional<DType>> ParseDTypeFlag(const std::string& text) {
-  if (text == "auto") return std::nullopt;
+absl::StatusOr<Types> ParseTypes(const std::string& text) {
+  Types types;
+  if (text == "auto") return types;
+  if (text == "q8_0" || text == "q4_k_m") {
+    types.mix = text == "q8_0" ? GgufMix::kQ8_0 : GgufMix::kQ4_K_M;
+    return types;
+  }
   const absl::StatusOr<DType> dtype = ParseDType(text);
   if (!dtype.ok() || !IsFloatingPoint(*dtype)) {
-    return InvalidArgument("--dtype=", text, ": expected auto, fp32, fp16 or bf16");
+    return InvalidArgument(
+        "--dtype=", text, ": expected auto, fp32, fp16 or bf16, or for a GGUF file q8_0 or q4_k_m");
   }
-  return *dtype;
+  types.dtype = *dtype;
+  return types;
+}
+
+// An adapter without its base model.
+struct LoneAdapter {
+  PeftAdapter adapter;
+  std::shared_ptr<const WeightsSource> weights;
+  // How PEFT's tensors are made of `weights`: for each layer A, then B.
+  std::vector<TensorCopy> halves;
+  std::map<std::string, std::string> tokenizer_files;
+};
+
+// Opens the adapters of a checkpoint, or of PEFT. FailedPrecondition for a checkpoint without.
+absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path) {
+  LoneAdapter lone;
+  const bool is_peft = IsPeftDirectory(path);
+  if (is_peft) {
+    ZEROTH_ASSIGN_OR_RETURN(const PeftDirectory opened, PeftDirectory::Open(path));
+    lone.adapter = opened.adapter();
+    lone.weights = opened.weights();
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(const CheckpointModel opened, OpenCheckpointModel(path));
+    if (!opened.adapter.has_value()) {
+      return FailedPrecondition("--lora_export=adapter: ", path, " has no adapters");
+    }
+    lone.adapter = *opened.adapter;
+    lone.weights = opened.model.shared_weights();
+    ZEROTH_ASSIGN_OR_RETURN(lone.tokenizer_files, opened.model.ReadTokenizerFiles());
+  }
+  for (const std::string& layer : lone.adapter.layers) {
+    for (const bool is_a : {true, false}) {
+      TensorCopy copy;
+      copy.to = is_a ? PeftNameOfA(layer) : PeftNameOfB(layer);
+      copy.from = is_peft ? copy.to : absl::StrCat(layer, is_a ? kLoraA : kLoraB);
+      if (!is_peft && lone.adapter.fan_in_fan_out) copy.relayout = Relayout::kTranspose;
+      lone.halves.push_back(std::move(copy));
+    }
+  }
+  return lone;
 }
 
 bool HasTokenizer(const HfDirectory& model) {
@@ -111,18 +142,12 @@ absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_director
     return InvalidArgument("--lora_export=", options.lora_export, ": expected merged or adapter");
   }
   const bool alone = options.lora_export == "adapter";
-  if (alone && (!is_directory || !IsCheckpoint(options.in))) {
+  const bool to_gguf = absl::EndsWith(options.out, ".gguf");
+  if (alone &&
+      (!is_directory || !(IsCheckpoint(options.in) || (to_gguf && IsPeftDirectory(options.in))))) {
     return InvalidArgument("--lora_export=adapter: ", options.in,
-                           " is not a checkpoint of the trainer");
-  }
-  if (alone && absl::EndsWith(options.out, ".gguf")) {
-    return InvalidArgument(
-        "--lora_export=adapter and --out=", options.out,
-        ": an adapter alone is written as a directory for PEFT; name a directory");
-  }
-  if (!options.base.empty() && !is_directory) {
-    return InvalidArgument("--base=", options.base, " is for an adapter, and ", options.in,
-                           " is a file");
+                           " is not a checkpoint of the trainer",
+                           to_gguf ? " or an adapter of PEFT's" : "");
   }
   return absl::OkStatus();
 }
@@ -159,7 +184,27 @@ absl::Status CheckDirectory(const ConvertOptions& options) {
                          "directory, or a name without an ending, for a Hugging Face directory");
 }
 
-absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType> dtype) {
+std::string GgufName(const ConvertOptions& options) {
+  return options.name.empty() ? LastPart(options.in) : options.name;
+}
+
+absl::StatusOr<Notes> AdapterToGguf(const ConvertOptions& options, const Types& types) {
+  if (types.mix || options.vocabulary != "auto") {
+    return InvalidArgument(
+        types.mix ? "--dtype=" : "--vocabulary=", types.mix ? options.dtype : options.vocabulary,
+        " is for whole models, and --lora_export=adapter writes an adapter");
+  }
+  // This also checks the adapter's shapes.
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory base, OpenModel(options.in, options.base));
+  ZEROTH_ASSIGN_OR_RETURN(const LoneAdapter lone, OpenLoneAdapter(options.in));
+  ZEROTH_RETURN_IF_ERROR(ConvertAdapterToGguf(base.config(), lone.adapter, *lone.weights,
+                                              lone.halves, options.out, types.dtype,
+                                              GgufName(options)));
+  return Notes{absl::StrCat("Wrote the GGUF adapter ", options.out,
+                            "; llama.cpp adds it with --lora to a GGUF file of the base model.")};
+}
+
+absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, const Types& types) {
   if (options.max_shard_size != ConvertOptions().max_shard_size) {
     return InvalidArgument("--max_shard_size=", options.max_shard_size,
                            " is for Hugging Face directories, and --out=", options.out,
@@ -167,19 +212,22 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType>
   }
   ZEROTH_RETURN_IF_ERROR(
       CheckOutput("--out", options.out, options.overwrite, "a GGUF file", IsGguf));
+  if (options.lora_export == "adapter") return AdapterToGguf(options, types);
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   GgufExportOptions gguf;
-  gguf.dtype = dtype;
-  gguf.name = options.name.empty() ? LastPart(options.in) : options.name;
+  gguf.dtype = types.dtype;
+  gguf.mix = types.mix;
+  gguf.name = GgufName(options);
   ZEROTH_ASSIGN_OR_RETURN(gguf.vocabulary, ChooseVocabulary(model, options.vocabulary));
-  ZEROTH_RETURN_IF_ERROR(ConvertHfToGguf(model, options.out, gguf));
-  return Notes{absl::StrCat("Wrote the GGUF file ", options.out, "."),
-               VocabularyNote(gguf.vocabulary)};
+  Notes notes = {absl::StrCat("Wrote the GGUF file ", options.out, "."),
+                 VocabularyNote(gguf.vocabulary)};
+  ZEROTH_RETURN_IF_ERROR(ConvertHfToGguf(model, options.out, gguf, &notes));
+  return notes;
 }
 
 // How a directory is written. Refuses options of GGUF files.
 absl::StatusOr<HfConvertOptions> DirectoryOptionsOf(const ConvertOptions& options,
-                                                    std::optional<DType> dtype) {
+                                                    const Types& types) {
   if (absl::EndsWith(options.out, ".gguf")) {
     return InvalidArgument("--out=", options.out, ": ", options.in,
                            " is a file and becomes a directory; expected a name without .gguf");
@@ -189,21 +237,35 @@ absl::StatusOr<HfConvertOptions> DirectoryOptionsOf(const ConvertOptions& option
                            " is for writing GGUF files, and ", options.in,
                            " becomes a Hugging Face directory");
   }
+  if (types.mix) {
+    return InvalidArgument("--dtype=", options.dtype, " is for writing GGUF files, and ",
+                           options.in, " becomes a Hugging Face directory");
+  }
   const absl::StatusOr<int64_t> bytes = ParseByteCount(options.max_shard_size);
   ZEROTH_RETURN_IF_ERROR_WITH(bytes.status(), "--max_shard_size");
   HfConvertOptions convert;
-  convert.dtype = dtype;
+  convert.dtype = types.dtype;
   convert.directory.max_shard_bytes = *bytes;
   return convert;
+}
+
+Notes AdapterNotes(const ConvertOptions& options) {
+  return {absl::StrCat("Wrote the adapter ", options.out, ".")};
 }
 
 Notes DirectoryNotes(const ConvertOptions& options) {
   return {absl::StrCat("Wrote the Hugging Face directory ", options.out, ".")};
 }
 
-absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
-                                           std::optional<DType> dtype) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfConvertOptions convert, DirectoryOptionsOf(options, dtype));
+absl::Status RefuseShards(const ConvertOptions& options, const HfConvertOptions& convert) {
+  if (convert.directory.max_shard_bytes == 0) return absl::OkStatus();
+  // PEFT reads a single file.
+  return InvalidArgument("--max_shard_size=", options.max_shard_size,
+                         " is for models, and an adapter is one file");
+}
+
+absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options, const Types& types) {
+  ZEROTH_ASSIGN_OR_RETURN(HfConvertOptions convert, DirectoryOptionsOf(options, types));
   std::error_code error;
   // Rounding would destroy the only copy.
   if (fs::equivalent(options.in, options.out, error)) {
@@ -212,21 +274,37 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
   }
   ZEROTH_RETURN_IF_ERROR(CheckDirectory(options));
   if (options.lora_export == "adapter") {
-    // PEFT reads a single file.
-    if (convert.directory.max_shard_bytes > 0) {
-      return InvalidArgument("--max_shard_size=", options.max_shard_size,
-                             " and --lora_export=adapter: an adapter is one file; leave one out");
-    }
-    ZEROTH_RETURN_IF_ERROR(WriteCheckpointAdapter(options.in, options.out, convert));
-    return Notes{absl::StrCat("Wrote the adapter ", options.out, ".")};
+    ZEROTH_RETURN_IF_ERROR(RefuseShards(options, convert));
+    ZEROTH_ASSIGN_OR_RETURN(LoneAdapter lone, OpenLoneAdapter(options.in));
+    ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(lone.adapter));
+    convert.directory.kind = HfDirectoryKind::kAdapter;
+    ZEROTH_RETURN_IF_ERROR(WriteHfDirectory(*lone.weights, config, std::move(lone.halves),
+                                            lone.tokenizer_files, options.out, convert));
+    return AdapterNotes(options);
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   ZEROTH_RETURN_IF_ERROR(ConvertHfToHf(model, options.out, convert));
   return DirectoryNotes(options);
 }
 
-absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::optional<DType> dtype) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfConvertOptions convert, DirectoryOptionsOf(options, dtype));
+// A GGUF file has no rows per head, on which the order of an adapter's rows depends.
+absl::StatusOr<Notes> GgufAdapterToDirectory(const ConvertOptions& options, const GgufFile& file,
+                                             const HfConvertOptions& convert) {
+  if (options.base.empty()) {
+    return InvalidArgument(options.in,
+                           ": an adapter; name the Hugging Face directory of the model that it was "
+                           "made for, --base=DIRECTORY");
+  }
+  ZEROTH_RETURN_IF_ERROR(RefuseShards(options, convert));
+  const absl::StatusOr<HfDirectory> base = HfDirectory::Open(options.base);
+  ZEROTH_RETURN_IF_ERROR_WITH(base.status(), "--base");
+  ZEROTH_RETURN_IF_ERROR(
+      ConvertGgufToAdapter(file, base->config(), options.base, options.out, convert));
+  return AdapterNotes(options);
+}
+
+absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, const Types& types) {
+  ZEROTH_ASSIGN_OR_RETURN(const HfConvertOptions convert, DirectoryOptionsOf(options, types));
   ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(options.in));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(4));
   const bool is_llmc = HasLlmcModelMagic(head);
@@ -236,6 +314,15 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
         ": its first bytes are neither those of a GGUF file nor of a GPT-2 model of llm.c");
   }
   ZEROTH_RETURN_IF_ERROR(CheckDirectory(options));
+  std::unique_ptr<GgufFile> gguf;
+  if (!is_llmc) {
+    ZEROTH_ASSIGN_OR_RETURN(gguf, GgufFile::Open(options.in));
+    if (IsGgufAdapter(*gguf)) return GgufAdapterToDirectory(options, *gguf, convert);
+  }
+  if (!options.base.empty()) {
+    return InvalidArgument("--base=", options.base, " is for an adapter, and ", options.in,
+                           " is a model");
+  }
   Notes notes = DirectoryNotes(options);
   if (is_llmc) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LlmcModelFile> model,
@@ -245,8 +332,7 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
         "llm.c's files have no tokenizer; copy GPT-2's vocab.json and merges.txt there.");
     return notes;
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> model, GgufFile::Open(options.in));
-  ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*model, options.out, convert));
+  ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*gguf, options.out, convert));
   for (std::string& note : left) notes.push_back(absl::StrCat("No tokenizer: ", note, "."));
   return notes;
 }
@@ -259,7 +345,7 @@ absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) 
                            " is missing: name what to convert and what to write, as in --in=model "
                            "--out=model.gguf");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::optional<DType> dtype, ParseDTypeFlag(options.dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const Types types, ParseTypes(options.dtype));
   std::error_code error;
   const fs::file_status status = fs::status(options.in, error);
   if (!fs::exists(status)) {
@@ -268,9 +354,9 @@ absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) 
                                             HubHint(options.in)));
   }
   ZEROTH_RETURN_IF_ERROR(CheckAdapterOptions(options, fs::is_directory(status)));
-  if (!fs::is_directory(status)) return FileToDirectory(options, dtype);
-  return absl::EndsWith(options.out, ".gguf") ? ToGguf(options, dtype)
-                                              : DirectoryToDirectory(options, dtype);
+  if (!fs::is_directory(status)) return FileToDirectory(options, types);
+  return absl::EndsWith(options.out, ".gguf") ? ToGguf(options, types)
+                                              : DirectoryToDirectory(options, types);
 }
 
 }  // namespace zeroth

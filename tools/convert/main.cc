@@ -14,24 +14,24 @@
 ABSL_FLAG(
     std::string, in, "",
     "What to convert: a Hugging Face directory, a checkpoint of the trainer (step-N), an "
-    "adapter of PEFT's, which is merged into its base model, a GGUF file, or a GPT-2 model of "
-    "llm.c (.bin). Required.");
+    "adapter of PEFT's, which is merged into its base model, a GGUF file of a model or an adapter, "
+    "or a GPT-2 model of llm.c (.bin). Required.");
 ABSL_FLAG(std::string, out, "",
           "What to write: a GGUF file (.gguf) or a Hugging Face directory. Required.");
 ABSL_FLAG(
     bool, overwrite, false,
     "Replace the model or GGUF file at --out; false: refuse. Anything else is never replaced.");
-ABSL_FLAG(
-    std::string, base, "",
-    "Hugging Face directory of the base model that an adapter is merged into. Empty: the one that "
-    "the adapter names.");
+ABSL_FLAG(std::string, base, "",
+          "Hugging Face directory of the base model of an adapter. Empty: the one that the adapter "
+          "names; a GGUF adapter names none.");
 ABSL_FLAG(std::string, lora_export, "merged",
-          "For a checkpoint with LoRA adapters: merged (a plain model) or adapter (the adapters "
-          "alone, in PEFT's format).");
+          "For a checkpoint with LoRA adapters, or an adapter of PEFT's: merged (a plain model) or "
+          "adapter (the adapters alone, in PEFT's format or as a GGUF file).");
 ABSL_FLAG(
     std::string, dtype, "auto",
     "Type of the tensors: fp32, fp16, bf16, or auto (each tensor keeps its type). Vectors and "
-    "position embeddings of a GGUF file are always fp32.");
+    "position embeddings of a GGUF file are always fp32. For a GGUF file also q8_0 or q4_k_m, "
+    "which quantise its matrices as llama.cpp does.");
 ABSL_FLAG(
     std::string, vocabulary, "auto",
     "Vocabulary of a GGUF file: files (tokenizer.json, or vocab.json and merges.txt, of --in), "
@@ -51,7 +51,9 @@ absl::Status ConvertAsTold(int argc, char** argv) {
       "Converts models between Hugging Face directories and GGUF files, from llm.c's files, and "
       "between types.\n\n"
       "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model.gguf\n"
-      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model --dtype=bf16",
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model --dtype=bf16\n"
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model.gguf "
+      "--dtype=q4_k_m",
       "tools/convert/main.cc", "--in=DIRECTORY", argc, argv));
   ConvertOptions options;
   options.in = absl::GetFlag(FLAGS_in);

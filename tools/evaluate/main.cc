@@ -16,8 +16,8 @@
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/data_files.h"
+#include "zeroth/data/documents.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/tools/evaluate/evaluate.h"
 #include "zeroth/tools/model/loaded_model.h"
@@ -57,7 +57,7 @@ std::function<absl::StatusOr<double>(absl::Span<const int32_t>, int64_t)> Likeli
 absl::Status RefuseConversations(const std::string& spec) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   if (!IsText(files[0].kind)) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, RecordKindOf(files[0]));
+  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, KindOfFirstRecord(files[0]));
   if (kind == RecordKind::kText) return absl::OkStatus();
   return InvalidArgument("--data=", spec, " holds ", NameOf(kind),
                          " records, expected text or tokens; the trainer measures these, by "

@@ -201,7 +201,7 @@ TEST_P(GgufReportTest, OtherTypesAreComparedByValue) {
 INSTANTIATE_TEST_SUITE_P(Models, GgufReportTest, ::testing::Values("gpt2_tiny", "llama_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
-TEST(ReportTest, WhatIsNeitherIsRefused) {
+TEST(ReportTest, OtherDirectoriesAreRefused) {
   const TemporaryDirectory dir;
   EXPECT_EQ(Inspected::Open(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Inspected::Open(dir.path()).status().code(), absl::StatusCode::kInvalidArgument);

@@ -176,7 +176,7 @@ absl::StatusOr<Machine> Unmeasured(const TrainOptions& options) {
   }
   ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
   if (!machine.is_gpu) {
-    return InvalidArgument(asked, " and --machine=", options.machine, ": that is no GPU");
+    return InvalidArgument(asked, " and --machine=", options.machine, ": that machine has no GPU");
   }
   machine.name = absl::StrCat(machine.name, ", measured");
   return machine;
@@ -250,8 +250,8 @@ absl::Status Main(int argc, char** argv) {
                                            {.name = "save", .text = &save}}));
   if (search + show_machine + largest.has_value() + measure.has_value() + save.has_value() > 1) {
     return absl::InvalidArgumentError(
-        "--search, --largest, --save, --measure and --show_machine: each is a question of its own; "
-        "give one of them");
+        "--search, --largest, --save, --measure and --show_machine: give only one "
+        "of these");
   }
   if (measure.has_value()) return MeasureInto(*measure, given);
   if (save.has_value()) ZEROTH_RETURN_IF_ERROR(CheckSave(*save, given.overwrite));

@@ -491,7 +491,7 @@ def check_output(path):
         return
     with open(path, "rb") as file:
         if file.read(len(HEAD)) != HEAD.encode():
-            raise ReportError("%s exists and is no report; name another file by --output" % path)
+            raise ReportError("%s exists and is not a report; name another file by --output" % path)
 
 
 def main():

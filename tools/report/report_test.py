@@ -203,7 +203,7 @@ class ReportTest(unittest.TestCase):
         with open(output, "w", encoding="utf-8") as file:
             file.write("mine")
         result = subprocess.run(command, capture_output=True, text=True)
-        self.assertIn("out.html exists and is no report; name another file by --output", result.stderr)
+        self.assertIn("out.html exists and is not a report; name another file by --output", result.stderr)
         with open(output, encoding="utf-8") as file:
             self.assertEqual(file.read(), "mine")
 

@@ -113,7 +113,7 @@ TEST(TokenizeTest, ShardsHoldWhatTheTrainerReads) {
   }
 }
 
-TEST(TokenizeTest, AnInterruptedRunGoesOnToTheToken) {
+TEST(TokenizeTest, AnInterruptedRunResumesAtTheSameToken) {
   const TemporaryDirectory dir;
   std::string text;
   for (int i = 0; i < 4000; ++i) absl::StrAppend(&text, "word ", i, i % 9 == 0 ? "\n" : " ");

@@ -58,7 +58,7 @@ TEST(RandomAccessFileTest, MovingHandsTheFileOver) {
   EXPECT_EQ(third.path(), dir.File("g"));
 }
 
-TEST(RandomAccessFileTest, RefusesWhatIsNoFile) {
+TEST(RandomAccessFileTest, RefusesAbsentFilesAndDirectories) {
   const TemporaryDirectory dir;
   const auto absent = RandomAccessFile::Open(dir.File("absent"));
   EXPECT_EQ(absent.status().code(), absl::StatusCode::kNotFound);

@@ -37,9 +37,9 @@ struct FuzzTarget {
 // Allowed in any case, for messages, paths and small containers.
 inline constexpr size_t kFuzzFreeBytes = size_t{64} << 10;
 
-// The source of a format's target ends with `ZEROTH_FUZZ_TARGET(Format) { return {Run, Seeds}; }`,
-// in namespace zeroth. Tests, which share a binary, compile it to a test case, and a libFuzzer
-// program to GetFuzzTarget().
+// Ends the source of a format's target: `ZEROTH_FUZZ_TARGET(Format) { return {Run, Seeds}; }`, in
+// namespace zeroth. In a test, where several targets share a binary, it becomes a test case. In a
+// libFuzzer program it defines GetFuzzTarget().
 #ifdef ZEROTH_FUZZ_TEST
 #define ZEROTH_FUZZ_TARGET(Format)                              \
   static FuzzTarget Get##Format##FuzzTarget();                  \

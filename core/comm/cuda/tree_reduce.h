@@ -21,23 +21,6 @@ inline constexpr int kMostTreeRanks = 64;
 // beyond kMostTreeRanks sources or destinations.
 absl::Status TreeReduce(const HostReduction& reduction, int multiprocessors, cudaStream_t stream);
 
-// The same for ranks whose elements lie at `others` in rank order, `bytes_per_rank` apart. If
-// own >= 0, rank `own` has no place there, and its elements are at `own_elements`.
-struct StridedReduction {
-  const void* others = nullptr;
-  int64_t bytes_per_rank = 0;
-  int ranks = 1;
-  int own = -1;
-  const void* own_elements = nullptr;
-  void* destination = nullptr;  // may be own_elements
-  int64_t count = 0;
-  DType dtype = DType::kFloat32;
-  DType result_dtype = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
-  int mean_of = 0;  // the number that kMean divides by; 0: the number of ranks
-  bool accumulate = false;
-};
-
 // At most kMostStridedRanks.
 inline constexpr int kMostStridedRanks = 1 << 20;
 absl::Status TreeReduce(const StridedReduction& reduction, int multiprocessors,

@@ -108,8 +108,8 @@ class TreeReduceTest : public testing::Test {
     return listed;
   }
 
-  // `own`: the rank whose elements are named apart, or -1; the first or the last, which leaves the
-  // others side by side.
+  // `own` is the rank whose elements are passed separately: the first or the last, so that the
+  // others stay contiguous; -1: none.
   static StridedReduction Strided(const Case& reduction, int own, Arena& arena, uint8_t* base) {
     StridedReduction strided;
     strided.others = base + arena.place(own == 0 ? 1 : 0);

@@ -76,7 +76,7 @@ TEST(RunLocalRanksTest, EveryRankRunsOnceOnItsOwnThread) {
   EXPECT_EQ(runs, std::vector<int>(5, 1));
 }
 
-TEST(RunLocalRanksTest, SurvivesThingsThatAreNoExceptions) {
+TEST(RunLocalRanksTest, SurvivesThrownNonExceptions) {
   const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
     if (world.rank() == 1) throw 42;
     return world.Split(0, 0).status();

@@ -181,7 +181,7 @@ absl::Status CheckRanks(const mpi::Engine& engine, const ProcessEnvironment& env
 // starts.
 absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environment,
                                             const absl::StatusOr<std::string>& own,
-                                            absl::Duration timeout) {
+                                            const LaunchOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get());
   ZEROTH_RETURN_IF_ERROR(CheckRanks(*engine, environment));
   Letter letter{};
@@ -195,7 +195,7 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   } else {
     messages.push_back({mpi::Message::Way::kReceive, 0, letter.data(), bytes});
   }
-  const absl::Duration most = std::max(timeout, kLeastTimeout);
+  const absl::Duration most = std::max(options.timeout, kLeastTimeout);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<LastResort> last_resort;
   const std::shared_ptr<mpi::Engine::Exchange> exchange = engine->Start(mpi::kAddressTag, messages);
@@ -207,9 +207,9 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
                      "communicate?"));
     // Abandon does not help while the engine's thread hangs inside MPI.
     if (!last_resort.has_value()) {
-      last_resort.emplace([engine, late] {
-        return absl::StrCat("rank ", engine->rank(), ": ", late.ToString(),
-                            "; this process ends: ", engine->Unfinished());
+      last_resort.emplace(options.ends_stuck_process, [engine, late] {
+        return absl::StrCat("rank ", engine->rank(), ": ", late.ToString(), "; ",
+                            engine->Unfinished());
       });
     }
     engine->Abandon(late);

@@ -48,11 +48,14 @@ absl::Status Channel::Agree(const CollectiveCall& call) {
   return processes_->AwaitAgreed(seat_.group, number);
 }
 
-std::shared_ptr<Engine::Exchange> Channel::Start(std::vector<Message> messages) {
-  for (Message& message : messages) {
-    message.peer = seat_.world_ranks[static_cast<size_t>(message.peer)];
+std::shared_ptr<Engine::Exchange> Channel::Start(absl::Span<const RankMessage> messages) {
+  std::vector<Message> in_world;
+  for (const RankMessage& message : messages) {
+    in_world.push_back({message.is_send ? Message::Way::kSend : Message::Way::kReceive,
+                        seat_.world_ranks[static_cast<size_t>(message.peer)], message.data.data,
+                        ByteSize(message.data)});
   }
-  return engine_.Start(kFirstGroupTag + static_cast<int>(seat_.group), messages);
+  return engine_.Start(kFirstGroupTag + static_cast<int>(seat_.group), in_world);
 }
 
 absl::Status Channel::Finish(const Engine::Exchange& exchange, const CollectiveCall& call) {

@@ -9,16 +9,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
-#include "zeroth/core/comm/mpi/two_level.h"
 #include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/two_level.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth::mpi {
@@ -50,15 +50,15 @@ class Channel {
   // Waits until all ranks have arrived at `call`. Returns OK on all ranks or on none. After OK, all
   // ranks must move the call's data.
   absl::Status Agree(const CollectiveCall& call);
-  // Starts to move messages of a call. Peers are ranks of the group.
-  std::shared_ptr<Engine::Exchange> Start(std::vector<Message> messages);
+  // Starts to move messages of a call.
+  std::shared_ptr<Engine::Exchange> Start(absl::Span<const RankMessage> messages);
   // Waits for the messages. If the world breaks meanwhile, living ranks still finish the call that
   // they agreed on. After a few seconds the other ranks count as lost, and MPI is abandoned. So
   // after an error no message touches memory any more. Finish does not return while the engine's
   // thread hangs in the library: then the world's last resort ends the process.
   absl::Status Finish(const Engine::Exchange& exchange, const CollectiveCall& call);
-  absl::Status Move(std::vector<Message> messages, const CollectiveCall& call) {
-    return Finish(*Start(std::move(messages)), call);
+  absl::Status Move(absl::Span<const RankMessage> messages, const CollectiveCall& call) {
+    return Finish(*Start(messages), call);
   }
 
   // Returns scratch memory of the stream's device, valid until the next call.

@@ -15,7 +15,7 @@
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/host_reduce.h"
 #include "zeroth/core/comm/mpi/mpi_channel.h"
-#include "zeroth/core/comm/mpi/two_level.h"
+#include "zeroth/core/comm/two_level.h"
 
 namespace zeroth::mpi {
 namespace {
@@ -29,6 +29,9 @@ constexpr int64_t kBlockBytesOfAll = int64_t{8} << 20;
 constexpr int64_t kLeastBlockBytes = int64_t{16} << 10;
 constexpr int64_t kMostBlockBytes = int64_t{1} << 20;
 
+// While a step's elements are added, those of the next step arrive.
+constexpr TwoLevelReduction::Depth kDepth = {/*steps=*/2, /*blocks=*/2};
+
 using ConstPointers = absl::InlinedVector<const void*, 16>;
 
 void Copy(const BufferView& from, const BufferView& to) {
@@ -40,14 +43,14 @@ void Copy(const BufferView& from, const BufferView& to) {
 // Returns one message to each other rank, send(to), and one from each, receive(from). In each step,
 // no two ranks send to the same one.
 template <typename Outgoing, typename Arrivals>
-std::vector<Message> Exchange(const Channel& channel, Outgoing send, Arrivals receive) {
+std::vector<RankMessage> Exchange(const Channel& channel, Outgoing send, Arrivals receive) {
   const int size = channel.size();
-  std::vector<Message> messages;
+  std::vector<RankMessage> messages;
   for (int step = 1; step < size; ++step) {
     const int to = (channel.rank() + step) % size;
     const int from = (channel.rank() + size - step) % size;
-    messages.push_back(Send(to, send(to)));
-    messages.push_back(Receive(from, receive(from)));
+    messages.push_back(SendTo(to, send(to)));
+    messages.push_back(ReceiveFrom(from, receive(from)));
   }
   return messages;
 }
@@ -63,7 +66,7 @@ int64_t BlockElements(DType dtype, int size) {
 
 // In one all-to-all, space for two blocks of each other rank: one is added while the next arrives.
 size_t BlockScratchBytes(const Pieces& pieces, DType dtype, const NodeGrid& grid) {
-  if (grid.has_two_levels()) return TwoLevelReduction::ScratchBytes(grid, pieces, dtype);
+  if (grid.has_two_levels()) return TwoLevelReduction::ScratchBytes(grid, pieces, dtype, kDepth);
   const int size = grid.size;
   const int64_t block = std::min(BlockElements(dtype, size), pieces.Count(0));
   return static_cast<size_t>(2 * (size - 1) * block) * SizeOf(dtype);
@@ -158,14 +161,16 @@ absl::Status ReduceInTwoLevels(const TwoLevelReduction& reduction, Channel& chan
     if (step + 1 < steps) next = channel.Start(reduction.LocalMessages(step + 1));
     ZEROTH_RETURN_IF_ERROR(channel.Finish(*local, call));
     ZEROTH_RETURN_IF_ERROR(finish_cross(step));  // of the step before the last
-    reduction.AddLocal(step);
+    ReduceOnHost(reduction.AddLocal(step));
     cross[static_cast<size_t>(step % 2)] = channel.Start(reduction.CrossMessages(step));
     // The network has this block's first sums to move while the block before is finished, whose
     // last step had no messages for it.
-    if (step > 0 && step % channel.grid().nodes() == 0) reduction.FinishBlock(finished++);
+    if (step > 0 && step % channel.grid().nodes() == 0) {
+      ReduceOnHost(reduction.FinishBlock(finished++));
+    }
   }
   ZEROTH_RETURN_IF_ERROR(finish_cross(steps));
-  reduction.FinishBlock(finished);
+  ReduceOnHost(reduction.FinishBlock(finished));
   return absl::OkStatus();
 }
 
@@ -174,8 +179,9 @@ absl::Status ReducePiece(const Collective& collective, const BufferView& from, c
   if (!channel.grid().has_two_levels()) {
     return PieceReduction(collective, from, to, pieces, channel, scratch).Run();
   }
-  return ReduceInTwoLevels(TwoLevelReduction(collective, from, to, pieces, channel.grid(), scratch),
-                           channel, collective.call);
+  return ReduceInTwoLevels(
+      TwoLevelReduction(collective, from, to, pieces, channel.grid(), kDepth, scratch), channel,
+      collective.call);
 }
 
 // Gathers the pieces of all ranks, each at place(rank), where this rank's is already.
@@ -229,15 +235,15 @@ absl::Status Broadcast(const Collective& collective, Channel& channel) {
   while (bit < size && (relative & bit) == 0) bit *= 2;
   if (relative != 0) {
     ZEROTH_RETURN_IF_ERROR(
-        channel.Move({Receive(absolute(relative - bit), collective.recv)}, collective.call));
+        channel.Move({ReceiveFrom(absolute(relative - bit), collective.recv)}, collective.call));
   }
-  std::vector<Message> messages;
+  std::vector<RankMessage> messages;
   for (bit /= 2; bit > 0; bit /= 2) {
     if (relative + bit < size) {
-      messages.push_back(Send(absolute(relative + bit), collective.recv));
+      messages.push_back(SendTo(absolute(relative + bit), collective.recv));
     }
   }
-  return channel.Move(std::move(messages), collective.call);
+  return channel.Move(messages, collective.call);
 }
 
 absl::Status ReduceScatter(const Collective& collective, Channel& channel, char* scratch) {

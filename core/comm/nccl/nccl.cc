@@ -100,6 +100,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
   ZEROTH_ASSIGN_OR_RETURN(
       nccl::CopyEnginePlan copy_engines,
       AgreeOnCopyEngines(*processes, OwnAbility(options.nccl_copy_engine, device)));
+  ZEROTH_RETURN_IF_ERROR(processes->AnnounceNode());
   rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl",
                                              std::move(copy_engines));
   ZEROTH_RETURN_IF_ERROR(rank.world->Start());

@@ -12,6 +12,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/cuda/tree_reduce.h"
 #include "zeroth/core/comm/nccl/nccl_communicator.h"
+#include "zeroth/core/comm/two_level.h"
 #include "zeroth/core/device/cuda/cuda_device.h"
 
 namespace zeroth::nccl {
@@ -22,8 +23,8 @@ constexpr int64_t kSmallAllReduceBytes = 256 << 10;
 
 // The reduction that `collective` asks for, into all of its recv. The caller adds where the ranks'
 // elements are.
-cuda::StridedReduction ReductionOf(const Collective& collective) {
-  cuda::StridedReduction reduction;
+StridedReduction ReductionOf(const Collective& collective) {
+  StridedReduction reduction;
   reduction.destination = collective.recv.data;
   reduction.count = collective.recv.count;
   reduction.dtype = collective.send.dtype;
@@ -33,7 +34,7 @@ cuda::StridedReduction ReductionOf(const Collective& collective) {
   return reduction;
 }
 
-absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& stream) {
+absl::Status Launch(const StridedReduction& reduction, cuda::CudaStream& stream) {
   const int multiprocessors = cuda::CudaDevice::From(stream.device()).properties().multiprocessors;
   return stream.Update(cuda::TreeReduce(reduction, multiprocessors, stream.handle()));
 }
@@ -108,11 +109,24 @@ absl::Status NcclCommunicator::AllReduceInTree(const Collective& collective,
   const Pieces pieces = Pieces::OfLines(recv, size());
   const BufferView own = pieces.Of(recv, rank());
   ZEROTH_RETURN_IF_ERROR(ReducePieces({{collective, pieces, own}}, stream));
-  std::vector<Messages> results;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) results.push_back({peer, own, pieces.Of(recv, peer)});
-  }
-  return Exchange(results, stream);
+  return GatherPieces(pieces, recv, stream);
+}
+
+absl::Status NcclCommunicator::GatherPieces(const Pieces& pieces, const BufferView& buffer,
+                                            cuda::CudaStream& stream) {
+  std::vector<RankMessage> messages;
+  const auto append = [&](const std::vector<RankMessage>& more) {
+    messages.insert(messages.end(), more.begin(), more.end());
+  };
+  // While pieces arrive from other nodes, this node's own are exchanged inside it. In a group that
+  // is not divided, a node has one rank, and there is nothing more to do.
+  const TwoLevelGather gather(grid_, [&](int place) { return pieces.Of(buffer, place); });
+  append(gather.LocalMessages(0));
+  for (int step = 1; step < gather.steps(); ++step) append(gather.CrossMessages(step));
+  ZEROTH_RETURN_IF_ERROR(Exchange(messages, stream));
+  messages.clear();
+  for (int step = 1; step < gather.steps(); ++step) append(gather.LocalMessages(step));
+  return Exchange(messages, stream);
 }
 
 absl::StatusOr<std::vector<char*>> NcclCommunicator::ScratchPieces(absl::Span<const int64_t> sizes,
@@ -135,6 +149,7 @@ absl::StatusOr<std::vector<char*>> NcclCommunicator::ScratchPieces(absl::Span<co
 
 absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> reductions,
                                             cuda::CudaStream& stream) {
+  if (grid_.has_two_levels()) return ReduceInTwoLevels(reductions, stream);
   // Other ranks' pieces lie a whole piece apart, also where this rank's is a shorter rest: kernels
   // load vectors only if every piece is aligned.
   const auto bytes_per_rank = [](const PieceReduction& reduction) {
@@ -145,12 +160,12 @@ absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> red
     staging.push_back(bytes_per_rank(reduction) * (size() - 1));
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<char*> scratch, ScratchPieces(staging, stream));
-  std::vector<cuda::StridedReduction> launches;
-  std::vector<Messages> messages;
+  std::vector<StridedReduction> launches;
+  std::vector<RankMessage> messages;
   for (size_t i = 0; i < reductions.size(); ++i) {
     const auto& [collective, pieces, to] = reductions[i];
     const BufferView own = pieces.Of(collective.send, rank());
-    cuda::StridedReduction reduction = ReductionOf(collective);
+    StridedReduction reduction = ReductionOf(collective);
     reduction.others = scratch[i];
     reduction.bytes_per_rank = bytes_per_rank(reductions[i]);
     reduction.ranks = size();
@@ -162,16 +177,55 @@ absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> red
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       const int place = peer < rank() ? peer : peer - 1;
+      messages.push_back(SendTo(peer, pieces.Of(collective.send, peer)));
       messages.push_back(
-          {peer, pieces.Of(collective.send, peer),
-           BufferView(scratch[i] + place * reduction.bytes_per_rank, own.count, own.dtype)});
+          ReceiveFrom(peer, {scratch[i] + place * reduction.bytes_per_rank, own.count, own.dtype}));
     }
   }
-  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Exchange(messages, stream));
-  for (const cuda::StridedReduction& reduction : launches) {
-    if (reduction.count > 0) ZEROTH_RETURN_IF_ERROR(Launch(reduction, stream));
+  ZEROTH_RETURN_IF_ERROR(Exchange(messages, stream));
+  for (const StridedReduction& reduction : launches) {
+    ZEROTH_RETURN_IF_ERROR(Launch(reduction, stream));
   }
   return absl::OkStatus();
+}
+
+// Runs as many reductions side by side as the scratch can hold, because each exchange takes time to
+// start.
+absl::Status NcclCommunicator::ReduceInTwoLevels(absl::Span<const PieceReduction> reductions,
+                                                 cuda::CudaStream& stream) {
+  constexpr size_t kMost = TwoLevelReduction::kMostScratchBytes;
+  const TwoLevelReduction::Depth depth = DepthInOrder(grid_);
+  const auto scratch_bytes = [&](const PieceReduction& reduction) {
+    return TwoLevelReduction::ScratchBytes(grid_, reduction.pieces, reduction.collective.send.dtype,
+                                           depth);
+  };
+  size_t total = 0;
+  size_t largest = 0;
+  for (const PieceReduction& reduction : reductions) {
+    total += scratch_bytes(reduction);
+    largest = std::max(largest, scratch_bytes(reduction));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(char* const scratch,
+                          Scratch(std::max(largest, std::min(total, kMost)), stream));
+  std::vector<TwoLevelReduction> together;
+  const auto run = [&] {
+    return RunInOrder(
+        together, [&](const auto& messages) { return Exchange(messages, stream); },
+        [&](const StridedReduction& sum) { return Launch(sum, stream); });
+  };
+  size_t used = 0;
+  for (const PieceReduction& reduction : reductions) {
+    const auto& [collective, pieces, to] = reduction;
+    const size_t bytes = scratch_bytes(reduction);
+    if (used + bytes > kMost && used > 0) {
+      ZEROTH_RETURN_IF_ERROR(run());
+      together.clear();
+      used = 0;
+    }
+    together.emplace_back(collective, collective.send, to, pieces, grid_, depth, scratch + used);
+    used += bytes;
+  }
+  return run();
 }
 
 absl::Status NcclCommunicator::SmallAllReduce(const Collective& collective,
@@ -180,7 +234,7 @@ absl::Status NcclCommunicator::SmallAllReduce(const Collective& collective,
   const int64_t bytes = ByteSize(buffer);
   ZEROTH_ASSIGN_OR_RETURN(char* const all, Scratch(static_cast<size_t>(bytes * size()), stream));
   ZEROTH_RETURN_IF_ERROR(GatherFrom(buffer.data, all, buffer.count, buffer.dtype, stream));
-  cuda::StridedReduction reduction = ReductionOf(collective);
+  StridedReduction reduction = ReductionOf(collective);
   reduction.others = all;
   reduction.bytes_per_rank = bytes;
   reduction.ranks = size();
@@ -219,7 +273,7 @@ absl::Status NcclCommunicator::LibraryReduce(absl::Span<const Collective> collec
     const Collective& collective = collectives[i];
     if (collective.recv.count == 0) continue;
     if (needs_no_scratch(collective) && collective.call.reduce == ReduceOp::kSum) continue;
-    cuda::StridedReduction finish = ReductionOf(collective);
+    StridedReduction finish = ReductionOf(collective);
     finish.others = sums[i];
     finish.mean_of = size();
     ZEROTH_RETURN_IF_ERROR(Launch(finish, stream));

@@ -117,6 +117,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::S
       in_flight_(world_->NewCallsInFlight(seat_.group, handle_, by_copy_engine)),
       agreement_(std::make_shared<Agreement>(world_->shared_processes(), seat_.group)),
       name_(world_->processes().NameOf(seat_)),
+      grid_{rank(), size(), world_->processes().RanksPerNodeOf(seat_)},
       by_copy_engine_(by_copy_engine) {}
 
 NcclCommunicator::~NcclCommunicator() {
@@ -202,10 +203,12 @@ absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStre
       return LibraryReduces(collective) ? LibraryReduce({&collective, 1}, stream)
                                         : AllReduceInTree(collective, stream);
     case CollectiveOp::kAllToAll: {
-      std::vector<Messages> messages;
+      std::vector<RankMessage> messages;
       for (int peer = 0; peer < size(); ++peer) {
-        messages.push_back({peer, PieceOf(collective.send, collective.counts.send, peer, size()),
-                            PieceOf(collective.recv, collective.counts.recv, peer, size())});
+        messages.push_back(
+            SendTo(peer, PieceOf(collective.send, collective.counts.send, peer, size())));
+        messages.push_back(
+            ReceiveFrom(peer, PieceOf(collective.recv, collective.counts.recv, peer, size())));
       }
       return Exchange(messages, stream);
     }
@@ -251,17 +254,16 @@ absl::Status NcclCommunicator::InGroup(absl::string_view name, GroupedCalls call
   });
 }
 
-absl::Status NcclCommunicator::Exchange(absl::Span<const Messages> messages,
+absl::Status NcclCommunicator::Exchange(absl::Span<const RankMessage> messages,
                                         cuda::CudaStream& stream) {
-  return InGroup("all-to-all", [&](ncclComm_t communicator, auto note) {
-    const auto move = [&](const auto& call, const BufferView& message, int peer) {
-      if (message.count == 0) return;
-      note(call(message.data, static_cast<size_t>(message.count), TypeOf(message.dtype), peer,
-                communicator, stream.handle()));
-    };
-    for (const auto& [peer, sent, received] : messages) {
-      move(ncclSend, sent, peer);
-      move(ncclRecv, received, peer);
+  if (messages.empty()) return absl::OkStatus();
+  return InGroup("exchange", [&](ncclComm_t communicator, auto note) {
+    for (const auto& [is_send, peer, data] : messages) {
+      if (data.count == 0) continue;
+      const auto count = static_cast<size_t>(data.count);
+      const ncclDataType_t type = TypeOf(data.dtype);
+      note(is_send ? ncclSend(data.data, count, type, peer, communicator, stream.handle())
+                   : ncclRecv(data.data, count, type, peer, communicator, stream.handle()));
     }
   });
 }

@@ -18,6 +18,7 @@
 #include "zeroth/core/comm/nccl/nccl_handle.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/two_level.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
 
 namespace zeroth::nccl {
@@ -67,10 +68,12 @@ class RecordedCalls final : public cuda::PlayObserver {
 // One rank's communicator of a group. Each has its own NCCL communicator, because NCCL runs the
 // calls of one communicator in host order, whatever their streams.
 //
-// Reductions add in the fixed tree: ranks exchange the pieces all-to-all, with as many bytes on the
-// wire as a ring, and each rank sums its own piece in float32. Small all-reduces gather everything
-// instead. The other ranks' pieces need memory of kCommunication, (n-1)/n of the largest reduced
-// buffer, or of the buffers that are reduced together.
+// Reductions add in the fixed tree. In a group of equal nodes (process/node.h), ranks exchange data
+// inside nodes and then across them, in blocks, with at most 16 MiB of kCommunication memory
+// (two_level.h). In other groups they exchange the pieces all-to-all, with as many bytes on the
+// wire as a ring, and each rank sums its own piece in float32. The other ranks' pieces then need
+// (n-1)/n of the largest reduced buffer, or of the buffers that are reduced together. Small
+// all-reduces gather everything instead.
 class NcclCommunicator final : public CheckedCommunicator {
  public:
   // The group of all ranks; collective.
@@ -124,14 +127,8 @@ class NcclCommunicator final : public CheckedCommunicator {
   using GroupedCalls =
       absl::FunctionRef<void(ncclComm_t communicator, absl::FunctionRef<void(ncclResult_t)> note)>;
   absl::Status InGroup(absl::string_view name, GroupedCalls calls);
-  // Exchanges messages as one NCCL group: `sent` goes to `peer`, and `received` comes from it.
-  // Empty messages are left out.
-  struct Messages {
-    int peer;
-    BufferView sent;
-    BufferView received;
-  };
-  absl::Status Exchange(absl::Span<const Messages> messages, cuda::CudaStream& stream);
+  // Moves the messages as one NCCL group. Empty ones are left out.
+  absl::Status Exchange(absl::Span<const RankMessage> messages, cuda::CudaStream& stream);
   // The functions below are in nccl_collectives.cc.
   absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
   absl::Status GatherTogether(absl::Span<const Collective> gathers, cuda::CudaStream& stream);
@@ -150,6 +147,11 @@ class NcclCommunicator final : public CheckedCommunicator {
     BufferView to;
   };
   absl::Status ReducePieces(absl::Span<const PieceReduction> reductions, cuda::CudaStream& stream);
+  absl::Status ReduceInTwoLevels(absl::Span<const PieceReduction> reductions,
+                                 cuda::CudaStream& stream);
+  // Brings every rank's piece of `buffer` to all ranks.
+  absl::Status GatherPieces(const Pieces& pieces, const BufferView& buffer,
+                            cuda::CudaStream& stream);
   absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);
   // True if NCCL's own reduction computes this one.
   bool LibraryReduces(const Collective& collective) const;
@@ -162,6 +164,7 @@ class NcclCommunicator final : public CheckedCommunicator {
   const std::shared_ptr<CallsInFlight> in_flight_;
   const std::shared_ptr<cuda::HostCondition> agreement_;
   const std::string name_;
+  const NodeGrid grid_;
   const bool by_copy_engine_;
   // Used by the last call. The next call runs after that one, and so may use it too.
   std::shared_ptr<Buffer> scratch_;

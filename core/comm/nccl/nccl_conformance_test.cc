@@ -14,13 +14,22 @@
 namespace zeroth::testing {
 namespace {
 
-const LauncherRegistration registration("nccl_threads", RunNcclThreads);
+const LauncherRegistration threads("nccl_threads", RunNcclThreads);
+// Two ranks share a node.
+const LauncherRegistration nodes("nccl_nodes", [](const LaunchOptions& options,
+                                                  const RankMain& rank_main) {
+  const int pairs = options.world_size / 2;
+  return RunNcclNodes(options, rank_main, NodesOf(std::vector<int>(static_cast<size_t>(pairs), 2)));
+});
 
 // One rank also where there is no GPU: its tests say so.
 std::vector<CommunicatorTestParam> Params() {
   std::vector<CommunicatorTestParam> params;
   for (int ranks = 1; ranks <= 5; ++ranks) {
     if (ranks == 1 || ranks <= MostNcclRanks()) params.push_back({"nccl_threads", "cuda", ranks});
+  }
+  for (int ranks : {4, 6}) {
+    if (ranks <= MostNcclRanks()) params.push_back({"nccl_nodes", "cuda", ranks});
   }
   return params;
 }

@@ -67,8 +67,12 @@ TEST_P(KilledRankTest, TheOthersEndWithAnError) {
   }
 }
 
-// The library cannot stop the device's work then: the process ends instead, with the reason.
-TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
+// The library cannot stop the device's work then: the process ends instead, with the reason, or
+// says the reason and stays.
+class StuckCopyEngineTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(StuckCopyEngineTest, EndsItsProcessOrStaysWithTheReason) {
+  const bool ends = GetParam();
   constexpr int kVictim = 1;
   const std::string file = TestRendezvousFile();
   std::vector<pid_t> children;
@@ -83,6 +87,7 @@ TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
     nccl::emulation::LeaveCopyEnginesWaiting();
     LaunchOptions options;
     options.world_size = 2;
+    options.ends_stuck_process = ends;
     LastResort::ShortenForTest(absl::Seconds(1));
     const auto gather = [&](TestRank& test) -> absl::Status {
       ZEROTH_ASSIGN_OR_RETURN(const auto group, test.world.SplitForGathers(0, rank));
@@ -104,16 +109,29 @@ TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
   int state = 0;
   ASSERT_EQ(waitpid(children[1], &state, 0), children[1]);
   EXPECT_TRUE(WIFSIGNALED(state));
+  const auto said = [&] {
+    std::ifstream log(absl::StrCat(file, ".log.0"));
+    return std::string((std::istreambuf_iterator<char>(log)), {});
+  };
+  if (!ends) {
+    while (!absl::StrContains(said(), "this process ")) SleepFor(1000);
+    SleepFor(200'000);
+    EXPECT_EQ(waitpid(children[0], &state, WNOHANG), 0) << "it has not stayed";
+    kill(children[0], SIGKILL);
+  }
   ASSERT_EQ(waitpid(children[0], &state, 0), children[0]);
-  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == EXIT_FAILURE) << state;
-  std::ifstream log(absl::StrCat(file, ".log.0"));
-  const std::string text((std::istreambuf_iterator<char>(log)), {});
-  for (const char* const words : {"rank 1", "this process ends", "all_gather 'gather' (call 3",
-                                  "copy engines, which NCCL cannot abort"}) {
+  if (ends) {
+    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == EXIT_FAILURE) << state;
+  }
+  const std::string text = said();
+  for (const char* const words :
+       {"rank 1", ends ? "this process ends" : "this process stays", "all_gather 'gather' (call 3",
+        "copy engines, which NCCL cannot abort"}) {
     EXPECT_TRUE(absl::StrContains(text, words)) << text;
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Ends, StuckCopyEngineTest, ::testing::Bool());
 INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankTest, ::testing::Values(0, 1, 2));
 
 }  // namespace

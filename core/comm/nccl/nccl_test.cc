@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -39,8 +40,10 @@ namespace {
 using testing::ExpectSameBits;
 using testing::ExpectWords;
 using testing::Fetch;
+using testing::NodesOf;
 using testing::OnCuda;
 using testing::ReferenceReduceAll;
+using testing::RunNcclNodes;
 using testing::RunNcclThreads;
 using testing::SleepUntilBroken;
 using testing::TestRank;
@@ -73,25 +76,178 @@ TEST(NcclTest, LargeAllReducesHaveTheBitsOfTheTree) {
   }
 }
 
+// Runs on nodes of `sizes` consecutive ranks.
+absl::Status RunOnNodes(const std::vector<int>& sizes,
+                        const std::function<absl::Status(TestRank&)>& function) {
+  const std::vector<std::string> nodes = NodesOf(sizes);
+  LaunchOptions options;
+  options.world_size = static_cast<int>(nodes.size());
+  return RunNcclNodes(options, OnCuda(function), nodes);
+}
+
 // Neither the number of elements nor that of lines is a multiple of the ranks', and the last piece
 // ends within a line. Pieces that do not begin at whole vectors need a scalar kernel.
 TEST(NcclTest, PiecesOfAllReducesAreWholeLines) {
-  constexpr int kSize = 3;
   constexpr int64_t kCount = 131101;
-  const auto values = TestValuesOfAll<BFloat16>(7, kSize, kCount);
-  const std::vector<BFloat16> expected = ReferenceReduceAll<BFloat16>(values, ReduceOp::kMean);
-  const int64_t before = nccl::emulation::UnalignedTransfers();
-  const absl::Status status = RunRanks(kSize, [&](TestRank& rank) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
-                            ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
-    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "bf16"));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> result,
-                            Fetch<BFloat16>(buffer, rank.stream));
-    ExpectSameBits(result, expected);
+  for (const std::vector<int>& sizes : {std::vector<int>{3}, std::vector<int>{2, 2, 2}}) {
+    const int size = std::accumulate(sizes.begin(), sizes.end(), 0);
+    const auto values = TestValuesOfAll<BFloat16>(7, size, kCount);
+    const std::vector<BFloat16> expected = ReferenceReduceAll<BFloat16>(values, ReduceOp::kMean);
+    const int64_t before = nccl::emulation::UnalignedTransfers();
+    const absl::Status status = RunOnNodes(sizes, [&](TestRank& rank) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                              ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "bf16"));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> result,
+                              Fetch<BFloat16>(buffer, rank.stream));
+      ExpectSameBits(result, expected);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(nccl::emulation::UnalignedTransfers(), before);
+  }
+}
+
+// Reduce-scatters of `counts` elements of each rank together, in place, and an all-reduce of each.
+template <typename T>
+void ExpectTheBitsOfTheTree(const std::vector<int>& sizes, const std::vector<int64_t>& counts,
+                            ReduceOp op) {
+  const int size = std::accumulate(sizes.begin(), sizes.end(), 0);
+  SCOPED_TRACE(::testing::Message()
+               << sizes.size() << " nodes, " << size << " ranks, " << ReduceOpName(op));
+  std::vector<std::vector<std::vector<T>>> values;
+  std::vector<std::vector<T>> expected;
+  for (int64_t count : counts) {
+    values.push_back(TestValuesOfAll<T>(values.size(), size, count * size));
+    expected.push_back(ReferenceReduceAll<T>(values.back(), op));
+  }
+  const absl::Status status = RunOnNodes(sizes, [&](TestRank& rank) -> absl::Status {
+    const auto r = static_cast<size_t>(rank.rank());
+    std::vector<Tensor> sums;
+    std::vector<ReductionBuffers> reductions;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, values[i][r]));
+      sums.push_back(full.View(counts[i] * rank.rank(), Shape({counts[i]})));
+      reductions.push_back({full, sums.back()});
+    }
+    ZEROTH_RETURN_IF_ERROR(rank.world.ReduceScatterAll(reductions, op, rank.stream, "scatter"));
+    for (size_t i = 0; i < counts.size(); ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> sum, Fetch<T>(sums[i], rank.stream));
+      const auto begin = expected[i].begin() + counts[i] * rank.rank();
+      ExpectSameBits(sum, std::vector<T>(begin, begin + counts[i]));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor all, ToDevice(rank.device, values[i][r]));
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(all, op, rank.stream, "all"));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> result, Fetch<T>(all, rank.stream));
+      ExpectSameBits(result, expected[i]);
+    }
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(nccl::emulation::UnalignedTransfers(), before);
+}
+
+TEST(NcclTest, ReductionsOnNodesHaveTheBitsOfTheTree) {
+  // Nodes of a power of two, alone and several; others, uneven ones, and one rank on each.
+  const std::vector<std::vector<int>> clusters = {
+      {1},    {4},       {2, 2},       {4, 4},       {2, 2, 2}, {1, 1, 1}, {3, 1},
+      {3, 3}, {2, 2, 1}, {1, 2, 1, 2}, {4, 4, 4, 4}, {5, 4, 3}, {8, 8, 8}};
+  for (const std::vector<int>& sizes : clusters) {
+    const int64_t size = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    // So many bytes of each rank for each that the all-reduce is in pieces.
+    const int64_t large = 280001 / (size * size);
+    // Odd, and empty, too.
+    ExpectTheBitsOfTheTree<float>(sizes, {7, 0, large / 4 + 1}, ReduceOp::kMean);
+    ExpectTheBitsOfTheTree<BFloat16>(sizes, {1, large / 2 + 1}, ReduceOp::kSum);
+    ExpectTheBitsOfTheTree<BFloat16>(sizes, {257, large / 2 + 2}, ReduceOp::kMax);
+    ExpectTheBitsOfTheTree<int64_t>(sizes, {large / 8 + 1, 3}, ReduceOp::kSum);
+    ExpectTheBitsOfTheTree<int32_t>(sizes, {99}, ReduceOp::kMax);
+  }
+}
+
+// The second is shorter than the others' blocks, and the scratch holds three of the four.
+TEST(NcclTest, ReductionsOnNodesShareLittleScratch) {
+  ExpectTheBitsOfTheTree<float>({2, 2}, {300001, 37, 290003, 300001}, ReduceOp::kSum);
+}
+
+TEST(NcclTest, ReductionsOnNodesWidenAndAccumulate) {
+  constexpr int64_t kCount = 1003;
+  const absl::Status status = RunOnNodes({2, 2}, [&](TestRank& rank) -> absl::Status {
+    const auto r = static_cast<size_t>(rank.rank());
+    const auto halves = TestValuesOfAll<BFloat16>(3, rank.size(), kCount * rank.size());
+    std::vector<std::vector<float>> floats;
+    for (const std::vector<BFloat16>& values : halves) {
+      std::vector<float>& wide = floats.emplace_back();
+      for (BFloat16 value : values) wide.push_back(ToFloat(value));
+    }
+    const std::vector<float> mean = ReferenceReduceAll<float>(floats, ReduceOp::kMean);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor narrow, ToDevice(rank.device, halves[r]));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor wide, ToDevice(rank.device, floats[r]));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor written,
+                            ToDevice(rank.device, std::vector<float>(kCount, 1.5f)));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor added,
+                            ToDevice(rank.device, std::vector<float>(kCount, 1.5f)));
+    ZEROTH_RETURN_IF_ERROR(
+        rank.world.ReduceScatterAll({{narrow, written}, {wide, added, /*accumulate=*/true}},
+                                    ReduceOp::kMean, rank.stream, "h.0"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> first, Fetch<float>(written, rank.stream));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> second, Fetch<float>(added, rank.stream));
+    std::vector<float> expected(mean.begin() + kCount * rank.rank(),
+                                mean.begin() + kCount * (rank.rank() + 1));
+    ExpectSameBits(first, expected);
+    for (float& value : expected) value += 1.5f;
+    ExpectSameBits(second, expected);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// The bytes that leave each node, and the number of ranks that rank 0 sends to.
+struct Sent {
+  std::vector<int64_t> across;
+  int peers = 0;
+};
+Sent SentOnNodes(const std::vector<int>& sizes,
+                 const std::function<absl::Status(TestRank&)>& function) {
+  static_cast<void>(nccl::emulation::TakeBytesSent());
+  const absl::Status status = RunOnNodes(sizes, function);
+  EXPECT_TRUE(status.ok()) << status;
+  std::vector<size_t> node_of;
+  for (size_t node = 0; node < sizes.size(); ++node) {
+    node_of.insert(node_of.end(), static_cast<size_t>(sizes[node]), node);
+  }
+  Sent sent;
+  sent.across.resize(sizes.size());
+  for (const auto& [ranks, bytes] : nccl::emulation::TakeBytesSent()) {
+    const size_t from = node_of[static_cast<size_t>(ranks.first)];
+    if (from != node_of[static_cast<size_t>(ranks.second)]) sent.across[from] += bytes;
+    if (ranks.first == 0) ++sent.peers;
+  }
+  return sent;
+}
+
+// A node of g ranks sends (N - 1)/N of a buffer, as in a ring over N nodes: sums in fp32, and
+// results in their type. In one all-to-all it would send g times that.
+TEST(NcclTest, ANodeSendsTheBytesOfARing) {
+  const std::vector<int> sizes(8, 8);
+  constexpr int64_t kElements = 64 * 32 * 5;  // five lines of bf16 for each rank
+  const auto buffer = [](TestRank& rank) {
+    return ToDevice(rank.device, std::vector<BFloat16>(kElements, ToBFloat16(1.0f)));
+  };
+  const Sent scatter = SentOnNodes(sizes, [&](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, buffer(rank));
+    const Tensor own = full.View(kElements / 64 * rank.rank(), Shape({kElements / 64}));
+    ZEROTH_RETURN_IF_ERROR(
+        rank.world.ReduceScatter(full, own, ReduceOp::kSum, rank.stream, "scatter"));
+    return rank.stream.Synchronize();
+  });
+  const Sent all = SentOnNodes(sizes, [&](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, buffer(rank));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(full, ReduceOp::kSum, rank.stream, "all"));
+    return rank.stream.Synchronize();
+  });
+  EXPECT_EQ(scatter.across, std::vector<int64_t>(8, 4 * kElements / 8 * 7));
+  EXPECT_EQ(all.across, std::vector<int64_t>(8, (4 + 2) * kElements / 8 * 7));
+  EXPECT_EQ(scatter.peers, 8 + 8 - 2);
+  EXPECT_EQ(all.peers, 8 + 8 - 2);
 }
 
 // The library adds in its own order, and rounds to the dtype as it goes; the mean is exact.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -192,11 +193,15 @@ World::~World() {
   while (processes_->status().ok() && Clock::now() < deadline && !FreeRetired()) {
     std::this_thread::sleep_for(kFreePause);
   }
-  // The world of processes has a last resort only if it has broken.
-  const LastResort last_resort([handles = handles_, failed = processes_->Failed()] {
-    return absl::StrCat(failed, ": its NCCL communicators cannot be freed; this process ends: ",
-                        handles->Unfinished());
-  });
+  // A broken world of processes has a last resort already.
+  std::optional<LastResort> last_resort;
+  if (processes_->UnsettledStatus().ok()) {
+    last_resort.emplace(
+        processes_->ends_stuck_process(), [handles = handles_, failed = processes_->Failed()] {
+          return absl::StrCat(failed,
+                              ": its NCCL communicators cannot be freed: ", handles->Unfinished());
+        });
+  }
   handles_->AbortAll();
   handles_->AwaitFreed();
   memory_->Release();

@@ -97,7 +97,7 @@ PlannedCommunicator::PlannedCommunicator(const Machine& machine, std::vector<int
     if (node_of(member) == node_of(world_rank())) ++local_;
   }
   nodes_ = static_cast<int>(std::set<std::string>(nodes.begin(), nodes.end()).size());
-  per_node_ = RanksPerNode(nodes);
+  grid_ = {rank_, size(), RanksPerNode(nodes)};
 }
 
 std::string PlannedCommunicator::name() const {
@@ -148,12 +148,11 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
     const double piece = direct / (ranks - 1);
     double near = piece * (local_ - 1);
     double far = piece * (ranks - local_);
-    if (per_node_ > 1 && Reduces(collective)) {
+    if (grid_.has_two_levels() && Reduces(collective)) {
       near = piece * (local_ - 1) * nodes_;
-      // The sums of a node are fp32, or integers.
       const DType dtype = collective.send.dtype;
-      const size_t sum_size = IsFloatingPoint(dtype) ? sizeof(float) : SizeOf(dtype);
-      far = piece * (nodes_ - 1) * static_cast<double>(sum_size) / SizeOf(dtype);
+      far = piece * (nodes_ - 1) * static_cast<double>(SizeOf(SumType(dtype))) /
+            static_cast<double>(SizeOf(dtype));
     }
     inside = near + ring_bytes;
     outside = nodes_ == 1 ? 0 : far + ring_bytes / local_;
@@ -182,9 +181,13 @@ size_t PlannedCommunicator::ScratchOf(const Collective& collective) const {
     case Options::Reduction::kWithoutScratch:
       return 0;
     case Options::Reduction::kTree: {
-      const int64_t piece =
-          scatters ? collective.recv.count : Pieces::OfLines(collective.recv, size()).piece;
-      return static_cast<size_t>(piece * (size() - 1)) * element;
+      const Pieces pieces = scatters ? Pieces{collective.recv.count, collective.send.count}
+                                     : Pieces::OfLines(collective.recv, size());
+      if (grid_.has_two_levels()) {
+        return TwoLevelReduction::ScratchBytes(grid_, pieces, collective.send.dtype,
+                                               DepthInOrder(grid_));
+      }
+      return static_cast<size_t>(pieces.piece * (size() - 1)) * element;
     }
     case Options::Reduction::kLibrary:
       return InPlace(collective) ? 0 : static_cast<size_t>(collective.recv.count) * element;
@@ -217,7 +220,12 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, const Par
         Grow(gather_buffer_, bytes_of(collective.recv, parts.elements), stream.device()));
   }
   if (starts) staged_bytes_ = 0;
-  staged_bytes_ += ScratchOf(collective);
+  const size_t scratch = ScratchOf(collective);
+  staged_bytes_ += scratch;
+  if (grid_.has_two_levels() && options_.reduction == Options::Reduction::kTree) {
+    staged_bytes_ =
+        std::max(scratch, std::min(staged_bytes_, TwoLevelReduction::kMostScratchBytes));
+  }
   return staged_bytes_ == 0 ? absl::OkStatus() : Grow(staging_, staged_bytes_, stream.device());
 }
 
@@ -226,7 +234,13 @@ void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
   const bool is_gather = collective.op == CollectiveOp::kAllGather;
   if (collective.call.label == "root" && !is_gather) reduce_buffer_.reset();
   if (options_.reduction == Options::Reduction::kTree && Reduces(collective)) {
-    Pass("sum over ranks", ByteSize(collective.send), collective, machine_, stream);
+    int64_t bytes = ByteSize(collective.send);
+    // The sums of nodes are written and read.
+    if (grid_.has_two_levels()) {
+      const DType sum_type = SumType(collective.send.dtype);
+      bytes += 2 * collective.send.count / grid_.per_node * static_cast<int64_t>(SizeOf(sum_type));
+    }
+    Pass("sum over ranks", static_cast<size_t>(bytes), collective, machine_, stream);
   }
   const bool finishes = !InPlace(collective) || collective.call.reduce == ReduceOp::kMean;
   if (options_.reduction == Options::Reduction::kLibrary && Reduces(collective) && finishes) {

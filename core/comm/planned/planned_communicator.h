@@ -18,20 +18,22 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/comm/checked_communicator.h"
+#include "zeroth/core/comm/two_level.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/machine.h"
 
 namespace zeroth {
 
-// The time of a call: all ranks do the same at the same time, so each has its share of its node's
-// links. A ring sends CollectiveBytes through each rank's link. Where the group spans nodes, the
-// same bytes cross the edge of each node, through the NICs of the devices in the group. Where
-// pieces go straight to their receivers, each rank's NIC carries its own. A reduction in two levels
-// (two_level.h) sends a piece for every rank inside the node, and one sum for every other node
-// through the rank's NIC. A ring pays the latency
-// of each of its steps (NCCL's model of a ring, in its graph/tuning.cc). An all-reduce and a
-// broadcast may use a tree instead, if its latency is lower. On CPUs ranks copy each other's
-// memory, and a call occupies the rank's cores.
+// Computes the time of a call. It assumes that all ranks make the call at the same time and share
+// the links of their node equally:
+// - A ring sends CollectiveBytes through each rank's link. If the group spans nodes, as many bytes
+//   leave each node, over the NICs of its devices in the group. The ring pays the latency of each
+//   of its steps (NCCL's model, in its graph/tuning.cc).
+// - An all-reduce and a broadcast use a tree instead if its latency is lower.
+// - In an exchange, each rank sends its pieces to their receivers through its own NIC.
+// - A reduction in two levels (two_level.h) sends a piece for each rank over the links of the node,
+//   and a sum for each other node through the rank's own NIC.
+// - On CPUs, ranks copy each other's memory, and a call occupies the rank's cores.
 class PlannedCommunicator final : public CheckedCommunicator {
  public:
   // How another system issues what is one collective here, over the same bytes.

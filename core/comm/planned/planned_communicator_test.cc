@@ -218,7 +218,7 @@ TEST(PlannedCommunicatorTest, ReductionsTogetherAreStagedTogether) {
 }
 
 // NCCL's own sum needs scratch memory where it is not written to its destination at once.
-TEST(PlannedCommunicatorTest, NcclsSumsTakeScratchWhereTheyAreAddedToWhatIsThere) {
+TEST(PlannedCommunicatorTest, NcclNeedsScratchToAccumulate) {
   PlannedCommunicator::Options options;
   options.reduction = PlannedCommunicator::Options::Reduction::kLibrary;
   for (const bool accumulate : {false, true}) {

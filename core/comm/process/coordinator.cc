@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& o
                  "interfaces, port %d, until all ranks have joined\n",
                  options.host.c_str(), listener.port);
   }
-  if (options.others_elsewhere && options.key.secret.empty()) {
+  if (listener.reachable && options.key.secret.empty()) {
     std::fprintf(stderr,
                  "warning: there is no job secret: until all ranks have joined, anyone who can "
                  "connect to port %d of this machine can pose as a rank, and read or change the "

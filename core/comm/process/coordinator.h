@@ -39,8 +39,8 @@ class Coordinator {
     absl::Duration handshake_time = absl::Seconds(10);
   };
 
-  // Starts the server. Warns on standard error if ranks of other machines may join without a
-  // secret. AlreadyExists if the port is in use.
+  // Starts the server. Without a secret, warns on standard error before it accepts connections from
+  // other addresses than loopback. AlreadyExists if the port is in use.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const Options& options);
   // Sends the messages that are left, and stops. The world of ranks that have not returned breaks.
   ~Coordinator();

@@ -71,7 +71,7 @@ absl::StatusOr<std::string> RankHandshake::Join(absl::string_view challenge,
   const std::string nonce = reader.String();
   const std::string proof = reader.String();
   if (type != MessageType::kChallenge || !reader.IsComplete() || nonce.size() != kNonceBytes) {
-    return absl::InvalidArgumentError("it sent what is no challenge");
+    return absl::InvalidArgumentError("it sent a malformed challenge");
   }
   if (!SameBytes(proof, ProofOfCoordinator(key_, nonce_, nonce))) {
     return absl::UnauthenticatedError("it does not know this job's secret");

@@ -143,7 +143,7 @@ class Joining {
     }
     const AddressExchange exchange = Exchanges::Global().Find(kLauncher).value_or(nullptr);
     const absl::StatusOr<std::string> address =
-        exchange != nullptr ? exchange(environment_, own, options_.timeout)
+        exchange != nullptr ? exchange(environment_, own, options_)
                             : absl::UnimplementedError("this program does not know MPI");
     if (!address.ok()) {
       return Annotate(address.status(),
@@ -251,7 +251,7 @@ class Joining {
       }
       return {absl::UnavailableError(absl::StrCat(
           "what listens at ", meeting_.place,
-          " is another program; set MASTER_PORT to a port of its own, the same on all ranks"))};
+          " is another program; set MASTER_PORT to an unused port, the same on all ranks"))};
     }
   }
 

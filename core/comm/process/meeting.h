@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/process/coordinator.h"
@@ -36,11 +35,11 @@ absl::StatusOr<Meeting> MeetAllRanks(const ProcessEnvironment& environment,
 
 // Tells all ranks of `environment` where rank 0 listens, through their launcher (MPI). It is for
 // ranks whose environment lacks the address. Collective: returns rank 0's `own`, also if that is an
-// error; what other ranks pass is ignored. DeadlineExceeded after `timeout` or one minute,
+// error; what other ranks pass is ignored. DeadlineExceeded after options.timeout or one minute,
 // whichever is longer.
 using AddressExchange = std::function<absl::StatusOr<std::string>(
     const ProcessEnvironment& environment, const absl::StatusOr<std::string>& own,
-    absl::Duration timeout)>;
+    const LaunchOptions& options)>;
 
 // Registers the program's exchange, of which there is at most one. Put it at namespace scope in a
 // target with alwayslink.

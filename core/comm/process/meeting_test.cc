@@ -50,11 +50,12 @@ TEST(AddressExchangeTest, RanksMeetWhereRankZeroSays) {
   using Answer = absl::StatusOr<std::string>;
   auto promise = std::make_unique<std::promise<Answer>>();
   std::shared_future<Answer> future = promise->get_future().share();
-  const AddressExchangeRegistration registration(
-      [&](const ProcessEnvironment& environment, const Answer& own, absl::Duration) -> Answer {
-        if (environment.rank == 0) promise->set_value(own);
-        return future.get();
-      });
+  const AddressExchangeRegistration registration([&](const ProcessEnvironment& environment,
+                                                     const Answer& own,
+                                                     const LaunchOptions&) -> Answer {
+    if (environment.rank == 0) promise->set_value(own);
+    return future.get();
+  });
   for (const absl::Status& status : JoinAll(3)) EXPECT_TRUE(status.ok()) << status;
 
   // An invalid address is not followed.

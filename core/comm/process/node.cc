@@ -17,7 +17,7 @@ namespace {
 
 // Empty: NodeName asks the machine.
 std::string& NameForTest() {
-  static std::string name;
+  static thread_local std::string name;
   return name;
 }
 

@@ -16,7 +16,7 @@ std::string BootId();
 
 // The name of this process's machine: two processes on one machine have the same.
 std::string NodeName();
-// Changes the result of NodeName in this process.
+// Changes the result of NodeName in this thread.
 void SetNodeNameForTest(std::string name);
 
 // Returns how many consecutive ranks each node has, if the ranks of a group form several nodes of

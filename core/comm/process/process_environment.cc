@@ -7,6 +7,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
 
@@ -56,6 +59,39 @@ absl::StatusOr<int> RequireNumber(const Lookup& lookup, const Names& names, cons
                          names.local_rank);
 }
 
+// The ranks of this node, as srun counts those of the step: on node 2 of "8(x2),3" they are 3. None
+// if it does not say.
+std::optional<int> TasksOfStep(const Lookup& lookup) {
+  int node = 0;
+  if (!absl::SimpleAtoi(lookup("SLURM_NODEID").value_or(""), &node)) return std::nullopt;
+  const std::string counts = lookup("SLURM_STEP_TASKS_PER_NODE").value_or("");
+  for (absl::string_view item : absl::StrSplit(counts, ',')) {
+    const size_t times_begin = std::min(item.find("(x"), item.size());
+    absl::string_view times_text = item.substr(times_begin);
+    int tasks = 0;
+    int times = 1;
+    if (!absl::SimpleAtoi(item.substr(0, times_begin), &tasks)) return std::nullopt;
+    if (absl::ConsumePrefix(&times_text, "(x") &&
+        (!absl::ConsumeSuffix(&times_text, ")") || !absl::SimpleAtoi(times_text, &times))) {
+      return std::nullopt;
+    }
+    if (node < times) return tasks;
+    node -= times;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<int>> ReadLocalWorldSize(const Lookup& lookup, const Names& names,
+                                                      int world_size) {
+  // SLURM_NTASKS_PER_NODE is what the user has asked for, if anything, and perhaps for a whole job.
+  // A step or its last node may have fewer ranks.
+  if (names.launcher == kSrun.launcher) {
+    const std::optional<int> tasks = TasksOfStep(lookup);
+    if (tasks.has_value() && *tasks >= 1 && *tasks <= world_size) return tasks;
+  }
+  return ReadNumber(lookup, names.local_world_size, 1, world_size);
+}
+
 absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironment& result) {
   constexpr int kMostRanks = 1 << 20;
   result.launcher = names.launcher;
@@ -66,7 +102,7 @@ absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironm
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local_rank,
                           ReadNumber(lookup, names.local_rank, 0, result.rank));
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local_world_size,
-                          ReadNumber(lookup, names.local_world_size, 1, result.world_size));
+                          ReadLocalWorldSize(lookup, names, result.world_size));
   result.local_world_size = local_world_size.value_or(0);
   result.local_rank = local_rank.value_or(0);
   if (local_world_size.has_value() && result.local_rank >= *local_world_size) {

@@ -17,7 +17,8 @@ namespace zeroth {
 // - mpirun (Open MPI): OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE;
 // - mpiexec (MPICH, Intel MPI): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS, unless srun
 //   has set the same ranks in these and in its own variables;
-// - srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NTASKS_PER_NODE, within a step;
+// - srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE (of the node
+//   SLURM_NODEID; or else SLURM_NTASKS_PER_NODE), within a step;
 // - none of them: this process is the only rank.
 //
 // Rank 0 listens at MASTER_ADDR and MASTER_PORT. Without them, ranks of one node meet on 127.0.0.1

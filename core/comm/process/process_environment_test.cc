@@ -164,7 +164,38 @@ TEST(ProcessEnvironmentTest, SrunMeetsOnItsFirstNode) {
   }
 }
 
-TEST(ProcessEnvironmentTest, JobsAreTold) {
+// What --ntasks-per-node asked for, of a job or of a full node, is not what a node has.
+TEST(ProcessEnvironmentTest, SrunCountsTheRanksOfEachNode) {
+  const auto ranks_here = [](const std::string& node, const std::string& counts) {
+    Variables variables = {{"SLURM_PROCID", "2"},          {"SLURM_NTASKS", "19"},
+                           {"SLURM_LOCALID", "0"},         {"SLURM_STEP_ID", "0"},
+                           {"SLURM_NTASKS_PER_NODE", "6"}, {"SLURM_STEP_NODELIST", "n[1-3]"},
+                           {"SLURM_NODEID", node},         {"SLURM_STEP_TASKS_PER_NODE", counts}};
+    const auto environment = Read(variables);
+    EXPECT_TRUE(environment.ok()) << environment.status();
+    return environment.ok() ? environment->local_world_size : -1;
+  };
+  EXPECT_EQ(ranks_here("0", "8(x2),3"), 8);
+  EXPECT_EQ(ranks_here("1", "8(x2),3"), 8);
+  EXPECT_EQ(ranks_here("2", "8(x2),3"), 3);
+  EXPECT_EQ(ranks_here("1", "7,8,4"), 8);
+  EXPECT_EQ(ranks_here("0", "19"), 19);
+  for (const char* counts : {"", "8(x2", "8(xy)", "eight", "8(x1)", "0(x3)", "20(x3)"}) {
+    EXPECT_EQ(ranks_here("1", counts), 6) << counts;
+  }
+  EXPECT_EQ(ranks_here("none", "8(x2),3"), 6);
+  // A step of fewer ranks than a node of its job was asked to have.
+  const auto step = Read({{"SLURM_PROCID", "0"},
+                          {"SLURM_NTASKS", "2"},
+                          {"SLURM_STEP_ID", "1"},
+                          {"SLURM_NTASKS_PER_NODE", "8"},
+                          {"SLURM_NODEID", "0"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2"}});
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->local_world_size, 2);
+}
+
+TEST(ProcessEnvironmentTest, JobsAreRecognised) {
   const auto id_of = [](const Variables& variables) {
     const auto environment = Read(variables);
     return environment.ok() ? environment->job_id : environment.status().ToString();
@@ -199,7 +230,7 @@ TEST(ProcessEnvironmentTest, JobsAreTold) {
   EXPECT_EQ(environment->job_secret, "hush");
 }
 
-TEST(ProcessEnvironmentTest, ABatchScriptIsNoRank) {
+TEST(ProcessEnvironmentTest, ABatchScriptIsNotARank) {
   const auto environment = Read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
   ASSERT_TRUE(environment.ok());
   EXPECT_EQ(environment->world_size, 1);

@@ -34,9 +34,9 @@ std::atomic<int64_t> last_resort_ms{absl::ToInt64Milliseconds(LastResort::kTime)
 
 }  // namespace
 
-LastResort::LastResort(std::function<std::string()> what) {
+LastResort::LastResort(bool ends_process, std::function<std::string()> what) {
   try {
-    thread_ = std::jthread([time = std::chrono::milliseconds(last_resort_ms),
+    thread_ = std::jthread([ends_process, time = std::chrono::milliseconds(last_resort_ms),
                             what = std::move(what)](const std::stop_token& in_time) {
       std::mutex mutex;
       std::condition_variable_any changed;
@@ -44,13 +44,15 @@ LastResort::LastResort(std::function<std::string()> what) {
       changed.wait_for(lock, in_time, time, [] { return false; });
       // Asked here, since wait_for may find the stop after it has asked its predicate.
       if (in_time.stop_requested()) return;
-      std::fprintf(stderr, "%s\n", what().c_str());
+      std::fprintf(stderr, "%s; this process %s\n", what().c_str(),
+                   ends_process ? "ends" : "stays, as LaunchOptions say: end it when you can");
       std::fflush(stderr);
+      if (!ends_process) return;
       // Runs no destructor, which could wait for what hangs.
       std::_Exit(EXIT_FAILURE);
     });
   } catch (const std::system_error& error) {
-    std::fprintf(stderr, "cannot start a thread that would end this process if it hangs: %s\n",
+    std::fprintf(stderr, "cannot start a thread that would say if this process hangs: %s\n",
                  error.what());
   }
 }
@@ -59,10 +61,10 @@ void LastResort::ShortenForTest(absl::Duration time) {
   last_resort_ms = absl::ToInt64Milliseconds(time);
 }
 
-ProcessWorld::ProcessWorld(const ProcessEnvironment& environment, absl::Duration timeout,
+ProcessWorld::ProcessWorld(const ProcessEnvironment& environment, const LaunchOptions& options,
                            absl::string_view back_end, Meeting meeting, Socket stop)
     : environment_(environment),
-      timeout_(timeout),
+      options_(options),
       back_end_(back_end),
       meeting_(std::move(meeting)),
       stop_(std::move(stop)) {}
@@ -78,8 +80,8 @@ absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
                                        " (", environment.launcher, ")");
   absl::StatusOr<Meeting> meeting = MeetAllRanks(environment, options, back_end);
   ZEROTH_RETURN_IF_ERROR_WITH(meeting.status(), who);
-  std::unique_ptr<ProcessWorld> world(new ProcessWorld(environment, options.timeout, back_end,
-                                                       *std::move(meeting), std::move(stop)));
+  std::unique_ptr<ProcessWorld> world(
+      new ProcessWorld(environment, options, back_end, *std::move(meeting), std::move(stop)));
   absl::StatusOr<std::thread> reader =
       StartThread("messages of the coordinator", [reads = world.get()] { reads->Read(); });
   ZEROTH_RETURN_IF_ERROR_WITH(reader.status(), who);
@@ -90,8 +92,8 @@ absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
 ProcessWorld::~ProcessWorld() {
   static_cast<void>(eventfd_write(stop_.descriptor(), 1));
   if (reader_.joinable()) reader_.join();
-  // What the function holds of a transport goes while the last resort is there. It may call the
-  // function until then.
+  // Destroys the function, and the transport that it may own, while the last resort can still end
+  // a process whose transport hangs.
   std::function<std::string()> unfinished;
   std::lock_guard<std::mutex> lock(mutex_);
   unfinished.swap(unfinished_);
@@ -199,7 +201,8 @@ void ProcessWorld::Broken(const absl::Status& reason) {
     broken_ = SharedError(reason);
     stops = std::exchange(on_break_, {});
   }
-  last_resort_ = std::make_unique<LastResort>([this, reason] { return WhatHangs(reason); });
+  last_resort_ = std::make_unique<LastResort>(ends_stuck_process(),
+                                              [this, reason] { return WhatHangs(reason); });
   for (const std::function<void()>& stop : stops) stop();
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
@@ -207,9 +210,8 @@ void ProcessWorld::Broken(const absl::Status& reason) {
 }
 
 std::string ProcessWorld::WhatHangs(const absl::Status& reason) {
-  std::string text =
-      absl::StrCat("rank ", rank(), ": ", reason.ToString(), "; this process ends, because ",
-                   absl::FormatDuration(LastResort::kTime), " later ");
+  std::string text = absl::StrCat("rank ", rank(), ": ", reason.ToString(), "; ",
+                                  absl::FormatDuration(LastResort::kTime), " later ");
   std::string unfinished;
   std::string last;
   {

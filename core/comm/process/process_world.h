@@ -33,14 +33,15 @@ namespace zeroth {
 
 // When peers are gone, a communication library cannot always be stopped: a call may not return, or
 // a device may wait forever. Then only the end of the process frees what it holds, and tells the
-// launcher. So this ends the process with exit code 1 unless it is destroyed within kTime. It then
-// calls `what` on a separate thread and prints the result as the last line on standard error.
-// `what` must not block. If no thread can be started, it only says so there.
+// launcher. So unless it is destroyed within kTime, this calls `what` on a separate thread, prints
+// the result as a line on standard error, and ends the process with exit code 1, or lets it stay if
+// `ends_process` is false (LaunchOptions::ends_stuck_process). `what` must not block. If no thread
+// can be started, it only says so there.
 class LastResort {
  public:
   static constexpr absl::Duration kTime = absl::Seconds(60);
 
-  explicit LastResort(std::function<std::string()> what);
+  LastResort(bool ends_process, std::function<std::string()> what);
 
   // Applies to objects that are created from now on in this process.
   static void ShortenForTest(absl::Duration time);
@@ -71,7 +72,9 @@ class ProcessWorld {
 
   int rank() const { return environment_.rank; }
   int size() const { return environment_.world_size; }
-  absl::Duration timeout() const { return timeout_; }
+  absl::Duration timeout() const { return options_.timeout; }
+  // LaunchOptions::ends_stuck_process.
+  bool ends_stuck_process() const { return options_.ends_stuck_process; }
   const std::string& back_end() const { return back_end_; }
   Seat WorldSeat() const;
   // "nccl world ranks [0, 1]".
@@ -127,7 +130,7 @@ class ProcessWorld {
   absl::Status Return(const absl::Status& status);
 
  private:
-  ProcessWorld(const ProcessEnvironment& environment, absl::Duration timeout,
+  ProcessWorld(const ProcessEnvironment& environment, const LaunchOptions& options,
                absl::string_view back_end, Meeting meeting, Socket stop);
 
   void Read();
@@ -143,7 +146,7 @@ class ProcessWorld {
   absl::StatusOr<T> Ask(uint32_t group, const WireWriter& question, std::map<uint32_t, T>& answers);
 
   const ProcessEnvironment environment_;
-  const absl::Duration timeout_;
+  const LaunchOptions options_;
   const std::string back_end_;
 
   mutable std::mutex mutex_;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -329,7 +330,7 @@ TEST(ProcessWorldTest, AnotherProgramAtThePort) {
 // Real processes: `rank_main` runs in a child for each rank, and one of them kills itself.
 class KilledProcessTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(KilledProcessTest, TheOthersAreTold) {
+TEST_P(KilledProcessTest, TheOthersLearnOfIt) {
   const int victim = GetParam();
   constexpr int kSize = 3;
   const std::string file = TestRendezvousFile();
@@ -395,6 +396,45 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
   for (const std::string& word : words) {
     EXPECT_TRUE(absl::StrContains(text, word)) << "no '" << word << "' in " << text;
   }
+}
+
+// A program that has imported this library goes on, and ends when it wants to.
+TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
+  const std::string file = TestRendezvousFile();
+  const std::string log = file + ".log";
+  const auto lines = [&] {
+    std::ifstream stream(log);
+    return std::string((std::istreambuf_iterator<char>(stream)), {});
+  };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (std::freopen(log.c_str(), "w", stderr) == nullptr) _exit(2);
+    LastResort::ShortenForTest(absl::Milliseconds(50));
+    LaunchOptions options;
+    options.ends_stuck_process = false;
+    auto world = ProcessWorld::Join(TestEnvironment(1, 2, file), options, "test");
+    if (!world.ok()) _exit(3);
+    const absl::Status first = PostAndAwait(**world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+    // As long as it takes to hang, and some more for a second line.
+    while (!absl::StrContains(lines(), "this process stays")) usleep(1000);
+    usleep(200'000);
+    const absl::Status status = (*world)->Return(first);
+    world->reset();
+    _exit(absl::IsDataLoss(status) ? 7 : 4);
+  }
+  const absl::Status status =
+      RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
+        absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+        return first.ok() ? absl::DataLossError("no more data") : first;
+      });
+  ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 7) << state << " " << lines();
+  const std::string text = lines();
+  EXPECT_TRUE(absl::StrContains(text, "this rank's own work has not returned")) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
 // While it exists, no thread starts in this process: none has room for so large a stack.
@@ -473,7 +513,7 @@ TEST(NoThreadsTest, TheErrorOfTheWorldIsNotLost) {
 // A process that ends well may begin to wait for its last resort, and destroy it at once.
 TEST(LastResortTest, IsNotTakenByAProcessThatEndsAtOnce) {
   for (int i = 0; i < 20'000; ++i) {
-    const LastResort unneeded([] { return std::string("taken"); });
+    const LastResort unneeded(/*ends_process=*/true, [] { return std::string("taken"); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(i % 1000 * 100);
     while (std::chrono::steady_clock::now() < end) {
     }

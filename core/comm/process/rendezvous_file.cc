@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<MeetingPlace>> ReadRendezvousFile(const std::string
   }
   struct stat status = {};
   if (fstat(file.descriptor(), &status) != 0) return std::optional<MeetingPlace>();
-  if (!S_ISREG(status.st_mode)) return refuse("is no regular file");
+  if (!S_ISREG(status.st_mode)) return refuse("is not a regular file");
   if (status.st_uid != geteuid()) {
     return refuse(
         absl::StrCat("belongs to the user ", status.st_uid, ", and this is the user ", geteuid()));

@@ -157,6 +157,7 @@ absl::Status ListenAtAll(const std::vector<Address>& addresses, int port, Listen
       listener.port = own.Port();
       listener.address = address.Host();
     }
+    listener.reachable |= !address.IsLoopback();
     listener.sockets.push_back(std::move(socket));
   }
   return absl::OkStatus();

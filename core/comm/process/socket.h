@@ -53,6 +53,7 @@ struct Listener {
   int port = 0;
   std::string address;      // at which this process reaches it
   bool everywhere = false;  // listens at all addresses of this machine
+  bool reachable = false;   // other machines may connect: not only at loopback addresses
 };
 
 // Listens on `port` (0: any) at the addresses that `host` has on this machine. If ranks cannot use

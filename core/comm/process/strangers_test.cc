@@ -320,12 +320,12 @@ TEST(CoordinatorTest, SilentConnectionsAreClosed) {
   }
 }
 
-TEST(CoordinatorTest, WarnsOfRanksOfOtherMachinesWithoutASecret) {
-  const auto warning = [](bool others_elsewhere, const std::string& secret) {
+TEST(CoordinatorTest, WarnsWhereOthersCanConnectWithoutASecret) {
+  const auto warning = [](const std::string& host, const std::string& secret) {
     Coordinator::Options options;
     options.world_size = 2;
     options.back_end = "test";
-    options.others_elsewhere = others_elsewhere;
+    options.host = host;
     options.key = {"id", secret};
     ::testing::internal::CaptureStderr();
     const absl::Status status = Coordinator::Start(options).status();
@@ -333,9 +333,10 @@ TEST(CoordinatorTest, WarnsOfRanksOfOtherMachinesWithoutASecret) {
     EXPECT_EQ(status, absl::OkStatus());
     return printed;
   };
-  EXPECT_TRUE(absl::StrContains(warning(true, ""), "Set ZEROTH_JOB_SECRET"));
-  EXPECT_EQ(warning(true, "secret"), "");
-  EXPECT_EQ(warning(false, ""), "");
+  // Also where all ranks are on this machine, and meet at an address that others reach.
+  EXPECT_TRUE(absl::StrContains(warning("0.0.0.0", ""), "Set ZEROTH_JOB_SECRET"));
+  EXPECT_EQ(warning("0.0.0.0", "secret"), "");
+  EXPECT_EQ(warning("127.0.0.1", ""), "");
 }
 
 // One connection that claims to be both ranks does not count as both.
@@ -455,7 +456,7 @@ TEST(RendezvousFileTest, LinksAndPipesAreNotFollowed) {
   const std::string pipe = file + ".pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   ExpectError(ReadRendezvousFile(pipe).status(), absl::StatusCode::kPermissionDenied,
-              {"no regular file"});
+              {"not a regular file"});
 }
 
 TEST(RendezvousFileTest, OnlyItsOwnerRemovesIt) {
@@ -469,7 +470,7 @@ TEST(RendezvousFileTest, OnlyItsOwnerRemovesIt) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST(RendezvousFileTest, WhatIsNoAddressIsWaitedFor) {
+TEST(RendezvousFileTest, AFileWithoutAnAddressCountsAsAbsent) {
   const std::string file = TestRendezvousFile();
   for (const char* text : {"", "127.0.0.1 80\n", "zeroth-rendezvous-2 host 0 id secret\n",
                            "zeroth-rendezvous-2 host 80 id secret"}) {

@@ -76,7 +76,7 @@ TEST_P(CommunicatorTest, AnotherSizeOfRegisteredMemoryIsAMismatch) {
   });
   if (!has_memory) {
     EXPECT_TRUE(status.ok()) << status;
-    GTEST_SKIP() << "this back end need not be told of memory";
+    GTEST_SKIP() << "this back end registers no memory";
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   ExpectWords(status, {"register_memory 'gathered' (call 1, 32 x uint8)",

@@ -58,7 +58,7 @@ TEST(CpuDeviceTest, RecordsNothing) {
   }
 }
 
-TEST(CpuDeviceTest, RanksHaveAccountsOfTheirOwn) {
+TEST(CpuDeviceTest, RanksHaveSeparateAccounts) {
   const auto a = MustCreate();
   const auto b = MustCreate();
   const auto buffer = a->allocator().Allocate(100, MemoryCategory::kParameters);

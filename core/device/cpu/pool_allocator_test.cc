@@ -81,7 +81,7 @@ TEST(PoolAllocatorTest, EmptyBuffersHaveDistinctBlocksAndCountNoBytes) {
   EXPECT_EQ(allocator->stats().total.allocations, 2);
 }
 
-TEST(PoolAllocatorTest, FreedBlockServesTheSameSizeAgain) {
+TEST(PoolAllocatorTest, FreedBlockIsReusedForTheSameSize) {
   auto allocator = std::make_shared<PoolAllocator>();
   for (const size_t bytes : {size_t{100}, size_t{70000}, 9 * kMiB}) {
     void* const first = MustAllocate(*allocator, bytes)->data();

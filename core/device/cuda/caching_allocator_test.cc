@@ -79,7 +79,7 @@ class CachingAllocatorTest : public testing::Test {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-TEST_F(CachingAllocatorTest, TransportMemoryIsOfItsOwnSourceAndNeverKept) {
+TEST_F(CachingAllocatorTest, TransportMemoryHasASeparateSourceAndIsNeverKept) {
   Make(1 << 30);
   EXPECT_FALSE(allocator_->has_transport_memory());
   EXPECT_EQ(
@@ -173,7 +173,7 @@ TEST_F(CachingAllocatorTest, AnErrorSaysHowMuchIsInUse) {
   }
 }
 
-TEST_F(CachingAllocatorTest, ExactBlocksAreSegmentsOfTheirOwn) {
+TEST_F(CachingAllocatorTest, ExactBlocksAreSeparateSegments) {
   Make(1 << 30, /*exact=*/true);
   const Handle first = Take(7);
   const Handle second = Take(3 * kMiB + 1);

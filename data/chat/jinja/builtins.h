@@ -60,7 +60,8 @@ std::optional<absl::string_view> TextAt(const JinjaArguments& arguments, size_t 
 JinjaValue Replace(absl::string_view text, absl::string_view from, absl::string_view to,
                    JinjaWork& work);
 enum class JinjaCase { kUpper, kLower, kTitle, kCapital };
-// Of ASCII, and lower case of the letters for which Python has no special rule.
+// Changes the case of ASCII letters. kLower also handles other letters, except those for which
+// Python has a special rule.
 JinjaValue ChangeCase(absl::string_view text, JinjaCase to, JinjaWork& work);
 // Pairs of names and values, as lists.
 JinjaValue Items(const JinjaValue& map, JinjaWork& work);

@@ -118,7 +118,7 @@ JinjaValue ToJson(const JinjaValue& value, const JinjaArguments& arguments, Jinj
   }
   if (const JinjaValue* const indent = arguments.Get(1, "indent");
       indent != nullptr && !indent->Is(Kind::kNone)) {
-    if (!indent->is_number()) work.Fail("tojson by an indent that is no number");
+    if (!indent->is_number()) work.Fail("tojson with an indent that is not a number");
     style.indent = std::clamp<int64_t>(indent->integer, 0, kMostIndent);
     style.between = std::string(",");
   }
@@ -312,7 +312,7 @@ JinjaValue ApplyFilter(absl::string_view name, const JinjaValue& value,
   if (name == "items" && given == 0) return Items(value, work);
   if (name == "int" && given == 0 && (value.is_number() || value.Is(Kind::kString))) {
     int64_t number = value.integer;
-    // A string that is no integer makes 0.
+    // A string that is not an integer becomes 0.
     if (value.Is(Kind::kString) && !absl::SimpleAtoi(StripPython(*value.text), &number)) number = 0;
     return JinjaValue::Integer(number);
   }

@@ -126,7 +126,7 @@ class Lexer {
         if (is_number &&
             (!std::all_of(word.begin(), word.end(), IsDigit) || size > 15 ||
              (size + 1 < rest.size() && rest[size] == '.' && IsDigit(rest[size + 1])))) {
-          return Error(absl::StrCat("the number ", word, " is none of the integers known here"));
+          return Error(absl::StrCat("the number ", word, " is not a supported integer"));
         }
         Add(is_number ? Kind::kInteger : Kind::kName, std::string(word));
         Advance(size);

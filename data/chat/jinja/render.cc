@@ -223,7 +223,7 @@ class Renderer {
         for (size_t i = 0; i + 1 < kids.size(); i += 2) {
           const JinjaValue key = Eval(kids[i]);
           if (!key.Is(Kind::kString)) {
-            Fail("a key of a mapping that is no string");
+            Fail("a mapping key that is not a string");
             return {};
           }
           map.emplace_back(*key.text, AsElement(Eval(kids[i + 1])));

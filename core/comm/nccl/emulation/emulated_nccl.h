@@ -1,12 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For tests: makes the emulated NCCL fail.
+// For tests: makes the emulated NCCL fail, and counts what it does.
 
 #pragma once
 
 #include <nccl.h>
 
 #include <cstdint>
+#include <map>
+#include <utility>
 
 namespace zeroth::nccl::emulation {
 
@@ -24,6 +26,9 @@ int64_t Groups();
 // The number of sends and receives of this process whose memory does not begin at a multiple of 16
 // bytes, which kernels cannot load as vectors.
 int64_t UnalignedTransfers();
+// The bytes that calls of ncclSend in this process have sent since the last TakeBytesSent, by
+// sender and receiver, as ranks of their communicator.
+std::map<std::pair<int, int>, int64_t> TakeBytesSent();
 // From now on gathers by copy engines in this process do not end when their communicator is
 // aborted.
 void LeaveCopyEnginesWaiting();

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -77,6 +78,24 @@ std::atomic<int64_t> groups{0};
 std::atomic<int64_t> unaligned_transfers{0};
 std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
+
+// See TakeBytesSent.
+class BytesSent {
+ public:
+  void Add(int sender, int receiver, size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    bytes_[{sender, receiver}] += static_cast<int64_t>(bytes);
+  }
+  std::map<std::pair<int, int>, int64_t> Take() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(bytes_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, int64_t> bytes_;
+};
+BytesSent bytes_sent;
 
 struct UniqueId {
   uint32_t magic = 0;
@@ -310,6 +329,7 @@ ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclData
   if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
   if (peer < 0 || peer >= communicator->shared->ranks) return ncclInvalidArgument;
   if (reinterpret_cast<uintptr_t>(data) % 16 != 0) ++unaligned_transfers;
+  if (is_send) bytes_sent.Add(communicator->shared->rank, peer, count * Size(type));
   Operation operation;
   operation.shared = communicator->shared;
   operation.stream = stream;
@@ -398,6 +418,7 @@ void FailNextRegistration(ncclResult_t result) { fail_next_registration = result
 void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
 int64_t CopyEngineGathers() { return copy_engine_gathers; }
 int64_t Groups() { return groups; }
+std::map<std::pair<int, int>, int64_t> TakeBytesSent() { return bytes_sent.Take(); }
 int64_t UnalignedTransfers() { return unaligned_transfers; }
 void StallTransfers(bool on) { stall_transfers = on; }
 

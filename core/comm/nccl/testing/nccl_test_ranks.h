@@ -19,6 +19,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/nccl/nccl.h"
+#include "zeroth/core/comm/process/node.h"
 #include "zeroth/core/comm/process/testing/test_environment.h"
 #include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/device/device.h"
@@ -26,13 +27,16 @@
 
 namespace zeroth::testing {
 
-// A Launcher. Expects the same result from every rank, and returns it.
-inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain& rank_main) {
+// Expects the same result from every rank, and returns it. `nodes` has the name of each rank's
+// node; empty: all are on this machine.
+inline absl::Status RunNcclNodes(const LaunchOptions& options, const RankMain& rank_main,
+                                 const std::vector<std::string>& nodes) {
   const std::string file = TestRendezvousFile();
   std::vector<absl::Status> statuses(static_cast<size_t>(options.world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.world_size; ++rank) {
     threads.emplace_back([&, rank] {
+      if (!nodes.empty()) SetNodeNameForTest(nodes[static_cast<size_t>(rank)]);
       statuses[static_cast<size_t>(rank)] =
           RunNcclRank(TestEnvironment(rank, options.world_size, file), options, rank_main);
     });
@@ -40,6 +44,20 @@ inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain&
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) EXPECT_EQ(status, statuses.front());
   return statuses.front();
+}
+
+// A Launcher.
+inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain& rank_main) {
+  return RunNcclNodes(options, rank_main, {});
+}
+
+// Names the nodes of ranks, of which `sizes` consecutive ones share a node each.
+inline std::vector<std::string> NodesOf(const std::vector<int>& sizes) {
+  std::vector<std::string> nodes;
+  for (size_t node = 0; node < sizes.size(); ++node) {
+    nodes.insert(nodes.end(), static_cast<size_t>(sizes[node]), absl::StrCat("node", node));
+  }
+  return nodes;
 }
 
 // Returns a rank's main function that calls `function` with a device and a stream.

@@ -119,7 +119,7 @@ TEST(RaceTest, WarpsBehindABarrierOfTheBlock) {
   RunKernel(AcrossWarps<true>, {dim3(1), dim3(64)}, out.data());
   for (int i = 0; i < 64; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i ^ 32);
 }
-TEST_F(RaceDeathTest, WarpsBehindBarriersOfTheirOwn) {
+TEST_F(RaceDeathTest, WarpsBehindSeparateBarriers) {
   std::vector<int> out(64);
   EXPECT_RACE(RunKernel(AcrossWarps<false>, {dim3(1), dim3(64)}, out.data()));
 }
@@ -159,7 +159,7 @@ __global__ void WriteTwice(unsigned distance, bool overlap, int* out) {
   __syncthreads();
 }
 
-TEST(RaceTest, BlocksWithWordsOfTheirOwn) {
+TEST(RaceTest, BlocksWithSeparateWords) {
   std::vector<int> out(16);
   RunKernel(WriteTwice, {dim3(16), dim3(64)}, 1u, false, out.data());
   EXPECT_EQ(out, std::vector<int>(16, 1));
@@ -216,8 +216,8 @@ TEST(RaceTest, AnEventOrdersTwoStreams) {
   ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-// If the host sees a kernel end other than through CUDA, that orders nothing; nor does enqueuing
-// more work on that kernel's stream, though the emulated stream has a lock.
+// Only CUDA calls order the host after a kernel. Polling memory that the kernel writes does not,
+// nor does enqueuing more work on its stream, although the emulated stream has a lock.
 __global__ void WriteAndTell(int* out, int* told) {
   *out = 1;
   atomicAdd(told, 1);

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/late_ranks.h"
+#include "zeroth/train/straggler_detector.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,7 +11,7 @@
 
 namespace zeroth {
 
-void LateRanks::Add(int64_t step, absl::Span<const double> waited, double step_seconds) {
+void StragglerDetector::Add(int64_t step, absl::Span<const double> waited, double step_seconds) {
   ZEROTH_CHECK(waited.size() == ranks_.size());
   seconds_ += step_seconds;
   if (ranks_.size() < 2) return;
@@ -22,32 +22,32 @@ void LateRanks::Add(int64_t step, absl::Span<const double> waited, double step_s
     const double late = (all - waited[i]) / others - waited[i];
     if (rank.sum <= 0) rank.period = {.rank = static_cast<int>(i), .since = step};
     rank.sum = std::max(0.0, rank.sum + late - kTolerated * step_seconds);
-    LateRank& period = rank.period;
+    Straggler& period = rank.period;
     const auto before = static_cast<double>(step - period.since);
     period.mean_seconds = (period.mean_seconds * before + late) / (before + 1);
     period.worst_seconds = std::max(period.worst_seconds, late);
     period.seconds = std::max(0.0, late);
     period.until = step;
-    if (rank.sum > most_sum_) {
-      most_sum_ = rank.sum;
-      most_ = period;
+    if (rank.sum > worst_sum_) {
+      worst_sum_ = rank.sum;
+      worst_ = period;
     }
   }
 }
 
-std::optional<LateRank> LateRanks::now() const {
+std::optional<Straggler> StragglerDetector::now() const {
   const auto latest = std::max_element(ranks_.begin(), ranks_.end(),
                                        [](const Rank& a, const Rank& b) { return a.sum < b.sum; });
   if (latest == ranks_.end() || latest->sum <= 0) return std::nullopt;
   return latest->period;
 }
 
-std::optional<LateRank> LateRanks::most() const {
-  if (most_sum_ <= kTolerated * seconds_) return std::nullopt;
-  return most_;
+std::optional<Straggler> StragglerDetector::worst() const {
+  if (worst_sum_ <= kTolerated * seconds_) return std::nullopt;
+  return worst_;
 }
 
-std::string LateRankText(const LateRank& late) {
+std::string StragglerText(const Straggler& late) {
   return absl::StrFormat(
       "rank %d from step %d to %d: the others waited %.1f ms a step for it, and %.1f ms at most",
       late.rank, late.since, late.until, late.mean_seconds * 1e3, late.worst_seconds * 1e3);

@@ -3,6 +3,8 @@
 // Reductions and gathers over several nodes: ranks of a node first exchange data inside it, then
 // ranks of one local index exchange data across nodes. With g ranks on each of N nodes, a rank has
 // N + g - 2 peers instead of N g - 1, and a node sends 1/g of what it would in one all-to-all.
+//
+// This is the schedule alone: which messages, and which sums. A transport moves and adds.
 
 #pragma once
 
@@ -11,17 +13,15 @@
 #include <functional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/collective.h"
-#include "zeroth/core/comm/mpi/mpi_library.h"
+#include "zeroth/core/comm/host_reduce.h"
 
-namespace zeroth::mpi {
-
-inline Message Send(int peer, const BufferView& view) {
-  return {Message::Way::kSend, peer, view.data, ByteSize(view)};
-}
-inline Message Receive(int peer, const BufferView& view) {
-  return {Message::Way::kReceive, peer, view.data, ByteSize(view)};
-}
+namespace zeroth {
 
 // One rank's place in its group, whose nodes have `per_node` consecutive ranks each
 // (process/node.h). With per_node == 1 the group is not divided.
@@ -41,34 +41,51 @@ struct NodeGrid {
   int RankOf(int node, int local) const { return node * per_node + local; }
 };
 
+// The type in which a node's sums of `dtype` go to other nodes.
+DType SumType(DType dtype);
+
 // Reduces this rank's piece of all ranks' `from` into `to`, with the bits of the tree of
 // communicator.h: a node is a subtree, whose sums go to other nodes unrounded, in fp32. The sums of
 // integers keep their type.
 //
-// The work is divided into steps. In a step a rank exchanges, inside its node, a block of the
-// pieces of one destination node, adds it, and sends the sums to that node. A block ends after one
-// step for each node. The caller moves the messages. It may start a step's local messages before
-// it adds the step before, and must end them before it adds the step. The cross messages of a step
-// must end before the step after the next is added, those of a block before the block is finished.
-// A block must be finished before the cross messages of the block after the next start.
+// The work is divided into blocks of the pieces, and a block into one step for each node. In a step
+// a rank exchanges, inside its node, a block of the pieces of one destination node, adds it, and
+// sends the sums to that node. With Depth D, the caller must keep this order on every rank:
+// - LocalMessages(s) start when AddLocal(s - D.steps) has ended.
+// - AddLocal(s) starts when LocalMessages(s) and CrossMessages(s - D.steps) have ended, and, in the
+//   last step of block b, when FinishBlock(b - D.blocks) has.
+// - CrossMessages(s) of block b start when AddLocal(s) and FinishBlock(b - D.blocks) have ended.
+// - FinishBlock(b) starts when all steps of block b have ended.
 class TwoLevelReduction {
  public:
-  // At most 16 MiB, unless there are so many ranks that a cache line of each takes more.
-  static size_t ScratchBytes(const NodeGrid& grid, const Pieces& pieces, DType dtype);
+  // The number of consecutive steps, and of blocks, that have memory at the same time.
+  struct Depth {
+    int steps = 2;
+    int blocks = 2;
+  };
+
+  // ScratchBytes is at most this, unless there are so many ranks that a block of 64 elements takes
+  // more.
+  static constexpr size_t kMostScratchBytes = size_t{16} << 20;
+
+  // A multiple of 64.
+  static size_t ScratchBytes(const NodeGrid& grid, const Pieces& pieces, DType dtype, Depth depth);
 
   // Keeps a reference to `collective`. `scratch` has ScratchBytes.
   TwoLevelReduction(const Collective& collective, const BufferView& from, const BufferView& to,
-                    const Pieces& pieces, const NodeGrid& grid, char* scratch);
+                    const Pieces& pieces, const NodeGrid& grid, Depth depth, char* scratch);
 
+  const NodeGrid& grid() const { return grid_; }
+  Depth depth() const { return depth_; }
   int64_t blocks() const;
   int64_t steps() const { return blocks() * grid_.nodes(); }
 
-  std::vector<Message> LocalMessages(int64_t step) const;
-  void AddLocal(int64_t step) const;
+  std::vector<RankMessage> LocalMessages(int64_t step) const;
+  StridedReduction AddLocal(int64_t step) const;
   // None in the last step of a block, whose sums are for this node.
-  std::vector<Message> CrossMessages(int64_t step) const;
+  std::vector<RankMessage> CrossMessages(int64_t step) const;
   // Adds the nodes' sums.
-  void FinishBlock(int64_t block) const;
+  StridedReduction FinishBlock(int64_t block) const;
 
  private:
   int64_t BlockOf(int64_t step) const { return step / grid_.nodes(); }
@@ -77,8 +94,8 @@ class TwoLevelReduction {
   // Elements of block `block` in `rank`'s piece.
   int64_t CountOf(int rank, int64_t block) const;
   BufferView Outgoing(int rank, int64_t block) const;
-  // Where the elements of the rank of this node arrive that has this local index.
-  BufferView LocalArrivals(int local, int64_t step) const;
+  // Where the elements arrive of place `place` among the other ranks of this node.
+  BufferView LocalArrivals(int place, int64_t step) const;
   // The sums of this node for the step's destination.
   BufferView LocalSums(int64_t step) const;
   // The sums of `node` for this rank.
@@ -89,10 +106,23 @@ class TwoLevelReduction {
   const BufferView to_;
   const Pieces pieces_;
   const NodeGrid grid_;
+  const Depth depth_;
   const int64_t block_;  // elements
   const BufferView local_;
   const BufferView sums_;
 };
+
+// The Depth for RunInOrder.
+TwoLevelReduction::Depth DepthInOrder(const NodeGrid& grid);
+
+// Runs reductions of one grid side by side, on a transport that carries out everything in the order
+// of the calls, as a stream does. Each call of `exchange` has messages that may move at once: those
+// inside nodes of some steps, with those across nodes of the steps before. All ranks call it
+// equally often.
+absl::Status RunInOrder(
+    absl::Span<const TwoLevelReduction> reductions,
+    absl::FunctionRef<absl::Status(const std::vector<RankMessage>& messages)> exchange,
+    absl::FunctionRef<absl::Status(const StridedReduction& sum)> add);
 
 // Sends this rank's piece to the ranks of its local index on all other nodes, and what arrives, to
 // all ranks of its node. `place(rank)` is where the piece of `rank` belongs; this rank's is there.
@@ -103,12 +133,12 @@ class TwoLevelGather {
   TwoLevelGather(const NodeGrid& grid, std::function<BufferView(int)> place);
 
   int steps() const { return grid_.nodes(); }
-  std::vector<Message> CrossMessages(int step) const;
-  std::vector<Message> LocalMessages(int step) const;
+  std::vector<RankMessage> CrossMessages(int step) const;
+  std::vector<RankMessage> LocalMessages(int step) const;
 
  private:
   const NodeGrid grid_;
   const std::function<BufferView(int)> place_;
 };
 
-}  // namespace zeroth::mpi
+}  // namespace zeroth

@@ -13,7 +13,7 @@
 namespace zeroth {
 
 // A straggler: a rank that the others waited for, over a period of steps.
-struct LateRank {
+struct Straggler {
   int rank = 0;
   int64_t since = 0;   // the first step of the period
   int64_t until = 0;   // the last
@@ -28,34 +28,34 @@ struct LateRank {
 // A period begins when a rank's delay exceeds kTolerated of a step. It lasts while the sum of the
 // delays beyond kTolerated stays positive (Page's cumulative sums). So one early step does not end
 // a period, and if the straggler changes from step to step, there is none.
-class LateRanks {
+class StragglerDetector {
  public:
   static constexpr double kTolerated = 0.02;
 
-  explicit LateRanks(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
+  explicit StragglerDetector(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
 
   // Adds the next step: the seconds that each rank waited in it, and its length.
   void Add(int64_t step, absl::Span<const double> waited, double step_seconds);
   // Returns the current period with the largest sum, or nullopt if all ranks are in time.
-  std::optional<LateRank> now() const;
+  std::optional<Straggler> now() const;
   // Returns the worst of all periods so far, each counted up to its largest sum. nullopt if that
   // sum is below kTolerated of all steps.
-  std::optional<LateRank> most() const;
+  std::optional<Straggler> worst() const;
 
  private:
   struct Rank {
-    LateRank period;  // no current period if `sum` is 0
+    Straggler period;  // no current period if `sum` is 0
     double sum = 0;
   };
 
   std::vector<Rank> ranks_;
-  LateRank most_;
-  double most_sum_ = 0;
+  Straggler worst_;
+  double worst_sum_ = 0;
   double seconds_ = 0;  // of all steps
 };
 
 // Returns "rank 2 from step 21 to 200: the others waited 48.2 ms a step for it, and 60.1 ms at
 // most".
-std::string LateRankText(const LateRank& late);
+std::string StragglerText(const Straggler& late);
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/late_ranks.h"
+#include "zeroth/train/straggler_detector.h"
 
 #include <optional>
 #include <vector>
@@ -10,22 +10,22 @@
 namespace zeroth {
 namespace {
 
-TEST(LateRanksTest, RanksThatWaitAlikeAreInTime) {
-  LateRanks ranks(3);
+TEST(StragglerDetectorTest, RanksThatWaitAlikeAreInTime) {
+  StragglerDetector ranks(3);
   for (int step = 1; step <= 9; ++step) ranks.Add(step, {0.3, 0.3, 0.3}, 1);
   EXPECT_FALSE(ranks.now().has_value());
-  EXPECT_FALSE(ranks.most().has_value());
+  EXPECT_FALSE(ranks.worst().has_value());
 }
 
-TEST(LateRanksTest, TheOneThatWaitsLeastIsLateSinceItDoes) {
-  LateRanks ranks(3);
+TEST(StragglerDetectorTest, TheOneThatWaitsLeastIsLateSinceItDoes) {
+  StragglerDetector ranks(3);
   for (int step = 1; step <= 4; ++step) ranks.Add(step, {0.1, 0.1, 0.1}, 1);
   // The others wait 0.4 s longer than rank 2, then 0.6 s, once not at all, and then again.
   ranks.Add(5, {0.5, 0.5, 0.1}, 1.4);
   ranks.Add(6, {0.7, 0.7, 0.1}, 1.6);
   ranks.Add(7, {0.1, 0.1, 0.1}, 1);
   ranks.Add(8, {0.3, 0.3, 0.1}, 1.2);
-  const std::optional<LateRank> late = ranks.now();
+  const std::optional<Straggler> late = ranks.now();
   ASSERT_TRUE(late.has_value());
   EXPECT_EQ(late->rank, 2);
   EXPECT_EQ(late->since, 5);
@@ -33,39 +33,39 @@ TEST(LateRanksTest, TheOneThatWaitsLeastIsLateSinceItDoes) {
   EXPECT_NEAR(late->seconds, 0.2, 1e-12);
   EXPECT_NEAR(late->mean_seconds, 0.3, 1e-12);
   EXPECT_NEAR(late->worst_seconds, 0.6, 1e-12);
-  ASSERT_TRUE(ranks.most().has_value());
-  EXPECT_EQ(ranks.most()->since, 5);
-  EXPECT_EQ(LateRankText(*late),
+  ASSERT_TRUE(ranks.worst().has_value());
+  EXPECT_EQ(ranks.worst()->since, 5);
+  EXPECT_EQ(StragglerText(*late),
             "rank 2 from step 5 to 8: the others waited 300.0 ms a step for it, and 600.0 ms at "
             "most");
 }
 
-TEST(LateRanksTest, APeriodThatIsOverIsRemembered) {
-  LateRanks ranks(2);
+TEST(StragglerDetectorTest, APeriodThatIsOverIsRemembered) {
+  StragglerDetector ranks(2);
   for (int step = 1; step <= 3; ++step) ranks.Add(step, {0.0, 0.2}, 1);
   for (int step = 4; step <= 60; ++step) ranks.Add(step, {0.1, 0.1}, 0.1);
   ranks.Add(61, {0.3, 0.0}, 1);
   ASSERT_TRUE(ranks.now().has_value());
   EXPECT_EQ(ranks.now()->rank, 1);
   EXPECT_EQ(ranks.now()->since, 61);
-  ASSERT_TRUE(ranks.most().has_value());
-  EXPECT_EQ(ranks.most()->rank, 0);
-  EXPECT_EQ(ranks.most()->since, 1);
-  EXPECT_EQ(ranks.most()->until, 3);
-  EXPECT_NEAR(ranks.most()->mean_seconds, 0.2, 1e-12);
+  ASSERT_TRUE(ranks.worst().has_value());
+  EXPECT_EQ(ranks.worst()->rank, 0);
+  EXPECT_EQ(ranks.worst()->since, 1);
+  EXPECT_EQ(ranks.worst()->until, 3);
+  EXPECT_NEAR(ranks.worst()->mean_seconds, 0.2, 1e-12);
 }
 
-TEST(LateRanksTest, RanksThatAreLateInTurnAreNoPeriod) {
-  LateRanks ranks(2);
+TEST(StragglerDetectorTest, AlternatingStragglersAreNotReported) {
+  StragglerDetector ranks(2);
   for (int step = 1; step <= 100; ++step) {
     ranks.Add(step, step % 2 == 0 ? std::vector<double>{0, 0.1} : std::vector<double>{0.1, 0}, 1);
   }
-  EXPECT_FALSE(ranks.most().has_value());
+  EXPECT_FALSE(ranks.worst().has_value());
 }
 
 // One early step does not end a period, and its delay is not negative.
-TEST(LateRanksTest, AnEarlyStepOfAPeriodIsNotLate) {
-  LateRanks ranks(2);
+TEST(StragglerDetectorTest, AnEarlyStepOfAPeriodIsNotLate) {
+  StragglerDetector ranks(2);
   ranks.Add(1, {0.0, 0.9}, 1);
   ranks.Add(2, {0.2, 0.0}, 1);
   ASSERT_TRUE(ranks.now().has_value());
@@ -74,11 +74,11 @@ TEST(LateRanksTest, AnEarlyStepOfAPeriodIsNotLate) {
   EXPECT_NEAR(ranks.now()->mean_seconds, (0.9 - 0.2) / 2, 1e-12);
 }
 
-TEST(LateRanksTest, NobodyWaitsForARankAlone) {
-  LateRanks ranks(1);
+TEST(StragglerDetectorTest, NobodyWaitsForARankAlone) {
+  StragglerDetector ranks(1);
   ranks.Add(1, {0.5}, 1);
   EXPECT_FALSE(ranks.now().has_value());
-  EXPECT_FALSE(ranks.most().has_value());
+  EXPECT_FALSE(ranks.worst().has_value());
 }
 
 }  // namespace

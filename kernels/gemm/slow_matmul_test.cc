@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Matmuls without a cuBLASLt algorithm: an error, or slow and listed by SlowProducts().
+// Matmuls without a cuBLASLt algorithm: an error, or slow and listed by SlowMatmuls().
 
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class SlowProductTest : public testing::Test {
+class SlowMatmulTest : public testing::Test {
  protected:
   void SetUp() override {
     device_ = *DeviceRegistry::Create("cuda", DeviceOptions());
@@ -65,7 +65,7 @@ class SlowProductTest : public testing::Test {
   std::shared_ptr<Device> device_;
 };
 
-TEST_F(SlowProductTest, ALargeProductWithoutAnAlgorithmIsAnError) {
+TEST_F(SlowMatmulTest, ALargeMatmulWithoutAnAlgorithmIsAnError) {
   const std::unique_ptr<Kernels> kernels = Make(/*allow_slow_kernels=*/false);
   const absl::Status status = Multiply(*kernels, 512, 129, 128);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
@@ -73,21 +73,21 @@ TEST_F(SlowProductTest, ALargeProductWithoutAnAlgorithmIsAnError) {
                            "--allow_slow_kernels"}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
-  EXPECT_THAT(kernels->SlowProducts(), IsEmpty());
+  EXPECT_THAT(kernels->SlowMatmuls(), IsEmpty());
 }
 
-TEST_F(SlowProductTest, OneThatIsAllowedIsComputedAndNamedOnce) {
+TEST_F(SlowMatmulTest, OneThatIsAllowedIsComputedAndNamedOnce) {
   const std::unique_ptr<Kernels> kernels = Make(/*allow_slow_kernels=*/true);
   EXPECT_EQ(Multiply(*kernels, 512, 128, 128), absl::OkStatus());
-  EXPECT_THAT(kernels->SlowProducts(), IsEmpty()) << "cuBLASLt has an algorithm for this one";
+  EXPECT_THAT(kernels->SlowMatmuls(), IsEmpty()) << "cuBLASLt has an algorithm for this one";
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Multiply(*kernels, 512, 129, 128), absl::OkStatus());
-  EXPECT_THAT(kernels->SlowProducts(), ElementsAre("[512, 128] x [128, 129] in bf16 into fp32"));
+  EXPECT_THAT(kernels->SlowMatmuls(), ElementsAre("[512, 128] x [128, 129] in bf16 into fp32"));
 }
 
-TEST_F(SlowProductTest, ASmallOneIsNobodysConcern) {
+TEST_F(SlowMatmulTest, ASmallOneIsNobodysConcern) {
   const std::unique_ptr<Kernels> kernels = Make(/*allow_slow_kernels=*/false);
   EXPECT_EQ(Multiply(*kernels, 16, 9, 8), absl::OkStatus());
-  EXPECT_THAT(kernels->SlowProducts(), IsEmpty());
+  EXPECT_THAT(kernels->SlowMatmuls(), IsEmpty());
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Simulates all ranks in one thread, with memcpy for messages. mpi_test.cc has real ones.
+// Simulates all ranks in one thread, with memcpy for messages. mpi_test.cc and nccl_test.cc have
+// real ones.
 
-#include "zeroth/core/comm/mpi/two_level.h"
+#include "zeroth/core/comm/two_level.h"
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
@@ -21,7 +21,7 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/testing/reduction_reference.h"
 
-namespace zeroth::mpi {
+namespace zeroth {
 namespace {
 
 using ::zeroth::testing::AsFloat;
@@ -38,7 +38,7 @@ struct Cluster {
 };
 
 // Messages of all ranks: those of rank r at [r].
-using Messages = std::vector<std::vector<Message>>;
+using Messages = std::vector<std::vector<RankMessage>>;
 
 // Delivers messages and counts their bytes.
 class Network {
@@ -52,21 +52,22 @@ class Network {
   void Deliver(const Messages& messages) {
     Messages sent(messages.size());  // and not received yet
     for (int rank = 0; rank < cluster_.size(); ++rank) {
-      for (const Message& message : messages[static_cast<size_t>(rank)]) {
-        if (message.way != Message::Way::kSend || message.bytes == 0) continue;
+      for (const RankMessage& message : messages[static_cast<size_t>(rank)]) {
+        if (!message.is_send || message.data.count == 0) continue;
         sent[static_cast<size_t>(rank)].push_back(message);
         Count(rank, message);
       }
     }
     for (int rank = 0; rank < cluster_.size(); ++rank) {
-      for (const Message& message : messages[static_cast<size_t>(rank)]) {
-        if (message.way != Message::Way::kReceive || message.bytes == 0) continue;
-        std::vector<Message>& waiting = sent[static_cast<size_t>(message.peer)];
+      for (const RankMessage& message : messages[static_cast<size_t>(rank)]) {
+        if (message.is_send || message.data.count == 0) continue;
+        std::vector<RankMessage>& waiting = sent[static_cast<size_t>(message.peer)];
         const auto first = std::find_if(waiting.begin(), waiting.end(),
-                                        [&](const Message& m) { return m.peer == rank; });
+                                        [&](const RankMessage& m) { return m.peer == rank; });
         ASSERT_NE(first, waiting.end()) << "rank " << rank << " waits for rank " << message.peer;
-        ASSERT_EQ(first->bytes, message.bytes);
-        std::memcpy(message.data, first->data, static_cast<size_t>(message.bytes));
+        ASSERT_EQ(ByteSize(first->data), ByteSize(message.data));
+        std::memcpy(message.data.data, first->data.data,
+                    static_cast<size_t>(ByteSize(message.data)));
         waiting.erase(first);
       }
     }
@@ -77,11 +78,11 @@ class Network {
   int peers(int rank) const { return static_cast<int>(peers_[static_cast<size_t>(rank)].size()); }
 
  private:
-  void Count(int rank, const Message& message) {
+  void Count(int rank, const RankMessage& message) {
     peers_[static_cast<size_t>(rank)].insert(message.peer);
     const int node = cluster_.GridOf(rank).node();
     if (cluster_.GridOf(message.peer).node() != node) {
-      bytes_leaving_[static_cast<size_t>(node)] += message.bytes;
+      bytes_leaving_[static_cast<size_t>(node)] += ByteSize(message.data);
     }
   }
 
@@ -97,40 +98,81 @@ Messages OfAll(int size, Function function) {
   return messages;
 }
 
-// Runs the steps on all ranks. Messages arrive inside a node as early as they may, and between
-// nodes as late as they may if `late`, otherwise at once.
-void Run(std::vector<std::unique_ptr<TwoLevelReduction>>& ranks, const Cluster& cluster,
-         Network& network, bool late) {
-  const int64_t steps = ranks.front()->steps();
+// How the simulated transport works.
+enum class Transport : uint8_t {
+  kLate,     // messages arrive inside a node as early as they may, and between nodes as late
+  kEarly,    // all arrive as early as they may
+  kInOrder,  // RunInOrder
+};
+
+TwoLevelReduction::Depth DepthOf(Transport transport, const NodeGrid& grid) {
+  if (transport == Transport::kInOrder) return DepthInOrder(grid);
+  return {};
+}
+
+// Runs the steps on all ranks.
+void RunAtOnce(std::vector<TwoLevelReduction>& ranks, const Cluster& cluster, Network& network,
+               bool late) {
+  const int64_t steps = ranks.front().steps();
   const auto local = [&](int64_t step) {
     network.Deliver(
-        OfAll(cluster.size(), [&](size_t rank) { return ranks[rank]->LocalMessages(step); }));
+        OfAll(cluster.size(), [&](size_t rank) { return ranks[rank].LocalMessages(step); }));
   };
   const auto finish = [&](int64_t block) {
-    for (const auto& rank : ranks) rank->FinishBlock(block);
+    for (const auto& rank : ranks) ReduceOnHost(rank.FinishBlock(block));
   };
   std::vector<Messages> cross(static_cast<size_t>(steps));
-  if (steps > 0) local(0);
+  local(0);
   for (int64_t step = 0; step < steps; ++step) {
     if (step + 1 < steps) local(step + 1);
     if (late && step >= 2) network.Deliver(cross[static_cast<size_t>(step - 2)]);
-    for (const auto& rank : ranks) rank->AddLocal(step);
+    for (const auto& rank : ranks) ReduceOnHost(rank.AddLocal(step));
     cross[static_cast<size_t>(step)] =
-        OfAll(cluster.size(), [&](size_t rank) { return ranks[rank]->CrossMessages(step); });
+        OfAll(cluster.size(), [&](size_t rank) { return ranks[rank].CrossMessages(step); });
     if (!late) network.Deliver(cross[static_cast<size_t>(step)]);
     if (step > 0 && step % cluster.nodes == 0) finish(step / cluster.nodes - 1);
   }
-  if (steps == 0) return;
   if (late) network.Deliver(cross[static_cast<size_t>(steps - 2)]);
-  finish(ranks.front()->blocks() - 1);
+  finish(ranks.front().blocks() - 1);
+}
+
+// RunInOrder on all ranks. An exchange and the sums after it are the same step on each.
+void RunAllInOrder(const std::vector<TwoLevelReduction>& ranks, const Cluster& cluster,
+                   Network& network) {
+  struct Step {
+    std::vector<RankMessage> messages;
+    std::vector<StridedReduction> sums;
+  };
+  std::vector<std::vector<Step>> programs;
+  for (const TwoLevelReduction& rank : ranks) {
+    std::vector<Step>& program = programs.emplace_back();
+    const absl::Status status = RunInOrder(
+        {&rank, 1},
+        [&](const std::vector<RankMessage>& messages) {
+          program.push_back({messages, {}});
+          return absl::OkStatus();
+        },
+        [&](const StridedReduction& sum) {
+          program.back().sums.push_back(sum);
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(program.size(), programs.front().size());
+  }
+  for (size_t i = 0; i < programs.front().size(); ++i) {
+    network.Deliver(OfAll(cluster.size(), [&](size_t rank) { return programs[rank][i].messages; }));
+    for (const auto& program : programs) {
+      for (const StridedReduction& sum : program[i].sums) ReduceOnHost(sum);
+    }
+  }
 }
 
 // One reduction by all ranks.
 template <typename T, typename Result = T>
 class Simulation {
  public:
-  Simulation(const Cluster& cluster, Pieces pieces, ReduceOp op, bool accumulate = false,
-             bool late = true)
+  Simulation(const Cluster& cluster, Pieces pieces, ReduceOp op, Transport transport,
+             bool accumulate = false)
       : cluster_(cluster), pieces_(pieces), op_(op), accumulate_(accumulate), network_(cluster) {
     collective_.op = CollectiveOp::kReduceScatter;
     collective_.call.reduce = op;
@@ -138,7 +180,8 @@ class Simulation {
     collective_.recv.dtype = DTypeOf<Result>::value;
     collective_.accumulate = accumulate;
     std::vector<std::vector<char>> scratch;
-    std::vector<std::unique_ptr<TwoLevelReduction>> ranks;
+    std::vector<TwoLevelReduction> ranks;
+    const TwoLevelReduction::Depth depth = DepthOf(transport, cluster.GridOf(0));
     for (int rank = 0; rank < cluster.size(); ++rank) {
       const CounterRng rng(21, std::to_string(rank));
       std::vector<T>& values = values_.emplace_back(static_cast<size_t>(pieces.count));
@@ -146,20 +189,24 @@ class Simulation {
       results_.emplace_back(static_cast<size_t>(pieces.Count(rank)), Result{});
     }
     scratch_bytes_ =
-        TwoLevelReduction::ScratchBytes(cluster.GridOf(0), pieces, collective_.send.dtype);
+        TwoLevelReduction::ScratchBytes(cluster.GridOf(0), pieces, collective_.send.dtype, depth);
     for (int rank = 0; rank < cluster.size(); ++rank) {
       const auto r = static_cast<size_t>(rank);
       scratch.emplace_back(scratch_bytes_);
       if constexpr (std::is_same_v<Result, float>) {
         std::fill(results_[r].begin(), results_[r].end(), 1.5f);
       }
-      ranks.push_back(std::make_unique<TwoLevelReduction>(
-          collective_, BufferView(values_[r].data(), pieces.count, DTypeOf<T>::value),
-          BufferView(results_[r].data(), pieces.Count(rank), DTypeOf<Result>::value), pieces,
-          cluster.GridOf(rank), scratch.back().data()));
+      ranks.emplace_back(collective_,
+                         BufferView(values_[r].data(), pieces.count, DTypeOf<T>::value),
+                         BufferView(results_[r].data(), pieces.Count(rank), DTypeOf<Result>::value),
+                         pieces, cluster.GridOf(rank), depth, scratch.back().data());
     }
-    blocks_ = ranks.front()->blocks();
-    Run(ranks, cluster, network_, late);
+    blocks_ = ranks.front().blocks();
+    if (transport == Transport::kInOrder) {
+      RunAllInOrder(ranks, cluster, network_);
+    } else if (blocks_ > 0) {
+      RunAtOnce(ranks, cluster, network_, transport == Transport::kLate);
+    }
   }
 
   // Compares every `stride`-th element.
@@ -211,37 +258,70 @@ class Simulation {
 
 Pieces Equal(const Cluster& cluster, int64_t piece) { return {piece, piece * cluster.size()}; }
 
+constexpr Transport kTransports[] = {Transport::kLate, Transport::kEarly, Transport::kInOrder};
+
 template <typename T>
-void ExpectBits(const Cluster& cluster, const std::vector<ReduceOp>& ops) {
-  SCOPED_TRACE(::testing::Message() << cluster.nodes << " x " << cluster.per_node);
-  // The last pieces of a buffer may be shorter, or empty.
-  for (const Pieces& pieces : {Equal(cluster, 0), Equal(cluster, 1), Equal(cluster, 37),
-                               Pieces{16, 16 * cluster.size() - 5}, Pieces{16, 40}}) {
+void ExpectBits(const Cluster& cluster, const Pieces& pieces, const std::vector<ReduceOp>& ops) {
+  SCOPED_TRACE(::testing::Message() << cluster.nodes << " x " << cluster.per_node << ", pieces of "
+                                    << pieces.piece << " of " << pieces.count);
+  for (const Transport transport : kTransports) {
     for (ReduceOp op : ops) {
-      Simulation<T>(cluster, pieces, op).ExpectTheBitsOfTheTree();
+      Simulation<T>(cluster, pieces, op, transport).ExpectTheBitsOfTheTree();
     }
   }
 }
 
-constexpr Cluster kClusters[] = {{2, 2}, {2, 4}, {3, 2}, {5, 4}, {8, 8}};
+constexpr ReduceOp kFloatOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax};
+constexpr ReduceOp kIntegerOps[] = {ReduceOp::kSum, ReduceOp::kMax};
+constexpr Cluster kClusters[] = {{2, 2}, {2, 4}, {3, 2}, {5, 4}, {8, 8}, {11, 2}};
 
 TEST(TwoLevelReductionTest, HasTheBitsOfTheTree) {
   for (const Cluster& cluster : kClusters) {
-    const std::vector<ReduceOp> floats = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax};
-    ExpectBits<float>(cluster, floats);
-    ExpectBits<BFloat16>(cluster, floats);
-    ExpectBits<Float16>(cluster, floats);
-    ExpectBits<int64_t>(cluster, {ReduceOp::kSum, ReduceOp::kMax});
-    ExpectBits<uint8_t>(cluster, {ReduceOp::kSum, ReduceOp::kMax});
+    // The last pieces of a buffer may be shorter, or empty.
+    for (const Pieces& pieces : {Equal(cluster, 0), Equal(cluster, 1), Equal(cluster, 37),
+                                 Pieces{16, 16 * cluster.size() - 5}, Pieces{16, 40}}) {
+      const std::vector<ReduceOp> floats(std::begin(kFloatOps), std::end(kFloatOps));
+      const std::vector<ReduceOp> integers(std::begin(kIntegerOps), std::end(kIntegerOps));
+      ExpectBits<float>(cluster, pieces, floats);
+      ExpectBits<BFloat16>(cluster, pieces, floats);
+      ExpectBits<Float16>(cluster, pieces, floats);
+      ExpectBits<int64_t>(cluster, pieces, integers);
+      ExpectBits<uint8_t>(cluster, pieces, integers);
+    }
+  }
+}
+
+// All divisions of up to 64 ranks into nodes of a power of two.
+TEST(TwoLevelReductionTest, HasTheBitsOfTheTreeInEveryCluster) {
+  const CounterRng rng(22, "pieces");
+  uint64_t draw = 0;
+  const auto below = [&](int64_t limit) {
+    return static_cast<int64_t>(rng.Uniform(draw++) * static_cast<float>(limit));
+  };
+  for (int size = 2; size <= 64; ++size) {
+    for (int per_node = 2; per_node < size; per_node *= 2) {
+      if (size % per_node != 0) continue;
+      const Cluster cluster = {size / per_node, per_node};
+      const int64_t piece = 1 + below(90);
+      const Pieces pieces = {piece, below(piece * size)};
+      ExpectBits<float>(cluster, pieces, {ReduceOp::kSum});
+      ExpectBits<BFloat16>(cluster, pieces, {ReduceOp::kMean});
+      ExpectBits<int32_t>(cluster, pieces, {ReduceOp::kSum});
+    }
   }
 }
 
 TEST(TwoLevelReductionTest, WritesAndAccumulatesUnroundedSums) {
   for (const Cluster& cluster : kClusters) {
+    const Pieces pieces = Equal(cluster, 19);
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
-      Simulation<BFloat16, float>(cluster, Equal(cluster, 19), op).ExpectTheBitsOfTheTree();
-      Simulation<BFloat16, float>(cluster, Equal(cluster, 19), op, true).ExpectTheBitsOfTheTree();
-      Simulation<float>(cluster, Equal(cluster, 19), op, true).ExpectTheBitsOfTheTree();
+      for (const Transport transport : kTransports) {
+        Simulation<BFloat16, float>(cluster, pieces, op, transport).ExpectTheBitsOfTheTree();
+        Simulation<BFloat16, float>(cluster, pieces, op, transport, /*accumulate=*/true)
+            .ExpectTheBitsOfTheTree();
+        Simulation<float>(cluster, pieces, op, transport, /*accumulate=*/true)
+            .ExpectTheBitsOfTheTree();
+      }
     }
   }
 }
@@ -249,19 +329,28 @@ TEST(TwoLevelReductionTest, WritesAndAccumulatesUnroundedSums) {
 // In more than two blocks, the memory of a block is used again.
 TEST(TwoLevelReductionTest, WorksInBlocksOfLittleMemory) {
   for (const Cluster& cluster : {Cluster{2, 2}, Cluster{3, 2}}) {
-    for (const bool late : {true, false}) {
+    for (const Transport transport : kTransports) {
       const Simulation<BFloat16> simulation(cluster, Equal(cluster, 600001), ReduceOp::kMean,
-                                            /*accumulate=*/false, late);
+                                            transport);
       EXPECT_EQ(simulation.blocks(), 3);
       EXPECT_LE(simulation.scratch_bytes(), size_t{16} << 20);
       simulation.ExpectTheBitsOfTheTree(97);
     }
   }
+  // More nodes than an exchange has steps, and not a multiple of them.
+  const Simulation<int32_t> many({9, 2}, Equal({9, 2}, 170001), ReduceOp::kSum,
+                                 Transport::kInOrder);
+  EXPECT_EQ(many.blocks(), 2);
+  many.ExpectTheBitsOfTheTree(997);
   for (const Cluster& cluster : {Cluster{8, 8}, Cluster{128, 8}, Cluster{512, 8}}) {
     const Pieces large = Equal(cluster, int64_t{1} << 30);
-    const size_t bytes = TwoLevelReduction::ScratchBytes(cluster.GridOf(0), large, DType::kFloat32);
-    EXPECT_LE(bytes, size_t{16} << 20);
-    EXPECT_GT(bytes, size_t{15} << 20);
+    for (const Transport transport : kTransports) {
+      const NodeGrid grid = cluster.GridOf(0);
+      const size_t bytes =
+          TwoLevelReduction::ScratchBytes(grid, large, DType::kFloat32, DepthOf(transport, grid));
+      EXPECT_LE(bytes, size_t{16} << 20);
+      EXPECT_GT(bytes, size_t{15} << 20);
+    }
   }
 }
 
@@ -271,18 +360,20 @@ TEST(TwoLevelReductionTest, ANodeSendsTheBytesOfARing) {
     SCOPED_TRACE(::testing::Message() << cluster.nodes << " x " << cluster.per_node);
     const int64_t piece = 1;
     const int64_t elements = piece * cluster.size();
-    const Simulation<float> floats(cluster, Equal(cluster, piece), ReduceOp::kSum);
-    floats.ExpectTheBitsOfTheTree();
-    const Simulation<BFloat16> halves(cluster, Equal(cluster, piece), ReduceOp::kSum);
-    halves.ExpectTheBitsOfTheTree();
-    for (int node = 0; node < cluster.nodes; ++node) {
-      // (N - 1)/N of the buffer, in fp32 whatever its type.
-      const int64_t ring = elements / cluster.nodes * (cluster.nodes - 1) * 4;
-      EXPECT_EQ(floats.network().bytes_leaving(node), ring);
-      EXPECT_EQ(halves.network().bytes_leaving(node), ring);
-    }
-    for (int rank = 0; rank < cluster.size(); ++rank) {
-      EXPECT_EQ(floats.network().peers(rank), cluster.nodes + cluster.per_node - 2);
+    // (N - 1)/N of the buffer, in fp32 whatever its type.
+    const int64_t ring = elements / cluster.nodes * (cluster.nodes - 1) * 4;
+    for (const Transport transport : {Transport::kEarly, Transport::kInOrder}) {
+      const Simulation<float> floats(cluster, Equal(cluster, piece), ReduceOp::kSum, transport);
+      floats.ExpectTheBitsOfTheTree();
+      const Simulation<BFloat16> halves(cluster, Equal(cluster, piece), ReduceOp::kSum, transport);
+      halves.ExpectTheBitsOfTheTree();
+      for (int node = 0; node < cluster.nodes; ++node) {
+        EXPECT_EQ(floats.network().bytes_leaving(node), ring);
+        EXPECT_EQ(halves.network().bytes_leaving(node), ring);
+      }
+      for (int rank = 0; rank < cluster.size(); ++rank) {
+        EXPECT_EQ(floats.network().peers(rank), cluster.nodes + cluster.per_node - 2);
+      }
     }
   }
 }
@@ -322,4 +413,4 @@ TEST(TwoLevelGatherTest, BringsEveryPieceEverywhereWithTheBytesOfARing) {
 }
 
 }  // namespace
-}  // namespace zeroth::mpi
+}  // namespace zeroth
