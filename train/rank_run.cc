@@ -316,8 +316,9 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
                                  positions, " tokens"));
   }
   const absl::StatusOr<ExportOptions> exported = ExportOptionsOf(spec_, input_);
-  if (exported.ok() && options_.export_dtype == ExportDType::kAuto &&
-      exported->dtype == DType::kBFloat16) {
+  // Adapters alone are in fp32.
+  if (options_.lora_export != LoraExport::kAdapter && exported.ok() &&
+      options_.export_dtype == ExportDType::kAuto && exported->dtype == DType::kBFloat16) {
     notes.push_back(
         "note      final/ will be in bf16, as --init_from is; --export_dtype=fp32 keeps all bits");
   }
