@@ -142,7 +142,7 @@ TEST(PeftDirectoryTest, UnsupportedAdaptersAreRefused) {
   EXPECT_THAT(message(kConfig, {a, b, {"lm_head.weight", Shape({1})}}),
               HasSubstr("is not a matrix of a linear layer's adapter"));
   for (const char* key :
-       {R"("use_rslora": true)", R"("use_dora": true)", R"("bias": "all")",
+       {R"("use_dora": true)", R"("bias": "all")",
         R"("rank_pattern": {"x": 3})", R"("modules_to_save": ["lm_head"])",
         R"("init_lora_weights": "pissa_niter_4")", R"("layer_replication": [[0, 2]])",
         R"("alora_invocation_tokens": [1, 2])"}) {

@@ -71,6 +71,11 @@ std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values
   return turned;
 }
 
+double PeftAdapter::scale() const {
+  const auto divisor = static_cast<double>(rank);
+  return alpha / (rslora ? std::sqrt(divisor) : divisor);
+}
+
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   if (adapter.rank < 1 || adapter.layers.empty()) {
     return InvalidArgument("an adapter of rank ", adapter.rank, " for ", adapter.layers.size(),
@@ -91,7 +96,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["fan_in_fan_out"] = adapter.fan_in_fan_out;
   json["bias"] = "none";
   json["modules_to_save"] = nullptr;
-  json["use_rslora"] = false;
+  json["use_rslora"] = adapter.rslora;
   json["init_lora_weights"] = true;
   json["inference_mode"] = true;
   return HfConfig::Parse(json.dump(), "adapter_config.json");
@@ -121,7 +126,8 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
                                                 "lora_alpha",
                                                 "lora_dropout",
                                                 "peft_type",
-                                                "r"};
+                                                "r",
+                                                "use_rslora"};
   for (const auto& [key, value] : config.json().items()) {
     const auto is_in = [&key = key](absl::Span<const absl::string_view> keys) {
       return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -144,6 +150,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
     return InvalidArgument(config.where(), ": \"r\" is ", adapter.rank, " and \"lora_alpha\" ",
                            adapter.alpha, ", expected a rank of at least 1");
   }
+  ZEROTH_ASSIGN_OR_RETURN(adapter.rslora, config.GetBoolOr("use_rslora", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.dropout, config.GetDoubleOr("lora_dropout", 0));
   ZEROTH_ASSIGN_OR_RETURN(adapter.fan_in_fan_out, config.GetBoolOr("fan_in_fan_out", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.base_model, config.GetStringOr("base_model_name_or_path", ""));

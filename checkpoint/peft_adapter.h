@@ -27,13 +27,17 @@ namespace zeroth {
 struct PeftAdapter {
   int64_t rank = 0;
   double alpha = 0;
-  double dropout = 0;  // of training; inference ignores it
+  bool rslora = false;  // rank-stabilized: the scale is alpha / sqrt(rank)
+  double dropout = 0;   // of training; inference ignores it
   // True if the adapted weights are [in, out], as GPT-2's; all of them or none.
   bool fan_in_fan_out = false;
   // Path or name of the base model; empty: unknown.
   std::string base_model;
   // The adapted layers by their names in the model: "transformer.h.0.attn.c_attn".
   std::vector<std::string> layers;
+
+  // What the product of the halves is multiplied with: alpha / rank, unless rslora.
+  double scale() const;
 };
 
 // Makes adapter_config.json. InvalidArgument for an adapter without layers or rank.
@@ -52,7 +56,8 @@ inline constexpr absl::string_view kLoraA = ".lora_A";
 inline constexpr absl::string_view kLoraB = ".lora_B";
 
 // The names of a layer's two halves in adapter_model.safetensors. For any layout of the weight, A
-// is [rank, in] and B is [out, rank]. The adapter adds alpha / rank * B A, or its transpose.
+// is [rank, in] and B is [out, rank]. The adapter adds PeftAdapter::scale * B A, or its
+// transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
 

@@ -270,6 +270,7 @@ LoraOptions TrainOptions::lora() const {
   LoraOptions lora;
   lora.rank = lora_rank;
   lora.alpha = lora_alpha;
+  lora.rslora = lora_rslora;
   if (lora_targets != "all") {
     for (const absl::string_view target : absl::StrSplit(lora_targets, ',')) {
       lora.targets.emplace_back(absl::StripAsciiWhitespace(target));

@@ -71,7 +71,7 @@ class AdapterMerger {
     halves.rank = adapter.a->global_shape().dim(is_in_out ? 1 : 0);
     halves.columns = adapter.weight->global_shape().dim(1);
     std::vector<float>& weight = values[adapter.weight];
-    halves.AddTo(adapter.alpha / static_cast<double>(halves.rank), 0, absl::MakeSpan(weight));
+    halves.AddTo(adapter.options->scale(), 0, absl::MakeSpan(weight));
     return sink_(*adapter.weight, weight);
   }
 
@@ -95,8 +95,9 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
   adapter.base_model = options.base_model;
   for (const LoraAdapter& part : LoraAdapters(model)) {
     adapter.fan_in_fan_out = part.layout == WeightLayout::kInOut;
-    adapter.rank = part.a->global_shape().dim(adapter.fan_in_fan_out ? 1 : 0);
-    adapter.alpha = part.alpha;
+    adapter.rank = part.options->rank;
+    adapter.alpha = part.options->alpha;
+    adapter.rslora = part.options->rslora;
     adapter.layers.push_back(part.layer());
   }
   return PeftAdapterConfig(adapter);

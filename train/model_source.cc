@@ -106,6 +106,8 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   const TrainOptions unset;
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
+  ZEROTH_RETURN_IF_ERROR(
+      Adopt("lora_rslora", unset.lora_rslora, adapter.rslora, options.lora_rslora));
   // Targets may be written in other ways and mean the same layers, which OpenInitAdapter
   // compares.
   if (options.lora_targets == unset.lora_targets) {

@@ -23,8 +23,8 @@
 
 namespace zeroth {
 
-// Returns `options` with the rank, alpha and targets of the adapter in init_adapter, if that is
-// set, and with the adapter's base model unless init_from names one. InvalidArgument if flags
+// Returns `options` with the LoRA options of the adapter in init_adapter, if that is set,
+// and with the adapter's base model unless init_from names one. InvalidArgument if flags
 // contradict the adapter or the base model is unknown; NotFound if the base model is not there.
 // Also the errors of PeftDirectory.
 absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);

@@ -275,9 +275,9 @@ void Reporter::PrintAdapters() {
   for (const LoraAdapter& adapter : adapters)
     numel += adapter.a->global_numel() + adapter.b->global_numel();
   Say(absl::StrFormat(
-      "adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
+      "adapters  %s of rank %d, alpha %g, on %d weights: %.2fM "
       "parameters are trained, the rest is frozen",
-      options_.lora_rank, options_.lora_alpha, adapters.size(), static_cast<double>(numel) / 1e6));
+      options_.lora_rslora ? "rsLoRA" : "LoRA", options_.lora_rank, options_.lora_alpha, adapters.size(), static_cast<double>(numel) / 1e6));
 }
 
 void Reporter::PrintFp8() {

@@ -120,7 +120,9 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
   metadata.SetString(kArchitectureKey, base.architecture);
   metadata.SetString("general.name", name);
   metadata.SetString(kAdapterTypeKey, kLora);
-  metadata.SetFloat(kAlphaKey, static_cast<float>(adapter.alpha));
+  // llama.cpp always divides alpha by the rank.
+  const double alpha = adapter.scale() * static_cast<double>(adapter.rank);
+  metadata.SetFloat(kAlphaKey, static_cast<float>(alpha));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> tensors,
                           DeclareCopies(weights, copies));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFileWriter> writer,

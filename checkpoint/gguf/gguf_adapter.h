@@ -2,7 +2,8 @@
 //
 // LoRA adapters as GGUF files, which llama.cpp adds to a GGUF file of the base model. Each adapted
 // tensor NAME of the base has the halves NAME.lora_a [rank, in] and NAME.lora_b [out, rank]; rows
-// of lora_b are in the order of the rows of NAME. Experts are stacked as in NAME.
+// of lora_b are in the order of the rows of NAME. Experts are stacked as in NAME. The scale
+// is adapter.lora.alpha / rank, so a rank-stabilized adapter has alpha * sqrt(rank) there.
 
 #pragma once
 

@@ -50,6 +50,11 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
 
 }  // namespace
 
+double LoraOptions::scale() const {
+  const auto divisor = static_cast<double>(rank);
+  return alpha / (rslora ? std::sqrt(divisor) : divisor);
+}
+
 bool LoraOptions::Adapts(absl::string_view projection) const {
   if (!enabled()) return false;
   return targets.empty() ||
@@ -68,7 +73,7 @@ std::string LoraAdapter::layer() const {
 }
 
 LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora)
-    : Linear(std::move(name), options), scale_(lora.scale()) {
+    : Linear(std::move(name), options), lora_(lora) {
   const bool in_out = layout() == WeightLayout::kInOut;
   const float a_std = 1.0f / std::sqrt(3.0f * static_cast<float>(std::max<int64_t>(1, options.in)));
   for (size_t i = 0; i < options.projections.size(); ++i) {
@@ -87,8 +92,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
           Initializer::Zeros());
       for (Parameter* half : {adapter.a, adapter.b}) half->set_matrix({in_out});
       adapter.layout = layout();
-      adapter.scale = scale_;
-      adapter.alpha = lora.alpha;
+      adapter.options = &lora_;
       adapters_.push_back(adapter);
     }
   }
@@ -101,7 +105,8 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, Activation::kNone));
-    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, LowRankParts(), layout(), scale_));
+    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, LowRankParts(), layout(),
+                                        static_cast<float>(lora_.scale())));
     if (activation != Activation::kNone) {
       ZEROTH_ASSIGN_OR_RETURN(y, GeluOp(context, y));
     }

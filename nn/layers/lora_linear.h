@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Low-rank adaptation of linear layers (Hu et al., "LoRA: Low-Rank Adaptation of Large Language
-// Models", 2021): y = x W + b + (alpha / rank) * (x A) B, where only A and B are trained.
+// Models", 2021): y = x W + b + scale * (x A) B, where only A and B are trained.
 
 #pragma once
 
@@ -26,12 +26,15 @@ namespace zeroth {
 struct LoraOptions {
   int64_t rank = 0;  // of A B; 0: no adapters
   double alpha = 16;
+  // Rank-stabilized LoRA (Kalajdzievski, "A Rank Stabilization Scaling Factor for Fine-Tuning with
+  // LoRA", 2023): the scale is alpha / sqrt(rank) instead of alpha / rank.
+  bool rslora = false;
   // The last parts of the names of adapted projections, as in "c_attn" or "self_attn.q_proj".
   // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
 
   bool enabled() const { return rank > 0; }
-  float scale() const { return static_cast<float>(alpha / static_cast<double>(rank)); }
+  double scale() const;
   // True if the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
   bool Adapts(absl::string_view projection) const;
 };
@@ -39,8 +42,8 @@ struct LoraOptions {
 // InvalidArgument gives rank and alpha if one of them is out of its range.
 absl::Status ValidateLoraOptions(const LoraOptions& options);
 
-// An adapter: the layer computes with weight + scale * (a b), or scale * (b a) if weights are [out,
-// in].
+// An adapter: the layer computes with weight + options->scale() * (a b), or (b a) if weights are
+// [out, in].
 struct LoraAdapter {
   // The name of the adapted projection, as in "model.layers.0.self_attn.q_proj".
   std::string layer() const;
@@ -49,8 +52,7 @@ struct LoraAdapter {
   Parameter* a = nullptr;       // kInOut: [in, rank]; kOutIn: [rank, in]
   Parameter* b = nullptr;       // kInOut: [rank, out]; kOutIn: [out, rank]
   WeightLayout layout = WeightLayout::kOutIn;
-  float scale = 0;  // alpha over the rank
-  double alpha = 0;
+  const LoraOptions* options = nullptr;  // of the layer, which has them as long as it lives
 };
 
 // A linear layer with adapters on some of its projections. Parameters are [projection.]lora_A,
@@ -73,8 +75,8 @@ class LoraLinear : public Linear {
   // The adapters, with the columns of this rank's part of each projection.
   std::vector<LowRankPart> LowRankParts() const;
 
+  const LoraOptions lora_;
   std::vector<LoraAdapter> adapters_;
-  float scale_;
 };
 
 // Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear. Models make their

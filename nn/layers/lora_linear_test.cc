@@ -96,8 +96,8 @@ std::vector<Parameter*> OwnAll(Bench& bench, const Module& module, float scale =
   return parameters;
 }
 
-// The definition, projection by projection, in double precision: x W + b + alpha / rank (x A) B.
-Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles& x) {
+// The definition, projection by projection, in double precision: x W + b + scale (x A) B.
+Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles& x, double scale) {
   const Sizes& sizes = test_case.sizes;
   int64_t width = 0;
   for (const int64_t out : sizes.outs) width += out;
@@ -125,8 +125,7 @@ Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles&
       for (int64_t j = 0; j < out; ++j) {
         const auto at = static_cast<size_t>(i * out + j);
         y[static_cast<size_t>(i * width + column + j)] =
-            base[at] + bias[static_cast<size_t>(j)] +
-            kAlpha / static_cast<double>(sizes.rank) * low[at];
+            base[at] + bias[static_cast<size_t>(j)] + scale * low[at];
       }
     }
     column += out;
@@ -150,7 +149,8 @@ TEST_P(LoraLinearTest, IsTheDefinition) {
       const Value x = bench.context->MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
       const absl::StatusOr<Value> y = layer.Forward(*bench.context, x, activation);
       ASSERT_TRUE(y.ok()) << y.status();
-      const Doubles expected = Reference(test_case, layer, Values(x.data));
+      const Doubles expected = Reference(test_case, layer, Values(x.data),
+                                         kAlpha / static_cast<double>(test_case.sizes.rank));
       const Doubles actual = Values(y->data);
       ASSERT_EQ(actual.size(), expected.size());
       for (size_t i = 0; i < actual.size(); ++i) {
@@ -158,6 +158,27 @@ TEST_P(LoraLinearTest, IsTheDefinition) {
         EXPECT_NEAR(actual[i], value, 2e-5 * (1 + std::abs(value))) << i;
       }
     }
+  }
+}
+
+// PEFT's use_rslora.
+TEST_P(LoraLinearTest, RankStabilizedIsTheDefinition) {
+  const Case& test_case = GetParam();
+  LoraOptions lora = LoraOptionsFor(test_case);
+  lora.rslora = true;
+  Bench bench;
+  LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/false), lora);
+  OwnAll(bench, layer);
+  const Shape shape({test_case.sizes.rows, test_case.sizes.in});
+  const Value x = bench.context->MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
+  const absl::StatusOr<Value> y = layer.Forward(*bench.context, x);
+  ASSERT_TRUE(y.ok()) << y.status();
+  const double rank = static_cast<double>(test_case.sizes.rank);
+  const Doubles expected = Reference(test_case, layer, Values(x.data), kAlpha / std::sqrt(rank));
+  const Doubles actual = Values(y->data);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << i;
   }
 }
 

@@ -473,14 +473,15 @@ TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
   EXPECT_TRUE(compared.ok()) << compared;
 }
 
-// PEFT's result with the adapter's directory, W + alpha / r * B A (transposed for GPT-2), is the
-// merged model.
+// PEFT's result with the adapter's directory, W + alpha / r * B A (transposed for GPT-2), or with
+// sqrt(r) for rank-stabilized adapters, here GPT-2's, is the merged model.
 TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   const TemporaryDirectory dir;
   const std::string second = has_experts() ? "o_proj" : "down_proj";
   TinySetup setup = Adapted(
       model(), in_out() ? std::vector<std::string>{} : std::vector<std::string>{"q_proj", second});
   setup.ranks = {"full_shard", 2, 0};
+  setup.model_options.lora.rslora = in_out();
   ExportOptions options;
   options.base_model = "where/it/was";
   options.directory.max_shard_bytes = 1000;
@@ -499,7 +500,9 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   EXPECT_EQ(*config->GetString("base_model_name_or_path"), "where/it/was");
   EXPECT_EQ(*config->GetBool("fan_in_fan_out"), in_out());
   EXPECT_EQ(*config->GetInt("r"), kRank);
-  const double scale = *config->GetDouble("lora_alpha") / static_cast<double>(kRank);
+  EXPECT_EQ(*config->GetBool("use_rslora"), in_out());
+  const auto rank = static_cast<double>(kRank);
+  const double scale = *config->GetDouble("lora_alpha") / (in_out() ? std::sqrt(rank) : rank);
 
   const auto adapter = SafetensorsFile::Open(dir.File("adapter/adapter_model.safetensors"));
   ASSERT_TRUE(adapter.ok()) << adapter.status();

@@ -3,6 +3,7 @@
 #include "zeroth/tools/convert/convert.h"
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -153,11 +154,12 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
 // Writes PEFT's directory of an adapter of rank 3 and alpha 5 for these layers of a model, with
 // random halves.
 void WriteAdapter(const std::string& path, const HfDirectory& base,
-                  const std::vector<std::string>& layers) {
+                  const std::vector<std::string>& layers, bool rslora = false) {
   const bool is_gpt2 = *base.config().GetString("model_type") == "gpt2";
   PeftAdapter adapter;
   adapter.rank = 3;
   adapter.alpha = 5;
+  adapter.rslora = rslora;
   adapter.fan_in_fan_out = is_gpt2;
   adapter.base_model = base.path();
   adapter.layers = layers;
@@ -189,6 +191,7 @@ std::vector<float> ReadAll(const WeightsSource& file, const std::string& name) {
 struct AdaptedModel {
   std::string model;
   std::vector<std::string> layers;
+  bool rslora = false;
 };
 
 std::vector<AdaptedModel> AdaptedModels() {
@@ -198,14 +201,15 @@ std::vector<AdaptedModel> AdaptedModels() {
   }
   return {
       {"gpt2_tiny",
-       {"transformer.h.0.attn.c_attn", "transformer.h.0.mlp.c_proj", "transformer.h.1.mlp.c_fc"}},
+       {"transformer.h.0.attn.c_attn", "transformer.h.0.mlp.c_proj", "transformer.h.1.mlp.c_fc"},
+       /*rslora=*/true},
       {"llama_tiny",
        {"lm_head", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.q_proj",
         "model.layers.1.mlp.down_proj", "model.layers.1.self_attn.v_proj"}},
       experts};
 }
 
-// llama.cpp adds alpha / rank * B A to each tensor of the base model's GGUF file. That must be the
+// llama.cpp adds alpha / rank * B A, of its file's alpha, to each tensor of the base model's GGUF file. That must be the
 // GGUF file of the merged model, in which the rows of Llama's q_proj and k_proj are in another
 // order.
 TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
@@ -215,7 +219,8 @@ TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
     const std::string base_path = absl::StrCat("tests/testdata/", adapted.model);
     const auto base_model = HfDirectory::Open(base_path);
     ASSERT_TRUE(base_model.ok()) << base_model.status();
-    WriteAdapter(dir.File("peft"), *base_model, adapted.layers);
+    WriteAdapter(dir.File("peft"), *base_model, adapted.layers, adapted.rslora);
+    const double alpha = adapted.rslora ? 5 * std::sqrt(3.0) : 5;
     ASSERT_EQ(Message(Options(base_path, dir.File("base.gguf"))), "converted");
     ConvertOptions options = Options(dir.File("peft"), dir.File("merged.gguf"));
     ASSERT_EQ(Message(options), "converted");
@@ -229,7 +234,7 @@ TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
     ASSERT_TRUE(base.ok() && merged.ok() && adapter.ok()) << adapter.status();
     EXPECT_EQ(*(*adapter)->metadata().GetString("general.type"), "adapter");
     EXPECT_EQ(*(*adapter)->metadata().GetString("adapter.type"), "lora");
-    EXPECT_EQ(*(*adapter)->metadata().GetDouble("adapter.lora.alpha"), 5);
+    EXPECT_EQ(*(*adapter)->metadata().GetDouble("adapter.lora.alpha"), static_cast<float>(alpha));
     EXPECT_EQ(*(*adapter)->metadata().GetString("general.architecture"),
               *(*base)->metadata().GetString("general.architecture"));
     size_t halves = 0;
@@ -249,7 +254,7 @@ TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
           for (size_t r = 0; r < 3; ++r) {
             sum += double{b[i / columns * 3 + r]} * a[(expert * 3 + r) * columns + i % columns];
           }
-          expected[i] = static_cast<float>(expected[i] + 5.0 / 3.0 * sum);
+          expected[i] = static_cast<float>(expected[i] + alpha / 3.0 * sum);
         }
       }
       const std::vector<float> found = ReadAll(**merged, name);
@@ -267,7 +272,8 @@ TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
     const auto back = PeftDirectory::Open(dir.File("back"));
     ASSERT_TRUE(first.ok() && back.ok()) << back.status();
     EXPECT_EQ(back->adapter().rank, 3);
-    EXPECT_EQ(back->adapter().alpha, 5);
+    EXPECT_FALSE(back->adapter().rslora);
+    EXPECT_FLOAT_EQ(static_cast<float>(back->adapter().alpha), static_cast<float>(alpha));
     EXPECT_EQ(back->adapter().fan_in_fan_out, first->adapter().fan_in_fan_out);
     EXPECT_EQ(back->adapter().layers, first->adapter().layers);
     for (const std::string& name : first->weights()->names()) {

@@ -21,10 +21,6 @@
 namespace zeroth {
 namespace {
 
-double ScaleOf(const PeftAdapter& adapter) {
-  return adapter.alpha / static_cast<double>(adapter.rank);
-}
-
 // Whether the layer is a Conv1D of transformers, whose weight is [in, out]. PEFT decides by this
 // class, whatever the adapter's "fan_in_fan_out" says.
 bool IsConv1D(const HfConfig& config, absl::string_view layer) {
@@ -54,7 +50,7 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   const std::shared_ptr<const WeightsSource>& weights = checkpoint.model.shared_weights();
   ZEROTH_ASSIGN_OR_RETURN(
       std::shared_ptr<const WeightsSource> merged,
-      MergedWeights::Create(weights, weights, products, ScaleOf(*checkpoint.adapter)));
+      MergedWeights::Create(weights, weights, products, checkpoint.adapter->scale()));
   return HfDirectory(path, checkpoint.model.config(), std::move(merged));
 }
 
@@ -83,7 +79,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
-                                                ScaleOf(adapter.adapter())));
+                                                adapter.adapter().scale()));
   HfDirectory model(base->path(), base->config(), std::move(merged));
   // It may have been trained with another chat template, or more tokens, than the base.
   ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
