@@ -43,11 +43,13 @@ TEST(PeftAdapterTest, TheConfigSaysWhatPeftReads) {
   EXPECT_EQ(PeftAdapterConfig(adapter)->json()["use_rslora"], false);
   EXPECT_EQ(adapter.scale(), 2.5 / 8);
   adapter.rslora = true;
+  adapter.dropout = 0.05;
   const auto stabilized = PeftAdapterConfig(adapter);
   ASSERT_TRUE(stabilized.ok()) << stabilized.status();
   EXPECT_EQ(stabilized->json()["use_rslora"], true);
   const auto read = ParsePeftAdapter(*stabilized);
   ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->dropout, 0.05);
   EXPECT_NEAR(read->scale(), 2.5 / 2.8284271247461903, 1e-15);
   EXPECT_TRUE(PeftAdapterConfig(adapter)->json()["base_model_name_or_path"].is_null());
 }

@@ -120,6 +120,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "run without graphs");
   constexpr char kGraph[] =
       "a graph has the update in it, so that nothing can be decided before; leave one of them out";
+  refuse(o.cuda_graphs && o.lora_dropout > 0, "lora_dropout cuda_graphs",
+         "a graph would repeat the draws of one step; leave one of them out");
   refuse(o.cuda_graphs && o.skip_loss_zscore > 0, "skip_loss_zscore cuda_graphs", kGraph);
   refuse(o.cuda_graphs && o.skip_grad_norm_zscore > 0, "skip_grad_norm_zscore cuda_graphs", kGraph);
 
@@ -264,19 +266,6 @@ KernelOptions TrainOptions::kernel_options() const {
   kernels.allow_slow_kernels = allow_slow_kernels;
   kernels.attention = attention_backend;
   return kernels;
-}
-
-LoraOptions TrainOptions::lora() const {
-  LoraOptions lora;
-  lora.rank = lora_rank;
-  lora.alpha = lora_alpha;
-  lora.rslora = lora_rslora;
-  if (lora_targets != "all") {
-    for (const absl::string_view target : absl::StrSplit(lora_targets, ',')) {
-      lora.targets.emplace_back(absl::StripAsciiWhitespace(target));
-    }
-  }
-  return lora;
 }
 
 std::optional<StepRange> ParseStepRange(absl::string_view text) {

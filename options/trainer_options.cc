@@ -2,10 +2,28 @@
 
 #include "zeroth/options/trainer_options.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/strategies/quantized_collectives.h"
 
 namespace zeroth {
+
+LoraOptions TrainOptions::lora() const {
+  LoraOptions lora;
+  lora.rank = lora_rank;
+  lora.alpha = lora_alpha;
+  lora.rslora = lora_rslora;
+  lora.dropout = lora_dropout;
+  if (lora_targets != "all") {
+    for (const absl::string_view target : absl::StrSplit(lora_targets, ',')) {
+      lora.targets.emplace_back(absl::StripAsciiWhitespace(target));
+    }
+  }
+  return lora;
+}
 
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
   TrainerOptions trainer;

@@ -98,6 +98,7 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
     adapter.rank = part.options->rank;
     adapter.alpha = part.options->alpha;
     adapter.rslora = part.options->rslora;
+    adapter.dropout = part.options->dropout;
     adapter.layers.push_back(part.layer());
   }
   return PeftAdapterConfig(adapter);

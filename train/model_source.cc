@@ -96,18 +96,13 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   const absl::StatusOr<PeftDirectory> opened = PeftDirectory::Open(options.init_adapter);
   ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--init_adapter");
   const PeftAdapter& adapter = opened->adapter();
-  if (adapter.dropout != 0) {
-    return InvalidArgument(
-        "--init_adapter=", options.init_adapter, ": was trained with a dropout of ",
-        adapter.dropout,
-        ", and Zeroth has none; to train without dropout, set \"lora_dropout\" to 0 in its "
-        "adapter_config.json");
-  }
   const TrainOptions unset;
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
   ZEROTH_RETURN_IF_ERROR(
       Adopt("lora_rslora", unset.lora_rslora, adapter.rslora, options.lora_rslora));
+  // Another dropout than before is no contradiction.
+  if (options.lora_dropout == unset.lora_dropout) options.lora_dropout = adapter.dropout;
   // Targets may be written in other ways and mean the same layers, which OpenInitAdapter
   // compares.
   if (options.lora_targets == unset.lora_targets) {

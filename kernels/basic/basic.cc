@@ -73,6 +73,8 @@ absl::Status Basic(Kernels& kernels, const BasicArgs& args) {
   if (!Check(op, args)) return op.status();
   const Matrix& a = args.a.tensor.defined() ? args.a : args.out;
   const Matrix& b = args.b.tensor.defined() ? args.b : a;
+  DropoutDraws draws = args.draws;
+  if (draws.row_elements == 0) draws.row_elements = args.out.cols;
   return op.Run(BasicCall{.op = args.op,
                           .dtype = args.out.tensor.dtype(),
                           .rows = args.out.rows,
@@ -86,7 +88,7 @@ absl::Status Basic(Kernels& kernels, const BasicArgs& args) {
                           .accumulate = args.accumulate,
                           .scalar = args.scalar,
                           .group = args.group,
-                          .draws = args.draws});
+                          .draws = draws});
 }
 
 }  // namespace kernels

@@ -46,6 +46,9 @@ struct DropoutDraws {
   RoundingKey key = {};       // from MakeDropoutKey
   uint64_t stream = 0;        // identifies the place in the model, see HashName of philox.h
   int64_t first_element = 0;  // index of the matrix's first element; the others follow row by row
+  // From the index of a row's first element to the next row's; 0: the columns. More if the matrix
+  // is some columns of that whose elements are counted.
+  int64_t row_elements = 0;
 };
 // Returns the key for a seed and step. Its draws are independent of every CounterRng of the seed
 // and of stochastic rounding.

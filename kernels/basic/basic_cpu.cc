@@ -58,8 +58,8 @@ HWY_INLINE void Put(bool accumulate, size_t count, const In* values, Out* out) {
   }
 }
 
-// Replaces a[i] with the operation's result for a[i] and b[i]. `element` is the index of the first
-// one in the matrix, for dropout. Works in fp32 whatever the element type, so that there is one
+// Replaces a[i] with the operation's result for a[i] and b[i]. `element` is the distance of the
+// first one from the matrix's first element in dropout's draws. Works in fp32 whatever the element type, so that there is one
 // instance of each operation.
 void Apply(const BasicCall& call, int64_t element, size_t count, float* a, const float* b) {
   const float scalar = call.scalar;
@@ -126,7 +126,7 @@ HWY_INLINE void ElementsOf(const BasicCall& call, int64_t at_row, int64_t column
     const Row<T> row(call, at_row, column);
     Convert(part, a, row.a);
     Convert(part, b, row.b);
-    Apply(call, at_row * call.cols + column, part, a, b);
+    Apply(call, at_row * call.draws.row_elements + column, part, a, b);
     Put(call.accumulate, part, a, row.out);
   }
 }
@@ -206,8 +206,8 @@ absl::Status Basic(const BasicCall& call, CpuKernels&) {
   if (call.rows == 0 || call.cols == 0) return absl::OkStatus();
   const auto piece = HWY_DYNAMIC_DISPATCH(Piece);
   const bool by_element = call.op < BasicOp::kSoftmax;
-  const bool one_piece =
-      call.a_stride == call.cols && call.b_stride == call.cols && call.out_stride == call.cols;
+  const bool one_piece = call.a_stride == call.cols && call.b_stride == call.cols &&
+                         call.out_stride == call.cols && call.draws.row_elements == call.cols;
   if (by_element && one_piece) {  // the matrix is treated as one long row
     ParallelFor(call.rows * call.cols, kElementGrain,
                 [&](int64_t, int64_t begin, int64_t end) { piece(call, 0, begin, end - begin); });

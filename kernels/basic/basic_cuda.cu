@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     const int64_t column = one_piece ? i : i - row * call.cols;
     const float a = ToFloat(static_cast<const T*>(call.a)[row * call.a_stride + column]);
     const float b = ToFloat(static_cast<const T*>(call.b)[row * call.b_stride + column]);
-    Put<T>(call, row * call.out_stride + column, f(a, b, call.draws.first_element + i));
+    const int64_t element = call.draws.first_element + row * call.draws.row_elements + column;
+    Put<T>(call, row * call.out_stride + column, f(a, b, element));
   }
 }
 
@@ -171,8 +172,8 @@ template <typename T>
 absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
   const LaunchShape each = MapShape(call.rows * call.cols, target.multiprocessors);
   const auto elements = [&](auto f) {
-    const bool one_piece =
-        call.a_stride == call.cols && call.b_stride == call.cols && call.out_stride == call.cols;
+    const bool one_piece = call.a_stride == call.cols && call.b_stride == call.cols &&
+                           call.out_stride == call.cols && call.draws.row_elements == call.cols;
     return ZEROTH_LAUNCH((ElementsOf<T, decltype(f)>), each, target.stream, call, one_piece, f);
   };
   switch (call.op) {

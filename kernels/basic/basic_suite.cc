@@ -242,6 +242,22 @@ TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   args.out = part;
   ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(part), std::vector<float>(expected.begin() + 4 * cols, expected.end()));
+  // And for some columns, as a matrix of their own.
+  const int64_t begin = 13, width = 100;
+  std::vector<float> columns, expected_columns;
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const auto at = static_cast<size_t>(i / width * cols + begin + i % width);
+    columns.push_back(x[at]);
+    expected_columns.push_back(expected[at]);
+  }
+  args.a = Upload(Shape({rows, width}), columns);
+  args.draws = draws;
+  args.draws.first_element += begin;
+  args.draws.row_elements = cols;
+  const Tensor some = Unwritten(Shape({rows, width}));
+  args.out = some;
+  ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
+  EXPECT_EQ(Download(some), expected_columns);
 }
 
 TEST_P(BasicSuite, DropoutsOfOtherSeedsStepsAndPlacesDropOthers) {

@@ -63,9 +63,15 @@ bool LoraOptions::Adapts(absl::string_view projection) const {
 }
 
 absl::Status ValidateLoraOptions(const LoraOptions& options) {
-  if (options.rank >= 0 && std::isfinite(options.alpha)) return absl::OkStatus();
+  // As float, in which layers compute, a dropout just below 1 would be 1.
+  const auto dropout = static_cast<float>(options.dropout);
+  if (options.rank >= 0 && std::isfinite(options.alpha) && dropout >= 0 && dropout < 1) {
+    return absl::OkStatus();
+  }
   return InvalidArgument("LoRA: rank = ", options.rank, ", alpha = ", options.alpha,
-                         "; expected a rank of at least 0 and a finite alpha");
+                         ", dropout = ", options.dropout,
+                         "; expected a rank of at least 0, a finite alpha, and a dropout of at "
+                         "least 0 and below 1");
 }
 
 std::string LoraAdapter::layer() const {
@@ -106,7 +112,8 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, Activation::kNone));
     ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, LowRankParts(), layout(),
-                                        static_cast<float>(lora_.scale())));
+                                        static_cast<float>(lora_.scale()),
+                                        static_cast<float>(lora_.dropout)));
     if (activation != Activation::kNone) {
       ZEROTH_ASSIGN_OR_RETURN(y, GeluOp(context, y));
     }

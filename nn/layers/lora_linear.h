@@ -29,6 +29,9 @@ struct LoraOptions {
   // Rank-stabilized LoRA (Kalajdzievski, "A Rank Stabilization Scaling Factor for Fine-Tuning with
   // LoRA", 2023): the scale is alpha / sqrt(rank) instead of alpha / rank.
   bool rslora = false;
+  // While training, each adapter computes with a dropout of its input: each element is 0 with this
+  // probability, in [0, 1). See DropoutOp for what decides which ones.
+  double dropout = 0;
   // The last parts of the names of adapted projections, as in "c_attn" or "self_attn.q_proj".
   // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
@@ -39,7 +42,7 @@ struct LoraOptions {
   bool Adapts(absl::string_view projection) const;
 };
 
-// InvalidArgument gives rank and alpha if one of them is out of its range.
+// InvalidArgument gives rank, alpha and dropout if one of them is out of its range.
 absl::Status ValidateLoraOptions(const LoraOptions& options);
 
 // An adapter: the layer computes with weight + options->scale() * (a b), or (b a) if weights are

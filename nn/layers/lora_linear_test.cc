@@ -4,11 +4,14 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/philox.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {
@@ -96,8 +99,24 @@ std::vector<Parameter*> OwnAll(Bench& bench, const Module& module, float scale =
   return parameters;
 }
 
-// The definition, projection by projection, in double precision: x W + b + scale (x A) B.
-Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles& x, double scale) {
+constexpr StepDraws kDraws = {.seed = 3, .step = 2, .first_sample = 4};
+
+// PEFT's dropout of an adapter's input, with the draws that DropsElement defines.
+Doubles Dropped(const Case& test_case, const LoraAdapter& adapter, Doubles x, double rate) {
+  const DropoutDraws draws{.key = MakeDropoutKey(kDraws.seed, kDraws.step),
+                           .stream = HashName(adapter.layer() + ".lora_A")};
+  const uint32_t threshold = DropoutThreshold(static_cast<float>(rate));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t element =
+        kDraws.first_sample * test_case.sizes.in + static_cast<int64_t>(i);
+    x[i] = DropsElement(draws, element, threshold) ? 0 : x[i] / (1 - rate);
+  }
+  return x;
+}
+
+// The definition, projection by projection, in double precision: x W + b + scale (dropout(x) A) B.
+Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles& x, double scale,
+                  double dropout = 0) {
   const Sizes& sizes = test_case.sizes;
   int64_t width = 0;
   for (const int64_t out : sizes.outs) width += out;
@@ -117,7 +136,8 @@ Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles&
       b = Transposed(b, out, sizes.rank);
     }
     const Doubles base = Multiply(x, w, sizes.rows, sizes.in, out);
-    const Doubles inner = Multiply(x, a, sizes.rows, sizes.in, sizes.rank);
+    const Doubles kept = dropout == 0 ? x : Dropped(test_case, adapter, x, dropout);
+    const Doubles inner = Multiply(kept, a, sizes.rows, sizes.in, sizes.rank);
     const Doubles low = Multiply(inner, b, sizes.rows, sizes.rank, out);
     const Doubles bias =
         part.bias != nullptr ? Values(part.bias->data()) : Doubles(static_cast<size_t>(out), 0.0);
@@ -161,12 +181,14 @@ TEST_P(LoraLinearTest, IsTheDefinition) {
   }
 }
 
-// PEFT's use_rslora.
-TEST_P(LoraLinearTest, RankStabilizedIsTheDefinition) {
+// PEFT's use_rslora and lora_dropout.
+TEST_P(LoraLinearTest, RankStabilizedWithDropoutIsTheDefinition) {
   const Case& test_case = GetParam();
   LoraOptions lora = LoraOptionsFor(test_case);
   lora.rslora = true;
+  lora.dropout = 0.375;
   Bench bench;
+  bench.context->set_draws(kDraws);
   LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/false), lora);
   OwnAll(bench, layer);
   const Shape shape({test_case.sizes.rows, test_case.sizes.in});
@@ -174,11 +196,24 @@ TEST_P(LoraLinearTest, RankStabilizedIsTheDefinition) {
   const absl::StatusOr<Value> y = layer.Forward(*bench.context, x);
   ASSERT_TRUE(y.ok()) << y.status();
   const double rank = static_cast<double>(test_case.sizes.rank);
-  const Doubles expected = Reference(test_case, layer, Values(x.data), kAlpha / std::sqrt(rank));
+  const double scale = kAlpha / std::sqrt(rank);
+  const Doubles expected = Reference(test_case, layer, Values(x.data), scale, lora.dropout);
   const Doubles actual = Values(y->data);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     EXPECT_NEAR(actual[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << i;
+  }
+  // Without draws a forward that is trained is refused, and an evaluation drops nothing.
+  bench.context->set_draws(std::nullopt);
+  EXPECT_EQ(layer.Forward(*bench.context, x).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const NoGradient off(bench.tape);
+  const absl::StatusOr<Value> evaluated = layer.Forward(*bench.context, x);
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+  const Doubles whole = Reference(test_case, layer, Values(x.data), scale);
+  const Doubles found = Values(evaluated->data);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], whole[i], 2e-5 * (1 + std::abs(whole[i]))) << i;
   }
 }
 
@@ -188,8 +223,10 @@ TEST_P(LoraLinearTest, GradientsOfAdaptersAndInputAndOfNothingFrozen) {
   const bool one = test_case.sizes.outs.size() == 1;
   for (const Activation activation : {Activation::kNone, Activation::kGelu}) {
     Bench bench;
+    bench.context->set_draws(kDraws);
     // Small values: a difference sees the curvature of a GELU of large ones.
-    const LoraOptions lora = LoraOptionsFor(test_case, {}, /*alpha=*/0.5);
+    LoraOptions lora = LoraOptionsFor(test_case, {}, /*alpha=*/0.5);
+    if (activation == Activation::kNone) lora.dropout = 0.25;
     LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/one), lora);
     ASSERT_TRUE(FreezeAllButAdapters(layer, lora).ok());
     const std::vector<Parameter*> parameters = OwnAll(bench, layer, 0.3f);
@@ -274,6 +311,11 @@ TEST(LoraLinearTest, OptionsOutOfRange) {
   endless.rank = 2;
   endless.alpha = INFINITY;
   EXPECT_EQ(ValidateLoraOptions(endless).code(), absl::StatusCode::kInvalidArgument);
+  for (const double dropout : {-0.1, 1.0, 1 - 1e-12, double{NAN}}) {
+    LoraOptions dropped;
+    dropped.dropout = dropout;
+    EXPECT_EQ(ValidateLoraOptions(dropped).code(), absl::StatusCode::kInvalidArgument) << dropout;
+  }
   EXPECT_TRUE(ValidateLoraOptions(LoraOptions()).ok());
 }
 

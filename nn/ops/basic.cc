@@ -312,6 +312,21 @@ absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& s
   return y;
 }
 
+absl::StatusOr<std::optional<DropoutDraws>> DrawsOfDropout(Context& context, const Shape& shape,
+                                                           absl::string_view name) {
+  const std::optional<StepDraws>& step = context.draws();
+  if (!step.has_value()) {
+    if (!context.recording()) return std::nullopt;
+    return FailedPrecondition("dropout '", name, "': the draws of this step are not set; call ",
+                              "Context::set_draws before each forward that is trained");
+  }
+  const int64_t samples = shape.dim(0);
+  return DropoutDraws{
+      .key = MakeDropoutKey(step->seed, step->step),
+      .stream = HashName(name),
+      .first_element = samples == 0 ? 0 : step->first_sample * (shape.numel() / samples)};
+}
+
 absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
                                 absl::string_view name) {
   const Shape& shape = x.data.shape();
@@ -319,18 +334,10 @@ absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
     return InvalidArgument("dropout '", name, "': a rate of ", rate, " for ", shape.ToString(),
                            ", expected at least 0 and below 1, and samples in dimension 0");
   }
-  const std::optional<StepDraws>& step = context.draws();
-  if (!step.has_value()) {
-    if (!context.recording()) return x;
-    return FailedPrecondition("dropout '", name, "': the draws of this step are not set; call ",
-                              "Context::set_draws before each forward that is trained");
-  }
-  if (rate == 0) return x;
-  BasicArgs args{.op = BasicOp::kDropout, .a = x.data, .scalar = rate};
-  const int64_t samples = shape.dim(0);
-  args.draws = {.key = MakeDropoutKey(step->seed, step->step),
-                .stream = HashName(name),
-                .first_element = samples == 0 ? 0 : step->first_sample * (shape.numel() / samples)};
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<DropoutDraws> draws,
+                          DrawsOfDropout(context, shape, name));
+  if (!draws.has_value() || rate == 0) return x;
+  BasicArgs args{.op = BasicOp::kDropout, .a = x.data, .scalar = rate, .draws = *draws};
   ZEROTH_ASSIGN_OR_RETURN(const Value y, Make(context, shape, args));
   args.a = Matrix();  // backward drops the same elements of the gradient
   RecordBackward(context, y, [&context, node = x.node, args](const Tensor& dy) mutable {

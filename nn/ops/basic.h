@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/tensor/shape.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
@@ -55,5 +57,9 @@ absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& s
 // draws while recording.
 absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
                                 absl::string_view name);
+// The draws with which the dropout of this name drops elements of an x of `shape`, as DropoutOp; of
+// none without draws in the context, which is FailedPrecondition while recording.
+absl::StatusOr<std::optional<DropoutDraws>> DrawsOfDropout(Context& context, const Shape& shape,
+                                                           absl::string_view name);
 
 }  // namespace zeroth

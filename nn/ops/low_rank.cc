@@ -2,14 +2,17 @@
 
 #include "zeroth/nn/ops/low_rank.h"
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/ops/basic.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/divided_linear.h"
 #include "zeroth/nn/tensor_ranks.h"
@@ -30,6 +33,36 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
         ": expected the input's last dimension, the rank between them, and as many columns");
   }
   return absl::OkStatus();
+}
+
+// The dropout of x before `a`, without its matrices; nullopt: nothing is dropped. x is all of the
+// layer's input, some of its columns if `a` is divided, or some of its rows if ranks share them.
+absl::StatusOr<std::optional<BasicArgs>> DropoutBefore(Context& context, const Tensor& x,
+                                                       const Parameter& a, WeightLayout layout,
+                                                       float rate) {
+  if (rate == 0) return std::nullopt;
+  const bool some_columns = IsDivided(a);
+  const bool some_rows = !some_columns && context.rows_are_shared();
+  const int64_t width = a.global_shape().dim(layout == WeightLayout::kInOut ? 0 : 1);
+  const Shape rows = some_rows ? ShapeOfAllRows(context, x.shape()) : x.shape();
+  ZEROTH_ASSIGN_OR_RETURN(std::optional<DropoutDraws> draws,
+                          DrawsOfDropout(context, rows.WithLast(width), a.name()));
+  if (!draws.has_value()) return std::nullopt;
+  draws->row_elements = width;
+  if (some_columns) draws->first_element += a.part()->index * x.dim(-1);
+  if (some_rows) draws->first_element += context.tensor_ranks()->index() * x.numel();
+  return BasicArgs{.op = BasicOp::kDropout, .scalar = rate, .draws = *draws};
+}
+
+absl::StatusOr<Tensor> Dropped(Context& context, const Tensor& x,
+                               const std::optional<BasicArgs>& dropout) {
+  if (!dropout.has_value()) return x;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor kept, context.Empty(x.shape(), x.dtype()));
+  BasicArgs args = *dropout;
+  args.a = x;
+  args.out = kept;
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+  return kept;
 }
 
 // c (+)= x w for one block of the weight.
@@ -94,41 +127,61 @@ absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout
   return FinishGradient(context, half, place);
 }
 
-// `inner` is the forward's scale * x a. If the layer is divided, one half is divided as the layer
+// `inner` is the forward's scale * dropout(x) a. If the layer is divided, one half is divided as the layer
 // is. Every rank has all of the other half, but computes its gradient from its own rows only if
 // rows are shared.
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
-                      const Tensor& x, GradientNode* x_node, const Tensor& inner,
-                      const Tensor& dy) {
+                      const std::optional<BasicArgs>& dropout, const Tensor& x,
+                      GradientNode* x_node, const Tensor& inner, const Tensor& dy) {
   const Matrix dy_part = Matrix(dy).Columns(part.column, OutFeatures({part.b}, layout));
   ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.b, layout, inner, dy_part,
                                       IsDivided(*part.a) && context.rows_are_shared()));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner,
                           InnerGradient(context, part, layout, scale, inner.shape(), dy));
-  ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.a, layout, x, dinner,
-                                      IsDivided(*part.b) && context.rows_are_shared()));
+  {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor kept, Dropped(context, x, dropout));
+    ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.a, layout, kept, dinner,
+                                        IsDivided(*part.b) && context.rows_are_shared()));
+  }
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
-  return InputGradient(context, {part.a}, layout, dinner, slot.tensor, slot.accumulate);
+  if (!dropout.has_value()) {
+    return InputGradient(context, {part.a}, layout, dinner, slot.tensor, slot.accumulate);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dkept, context.Empty(x.shape(), x.dtype()));
+  ZEROTH_RETURN_IF_ERROR(
+      InputGradient(context, {part.a}, layout, dinner, dkept, /*accumulate=*/false));
+  BasicArgs args = *dropout;
+  args.a = dkept;
+  args.out = slot.tensor;
+  args.accumulate = slot.accumulate;
+  return kernels::Basic(context.kernels(), args);
 }
 
 }  // namespace
 
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
-                          absl::Span<const LowRankPart> parts, WeightLayout layout, float scale) {
+                          absl::Span<const LowRankPart> parts, WeightLayout layout, float scale,
+                          float dropout) {
   for (const LowRankPart& part : parts) {
     ZEROTH_RETURN_IF_ERROR(Validate(x, y, part, layout));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor inner, Inner(context, x.data, part, layout, scale));
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<BasicArgs> drop,
+                            DropoutBefore(context, x.data, *part.a, layout, dropout));
+    Tensor inner;
+    {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor kept, Dropped(context, x.data, drop));
+      ZEROTH_ASSIGN_OR_RETURN(inner, Inner(context, kept, part, layout, scale));
+    }
     for (const WeightBlock& block : BlocksOf(context, {part.b}, layout)) {
       ZEROTH_RETURN_IF_ERROR(Forward(context, inner, *part.b, layout, block,
                                      Matrix(y.data).Columns(part.column + block.out, block.outs),
                                      /*accumulate=*/true));
     }
     if (!context.recording()) continue;
-    context.tape().Record([&context, part, layout, scale, x_data = x.data, x_node = x.node,
+    context.tape().Record([&context, part, layout, scale, drop, x_data = x.data, x_node = x.node,
                            y_node = y.node, inner]() -> absl::Status {
       if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
-      return Backward(context, part, layout, scale, x_data, x_node.get(), inner, y_node->grad);
+      return Backward(context, part, layout, scale, drop, x_data, x_node.get(), inner, y_node->grad);
     });
   }
   return absl::OkStatus();

@@ -20,14 +20,18 @@ struct LowRankPart {
   int64_t column = 0;      // where its `out` columns begin
 };
 
-// y[.., column : column + out] += scale * (x a) b for each part, in place, without another tensor
-// as large as y. x is [.., in] and y is [.., at least column + out], of one type. Nothing may have
+// y[.., column : column + out] += scale * (dropout(x) a) b for each part, in place, without another
+// tensor as large as y. x is [.., in] and y is [.., at least column + out], of one type. Nothing may have
 // read y.data yet, and the backward of the operation that made y must not read it, as LinearOp's
 // does not. InvalidArgument names the parameter and both shapes if they do not fit.
+//
+// Each part drops other elements of x, each with probability `dropout`, in [0, 1): those of
+// DropoutOp(context, x, dropout, a->name()), also where ranks have a part of x's rows or columns.
 //
 // In a layer that is divided by outputs, b is divided; in one that is divided by depth, a is. The
 // other half is whole, and ranks exchange the tensor between the halves.
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
-                          absl::Span<const LowRankPart> parts, WeightLayout layout, float scale);
+                          absl::Span<const LowRankPart> parts, WeightLayout layout, float scale,
+                          float dropout = 0);
 
 }  // namespace zeroth

@@ -187,7 +187,7 @@ TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
     const std::string base = absl::StrCat("tests/testdata/", family);
     const fs::path out = Scratch() / family;
     Flags adapters = {"--lora_rank=3", "--lora_alpha=5", "--lora_export=both"};
-    if (std::string(family) == "llama_tiny") adapters = With(adapters, {"--lora_rslora"});
+    if (std::string(family) == "llama_tiny") adapters = With(adapters, {"--lora_rslora", "--lora_dropout=0.1"});
     const Outcome run = RunTrainer(With(Training(family, out), adapters));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     const std::string checkpoint = "--in=" + (out / "step-00000003").string();

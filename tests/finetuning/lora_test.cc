@@ -36,6 +36,7 @@ namespace {
 
 constexpr int64_t kRank = 3;
 constexpr double kAlpha = 5;
+constexpr double kDropout = 0.25;
 
 TinySetup Adapted(const std::string& model, std::vector<std::string> targets = {}) {
   TinySetup setup;
@@ -267,9 +268,30 @@ TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
   }
 }
 
+// What is dropped depends on the sample and the step alone.
+TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropout) {
+  TinySetup without = Adapted(model());
+  without.ranks = {"no_shard", 2, 0};
+  const absl::StatusOr<Trained> undropped = TrainAdapters(without);
+  ASSERT_TRUE(undropped.ok()) << undropped.status();
+  std::unique_ptr<Trained> first;
+  for (const TinyRanks& ranks : AllTinyRanks()) {
+    if (ranks.world_size != 2) continue;
+    TinySetup setup = Adapted(model());
+    setup.ranks = ranks;
+    setup.model_options.lora.dropout = kDropout;
+    const absl::StatusOr<Trained> trained = TrainAdapters(setup);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    if (first == nullptr) first = std::make_unique<Trained>(*trained);
+    EXPECT_TRUE(*trained == *first) << ranks.ToString();
+  }
+  EXPECT_NE(first->losses.front(), undropped->losses.front());
+}
+
 // Two data ranks of `size` tensor ranks each.
 TinySetup Divided(const std::string& model, const char* strategy, TensorParallelOptions tensor) {
   TinySetup setup = Adapted(model);
+  setup.model_options.lora.dropout = kDropout;
   setup.ranks = {strategy, 2 * tensor.size, 0};
   setup.trainer.tensor = tensor;
   return setup;
@@ -332,6 +354,7 @@ TEST(LoraTensorTest, FixedPiecesGiveTheSameBits) {
 
 TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
   TinySetup setup = Adapted(model());
+  setup.model_options.lora.dropout = kDropout;
   setup.ranks = {"full_shard", 2, 0};
   const absl::StatusOr<Trained> kept = TrainAdapters(setup);
   for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
