@@ -1,6 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -127,6 +129,41 @@ TEST(PeftDirectoryTest, ReadsLayersFromTheTensors) {
   EXPECT_THAT(PeftTargets(adapter->adapter()), ElementsAre("q"));
 }
 
+TEST(PeftDirectoryTest, ModulesThatAreSavedReplaceThoseOfTheBase) {
+  const TemporaryDirectory dir;
+  const auto base = Write(dir.File("base"), {{"lm_head.weight", Shape({2, 2})},
+                                             {"m.input_norm.weight", Shape({2})},
+                                             {"other", Shape({2})}});
+  dir.Write("d/adapter_config.json",
+            R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "modules_to_save":
+               ["lm_head", "norm"]})");
+  const Named norm = {PeftNameOfSaved("m.input_norm.weight"), Shape({2})};
+  const auto head = [](const Shape& shape) {
+    return Named{PeftNameOfSaved("lm_head.weight"), shape};
+  };
+  Write(dir.File("d/adapter_model.safetensors"), {{PeftNameOfA("q"), Shape({2, 5})},
+                                                  {PeftNameOfB("q"), Shape({3, 2})},
+                                                  norm,
+                                                  head(Shape({2, 2}))});
+  const auto adapter = PeftDirectory::Open(dir.File("d"));
+  ASSERT_TRUE(adapter.ok()) << adapter.status();
+  EXPECT_EQ(norm.name, "base_model.model.m.input_norm.weight");
+  EXPECT_THAT(adapter->adapter().saved, ElementsAre("lm_head.weight", "m.input_norm.weight"));
+  EXPECT_THAT(adapter->adapter().layers, ElementsAre("q"));
+  std::map<std::string, std::string, std::less<>> replaced;
+  for (const std::string& name : adapter->adapter().saved) replaced[name] = PeftNameOfSaved(name);
+  const auto merged = MergedWeights::Create(base, adapter->weights(), {}, 1, replaced);
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  EXPECT_THAT(*(*merged)->ReadAll("lm_head.weight", Shape({2, 2})), ElementsAre(40, 41, 42, 43));
+  EXPECT_THAT(*(*merged)->ReadAll("m.input_norm.weight", Shape({2})), ElementsAre(30, 31));
+  EXPECT_THAT(*(*merged)->ReadAll("other", Shape({2})), ElementsAre(30, 31));
+  const auto larger = Write(dir.File("larger"), {head(Shape({3, 2}))});
+  const auto unfit = MergedWeights::Create(base, larger, {}, 1,
+                                           {{"lm_head.weight", PeftNameOfSaved("lm_head.weight")}});
+  EXPECT_EQ(unfit.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unfit.status().message()), HasSubstr("made for another model?"));
+}
+
 TEST(PeftDirectoryTest, UnsupportedAdaptersAreRefused) {
   const TemporaryDirectory dir;
   const auto message = [&](const std::string& config, const std::vector<Named>& tensors) {
@@ -142,10 +179,9 @@ TEST(PeftDirectoryTest, UnsupportedAdaptersAreRefused) {
   EXPECT_THAT(message(kConfig, {a, b, {"lm_head.weight", Shape({1})}}),
               HasSubstr("is not a matrix of a linear layer's adapter"));
   for (const char* key :
-       {R"("use_dora": true)", R"("bias": "all")",
-        R"("rank_pattern": {"x": 3})", R"("modules_to_save": ["lm_head"])",
-        R"("init_lora_weights": "pissa_niter_4")", R"("layer_replication": [[0, 2]])",
-        R"("alora_invocation_tokens": [1, 2])"}) {
+       {R"("use_dora": true)", R"("bias": "all")", R"("rank_pattern": {"x": 3})",
+        R"("modules_to_save": "lm_head")", R"("init_lora_weights": "pissa_niter_4")",
+        R"("layer_replication": [[0, 2]])", R"("alora_invocation_tokens": [1, 2])"}) {
     const std::string config =
         absl::StrCat(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, )", key, "}");
     EXPECT_THAT(message(config, {a, b}), HasSubstr("which Zeroth does not know")) << key;

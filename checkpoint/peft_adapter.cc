@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -48,6 +50,18 @@ absl::Status Unsupported(const HfConfig& config, const std::string& key) {
       ", which Zeroth does not know; it reads plain LoRA adapters of one rank and scale");
 }
 
+absl::StatusOr<std::vector<std::string>> ModulesToSave(const HfConfig& config) {
+  std::vector<std::string> modules;
+  const auto list = config.json().find("modules_to_save");
+  if (list == config.json().end() || list->is_null()) return modules;
+  if (!list->is_array()) return Unsupported(config, "modules_to_save");
+  for (const nlohmann::json& module : *list) {
+    if (!module.is_string() || module == "") return Unsupported(config, "modules_to_save");
+    modules.push_back(module.get<std::string>());
+  }
+  return modules;
+}
+
 // [a, b] as [b, a].
 absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const std::string& name,
                                             bool transposed) {
@@ -76,6 +90,13 @@ double PeftAdapter::scale() const {
   return alpha / (rslora ? std::sqrt(divisor) : divisor);
 }
 
+bool PeftAdapter::Saves(absl::string_view parameter) const {
+  const absl::string_view module =
+      parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+  return std::any_of(modules_to_save.begin(), modules_to_save.end(),
+                     [&](const std::string& end) { return absl::EndsWith(module, end); });
+}
+
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   if (adapter.rank < 1 || adapter.layers.empty()) {
     return InvalidArgument("an adapter of rank ", adapter.rank, " for ", adapter.layers.size(),
@@ -95,7 +116,10 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["target_modules"] = PeftTargets(adapter);
   json["fan_in_fan_out"] = adapter.fan_in_fan_out;
   json["bias"] = "none";
-  json["modules_to_save"] = nullptr;
+  json["modules_to_save"] =
+      adapter.modules_to_save.empty() ? nlohmann::json() : nlohmann::json(adapter.modules_to_save);
+  // Otherwise PEFT would leave the head as it was in the base.
+  if (adapter.ties_weights) json["ensure_weight_tying"] = true;
   json["use_rslora"] = adapter.rslora;
   json["init_lora_weights"] = true;
   json["inference_mode"] = true;
@@ -125,6 +149,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
                                                 "init_lora_weights",
                                                 "lora_alpha",
                                                 "lora_dropout",
+                                                "modules_to_save",
                                                 "peft_type",
                                                 "r",
                                                 "use_rslora"};
@@ -150,6 +175,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
     return InvalidArgument(config.where(), ": \"r\" is ", adapter.rank, " and \"lora_alpha\" ",
                            adapter.alpha, ", expected a rank of at least 1");
   }
+  ZEROTH_ASSIGN_OR_RETURN(adapter.modules_to_save, ModulesToSave(config));
   ZEROTH_ASSIGN_OR_RETURN(adapter.rslora, config.GetBoolOr("use_rslora", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.dropout, config.GetDoubleOr("lora_dropout", 0));
   ZEROTH_ASSIGN_OR_RETURN(adapter.fan_in_fan_out, config.GetBoolOr("fan_in_fan_out", false));
@@ -163,6 +189,10 @@ std::string PeftNameOfA(absl::string_view layer) {
 
 std::string PeftNameOfB(absl::string_view layer) {
   return absl::StrCat(kPrefix, layer, kLoraB, kWeight);
+}
+
+std::string PeftNameOfSaved(absl::string_view parameter) {
+  return absl::StrCat(kPrefix, parameter);
 }
 
 namespace {
@@ -180,25 +210,33 @@ absl::Status CheckHalf(const WeightsSource& weights, const std::string& name, in
       rank_dim == 0 ? absl::StrCat("[", rank, ", in]") : absl::StrCat("[out, ", rank, "]"));
 }
 
-absl::StatusOr<std::vector<std::string>> LayersOf(const WeightsSource& weights, int64_t rank) {
+// Sets `layers` and `saved` to those of the tensors.
+absl::Status SetNames(const WeightsSource& weights, PeftAdapter& adapter) {
   std::set<std::string> layers;
   for (const std::string& name : weights.names()) {
     absl::string_view layer = name;
     const bool is_half =
         absl::ConsumePrefix(&layer, kPrefix) && absl::ConsumeSuffix(&layer, kWeight) &&
         (absl::ConsumeSuffix(&layer, kLoraA) || absl::ConsumeSuffix(&layer, kLoraB));
+    absl::string_view saved = name;
+    if (!is_half && absl::ConsumePrefix(&saved, kPrefix) && adapter.Saves(saved)) {
+      adapter.saved.emplace_back(saved);
+      continue;
+    }
     if (!is_half) {
       return InvalidArgument(weights.description(), ": tensor \"", name,
                              "\" is not a matrix of a linear layer's adapter; expected ",
-                             PeftNameOfA("LAYER"), " and ", PeftNameOfB("LAYER"));
+                             PeftNameOfA("LAYER"), " and ", PeftNameOfB("LAYER"),
+                             ", or a parameter of \"modules_to_save\"");
     }
     layers.emplace(layer);
   }
   for (const std::string& layer : layers) {
-    ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfA(layer), 0, rank));
-    ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfB(layer), 1, rank));
+    ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfA(layer), 0, adapter.rank));
+    ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfB(layer), 1, adapter.rank));
   }
-  return std::vector<std::string>(layers.begin(), layers.end());
+  adapter.layers.assign(layers.begin(), layers.end());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -215,7 +253,7 @@ absl::StatusOr<PeftDirectory> PeftDirectory::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(PeftAdapter adapter, ParsePeftAdapter(config));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights,
                           SafetensorsFile::Open((base / kWeights).string()));
-  ZEROTH_ASSIGN_OR_RETURN(adapter.layers, LayersOf(*weights, adapter.rank));
+  ZEROTH_RETURN_IF_ERROR(SetNames(*weights, adapter));
   return PeftDirectory(std::move(adapter), std::move(weights));
 }
 
@@ -238,13 +276,24 @@ absl::Status MergedWeights::Check(const LowRankProduct& product) const {
 
 absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(
     std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
-    const std::vector<LowRankProduct>& products, double scale) {
+    const std::vector<LowRankProduct>& products, double scale,
+    std::map<std::string, std::string, std::less<>> replaced) {
   std::shared_ptr<MergedWeights> merged(
       new MergedWeights(std::move(base), std::move(adapters), scale));
   for (const LowRankProduct& product : products) {
     ZEROTH_RETURN_IF_ERROR(merged->Check(product));
     merged->products_[product.weight] = product;
   }
+  for (const auto& [weight, name] : replaced) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape old_shape, merged->base_->ShapeOf(weight));
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, merged->adapters_->ShapeOf(name));
+    if (shape == old_shape) continue;
+    return InvalidArgument(merged->adapters_->description(), ": \"", name, "\" ", shape.ToString(),
+                           " does not go with \"", weight, "\" ", old_shape.ToString(), " of ",
+                           merged->base_->description(),
+                           "; was this adapter made for another model?");
+  }
+  merged->replaced_ = std::move(replaced);
   if (merged->base_ != merged->adapters_) return merged;
   for (const LowRankProduct& product : products) {
     merged->tensors_.erase(product.left);
@@ -271,6 +320,9 @@ absl::StatusOr<std::shared_ptr<const LowRankHalves>> MergedWeights::HalvesOf(
 absl::Status MergedWeights::ReadElements(absl::string_view name, int64_t begin,
                                          absl::Span<float> out) const {
   if (Find(name) == nullptr) return MissingTensor(name);
+  if (const auto other = replaced_.find(name); other != replaced_.end()) {
+    return adapters_->ReadElements(other->second, begin, out);
+  }
   ZEROTH_RETURN_IF_ERROR(base_->ReadElements(name, begin, out));
   const auto product = products_.find(name);
   if (product == products_.end() || out.empty()) return absl::OkStatus();

@@ -35,7 +35,15 @@ struct PeftAdapter {
   std::string base_model;
   // The adapted layers by their names in the model: "transformer.h.0.attn.c_attn".
   std::vector<std::string> layers;
+  // The ends of the names of modules that are stored in full beside the adapters: "lm_head".
+  std::vector<std::string> modules_to_save;
+  // The parameters of these modules by their names in the model: "lm_head.weight".
+  std::vector<std::string> saved;
+  // True if one of them is an embedding that is also the model's head.
+  bool ties_weights = false;
 
+  // True if the parameter is one of a module to save.
+  bool Saves(absl::string_view parameter) const;
   // What the product of the halves is multiplied with: alpha / rank, unless rslora.
   double scale() const;
 };
@@ -43,9 +51,9 @@ struct PeftAdapter {
 // Makes adapter_config.json. InvalidArgument for an adapter without layers or rank.
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 
-// The inverse, without the layers, which follow from the tensors' names. InvalidArgument for a key
-// that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes something
-// else: another scale, ranks by layer, biases, whole layers.
+// The inverse, without `layers` and `saved`, which follow from the tensors' names. InvalidArgument
+// for a key that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes
+// something else: ranks by layer, biases, magnitudes.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
 
 // The parts of the layers' names after the block's number, each once: "attn.c_attn".
@@ -60,6 +68,8 @@ inline constexpr absl::string_view kLoraB = ".lora_B";
 // transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
+// The name there of a parameter that is stored in full.
+std::string PeftNameOfSaved(absl::string_view parameter);
 
 // The transpose of a matrix.
 std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values);
@@ -71,12 +81,14 @@ bool IsPeftDirectory(const std::string& path);
 // thread-safe; movable.
 class PeftDirectory {
  public:
-  // NotFound if one of the two files is missing. InvalidArgument if a tensor is not a half of an
-  // adapter, lacks its other half, or has another rank. Errors of ParsePeftAdapter.
+  // NotFound if one of the two files is missing. InvalidArgument if a tensor is neither a half of
+  // an adapter nor of a module to save, lacks its other half, or has another rank. Errors of
+  // ParsePeftAdapter.
   static absl::StatusOr<PeftDirectory> Open(const std::string& path);
 
   const PeftAdapter& adapter() const { return adapter_; }
-  // Tensors by PeftNameOfA and PeftNameOfB of each of adapter().layers.
+  // Tensors by PeftNameOfA and PeftNameOfB of each of adapter().layers, and by PeftNameOfSaved of
+  // adapter().saved.
   const std::shared_ptr<const WeightsSource>& weights() const { return weights_; }
 
  private:
@@ -113,11 +125,12 @@ struct LowRankHalves {
 class MergedWeights final : public WeightsSource {
  public:
   // `adapters` has the halves. It may be `base` itself; the halves are then not weights of the
-  // merged model. NotFound or InvalidArgument if a weight or a half is missing or shapes do not
-  // match.
+  // merged model. `replaced` are weights, by name, that are those of `adapters` of another name
+  // instead. NotFound or InvalidArgument if a weight or a half is missing or shapes do not match.
   static absl::StatusOr<std::shared_ptr<const MergedWeights>> Create(
       std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
-      const std::vector<LowRankProduct>& products, double scale);
+      const std::vector<LowRankProduct>& products, double scale,
+      std::map<std::string, std::string, std::less<>> replaced = {});
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
@@ -137,6 +150,7 @@ class MergedWeights final : public WeightsSource {
   const std::shared_ptr<const WeightsSource> adapters_;
   const double scale_;
   std::map<std::string, LowRankProduct, std::less<>> products_;  // by weight
+  std::map<std::string, std::string, std::less<>> replaced_;
   mutable std::mutex mutex_;
   // The halves of the last weight that was read, guarded. A weight is read piece by piece.
   mutable std::string last_;

@@ -44,12 +44,20 @@ TEST(PeftAdapterTest, TheConfigSaysWhatPeftReads) {
   EXPECT_EQ(adapter.scale(), 2.5 / 8);
   adapter.rslora = true;
   adapter.dropout = 0.05;
+  EXPECT_TRUE(PeftAdapterConfig(adapter)->json()["modules_to_save"].is_null());
+  EXPECT_FALSE(PeftAdapterConfig(adapter)->json().contains("ensure_weight_tying"));
+  adapter.modules_to_save = {"embed_tokens", "lm_head"};
+  adapter.ties_weights = true;
   const auto stabilized = PeftAdapterConfig(adapter);
   ASSERT_TRUE(stabilized.ok()) << stabilized.status();
   EXPECT_EQ(stabilized->json()["use_rslora"], true);
   const auto read = ParsePeftAdapter(*stabilized);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->dropout, 0.05);
+  EXPECT_EQ(read->modules_to_save, adapter.modules_to_save);
+  EXPECT_EQ(stabilized->json()["ensure_weight_tying"], true);
+  EXPECT_TRUE(read->Saves("model.embed_tokens.weight"));
+  EXPECT_FALSE(read->Saves("model.norm.weight"));
   EXPECT_NEAR(read->scale(), 2.5 / 2.8284271247461903, 1e-15);
   EXPECT_TRUE(PeftAdapterConfig(adapter)->json()["base_model_name_or_path"].is_null());
 }

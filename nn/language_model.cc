@@ -160,8 +160,18 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
     adapters += adapter.a->global_numel() + adapter.b->global_numel();
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
+  // Of modules that are trained beside adapters. Tables of embeddings are not multiplied.
+  int64_t trained = 0;
+  if (adapters > 0) {
+    if (head_weight().requires_grad()) trained += head_weight().global_numel();
+    for (const Linear* layer : ModulesOf<const Linear>(*this)) {
+      for (const LinearPart& part : layer->parts()) {
+        if (part.weight->requires_grad()) trained += part.weight->global_numel();
+      }
+    }
+  }
   return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +
-         12.0 * (windowed * seen + full * length / 2.0);
+         2.0 * static_cast<double>(trained) + 12.0 * (windowed * seen + full * length / 2.0);
 }
 
 ModelRegistration::ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory,

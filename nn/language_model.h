@@ -20,7 +20,8 @@ namespace zeroth {
 
 // Options of a model besides its configuration.
 struct ModelOptions {
-  // If enabled, linear layers have adapters, and everything else is frozen.
+  // If enabled, linear layers have adapters, and everything else but lora.modules_to_save is
+  // frozen.
   LoraOptions lora;
   // Linear layers of blocks multiply in 8-bit floats if their sizes allow it; see Fp8LinearOp and
   // FindFp8Layers.
@@ -52,6 +53,8 @@ class LanguageModel : public Module {
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
+  // The weight of the logits, [vocab, dim]; the embedding's if they are tied.
+  const Parameter& head_weight() const { return const_cast<LanguageModel*>(this)->head(); }
   // True if sequences may be packed documents (Context::document_starts).
   virtual bool TakesDocuments() const { return false; }
   // Floating-point operations of forward and backward for one token in a sequence of `seq`, from

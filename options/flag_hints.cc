@@ -61,6 +61,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--resume", "resume_from_checkpoint load"},
     {"--log_every", "logging_steps log_interval"},
     {"--lora_rank", "lora_r use_lora"},
+    {"--lora_modules_to_save", "modules_to_save"},
     {"--lora_rslora", "use_rslora peft_use_rslora"},
     {"--lora_targets", "lora_target_modules"},
     {"--ema_decay", "use_ema"},

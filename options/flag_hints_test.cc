@@ -67,6 +67,8 @@ TEST(FlagHintsTest, HintsAreFlags) {
                               "resume_from_checkpoint",
                               "logging_steps",
                               "lora_r",
+                              "modules_to_save",
+                              "use_rslora",
                               "lora_target_modules",
                               "use_ema",
                               "profile",

@@ -115,6 +115,8 @@ bool AreTargets(absl::string_view text) {
   return true;
 }
 
+bool AreModules(absl::string_view text) { return text.empty() || AreTargets(text); }
+
 template <auto kMember>
 auto FieldOf() {
   using Value = std::decay_t<decltype(TrainOptions().*kMember)>;

@@ -121,6 +121,11 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.lora_rank = 2;
          o.lora_targets = "q_proj,";
        }},
+      {"--lora_modules_to_save=lm_head,: expected names as embed_tokens,lm_head",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.lora_modules_to_save = "lm_head,";
+       }},
       {"--temperature=-1: expected a finite number of at least 0",
        [](TrainOptions& o) { o.temperature = -1; }},
       {"--lora_alpha=nan: expected a finite number", [](TrainOptions& o) { o.lora_alpha = NAN; }},

@@ -2,6 +2,9 @@
 
 #include "zeroth/options/trainer_options.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -10,6 +13,18 @@
 #include "zeroth/strategies/quantized_collectives.h"
 
 namespace zeroth {
+namespace {
+
+// The names of a comma-separated list; none for an empty one.
+std::vector<std::string> NamesIn(const std::string& list) {
+  std::vector<std::string> names;
+  for (const absl::string_view name : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
+    names.emplace_back(absl::StripAsciiWhitespace(name));
+  }
+  return names;
+}
+
+}  // namespace
 
 LoraOptions TrainOptions::lora() const {
   LoraOptions lora;
@@ -17,11 +32,8 @@ LoraOptions TrainOptions::lora() const {
   lora.alpha = lora_alpha;
   lora.rslora = lora_rslora;
   lora.dropout = lora_dropout;
-  if (lora_targets != "all") {
-    for (const absl::string_view target : absl::StrSplit(lora_targets, ',')) {
-      lora.targets.emplace_back(absl::StripAsciiWhitespace(target));
-    }
-  }
+  if (lora_targets != "all") lora.targets = NamesIn(lora_targets);
+  lora.modules_to_save = NamesIn(lora_modules_to_save);
   return lora;
 }
 

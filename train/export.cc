@@ -99,8 +99,11 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
     adapter.alpha = part.options->alpha;
     adapter.rslora = part.options->rslora;
     adapter.dropout = part.options->dropout;
+    adapter.modules_to_save = part.options->modules_to_save;
     adapter.layers.push_back(part.layer());
   }
+  const Parameter& head = model.head_weight();
+  adapter.ties_weights = head.requires_grad() && head.name() != "lm_head.weight";
   return PeftAdapterConfig(adapter);
 }
 
@@ -112,14 +115,15 @@ absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::strin
                                     const ExportOptions& options) {
   HfDirectoryOptions directory_options = options.directory;
   if (IsOfAdapters(options)) directory_options.max_shard_bytes = 0;  // PEFT reads a single file.
-  const std::map<std::string, PeftHalf> halves = PeftHalves(model);
+  const std::map<std::string, PeftTensor> of_adapters =
+      IsOfAdapters(options) ? PeftTensors(model) : PeftHalves(model);
   std::vector<TensorDeclaration> tensors;
   for (const Parameter* parameter : model.Parameters()) {
-    const auto half = halves.find(parameter->name());
-    if (!IsOfAdapters(options) && half == halves.end()) {
+    const auto tensor = of_adapters.find(parameter->name());
+    if (!IsOfAdapters(options) && tensor == of_adapters.end()) {
       tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
-    } else if (IsOfAdapters(options) && half != halves.end()) {
-      tensors.push_back({half->second.name, options.dtype, half->second.shape});
+    } else if (IsOfAdapters(options) && tensor != of_adapters.end()) {
+      tensors.push_back({tensor->second.name, options.dtype, tensor->second.shape});
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, IsOfAdapters(options)
@@ -160,17 +164,17 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   const bool writes = trainer.world().rank() == 0;
   absl::StatusOr<Writer> writer = nullptr;
   if (writes) writer = StartWriting(trainer.model(), directory, options);
-  const std::map<std::string, PeftHalf> halves = PeftHalves(trainer.model());
+  const std::map<std::string, PeftTensor> of_adapters = PeftTensors(trainer.model());
   AdapterMerger merger(trainer.model(),
                        [&](const Parameter& parameter, absl::Span<const float> values) {
                          return (*writer)->Write(parameter.name(), 0, values);
                        });
   const auto write = [&](const Parameter& parameter, absl::Span<const float> values) {
     if (!IsOfAdapters(options)) return merger.Add(parameter, values);
-    const auto half = halves.find(parameter.name());
-    if (half == halves.end()) return absl::OkStatus();
-    if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
-    return (*writer)->Write(half->second.name, 0, Transposed(parameter.global_shape(), values));
+    const auto tensor = of_adapters.find(parameter.name());
+    if (tensor == of_adapters.end()) return absl::OkStatus();
+    if (!tensor->second.transposed) return (*writer)->Write(tensor->second.name, 0, values);
+    return (*writer)->Write(tensor->second.name, 0, Transposed(parameter.global_shape(), values));
   };
   // After an error of rank 0 all ranks still gather to the end, so that the communication stays
   // intact.

@@ -45,10 +45,10 @@ absl::Status CheckExport(const LanguageModel& model, const std::string& director
 
 // Writes the model as a Hugging Face directory (config.json, weights, tokenizer files). LoRA
 // adapters are merged into the weights, so that the result is a plain model. With
-// HfDirectoryKind::kAdapter, writes the adapters alone in PEFT's format (adapter_config.json,
-// adapter_model.safetensors); InvalidArgument for a model without adapters. Collective: rank 0
-// writes, one gathered unit at a time, and every rank returns its error. The directory appears
-// complete or not at all.
+// HfDirectoryKind::kAdapter, writes the adapters alone, with the modules that are
+// trained in full beside them, in PEFT's format (adapter_config.json, adapter_model.safetensors);
+// InvalidArgument for a model without adapters. Collective: rank 0 writes, one gathered unit at a
+// time, and every rank returns its error. The directory appears complete or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options);
 

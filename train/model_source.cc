@@ -101,6 +101,9 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
   ZEROTH_RETURN_IF_ERROR(
       Adopt("lora_rslora", unset.lora_rslora, adapter.rslora, options.lora_rslora));
+  ZEROTH_RETURN_IF_ERROR(Adopt("lora_modules_to_save", unset.lora_modules_to_save,
+                               absl::StrJoin(adapter.modules_to_save, ","),
+                               options.lora_modules_to_save));
   // Another dropout than before is no contradiction.
   if (options.lora_dropout == unset.lora_dropout) options.lora_dropout = adapter.dropout;
   // Targets may be written in other ways and mean the same layers, which OpenInitAdapter
@@ -112,14 +115,14 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   return options;
 }
 
-// An adapter of PEFT's as the values of a model's LoRA parameters. Immutable and thread-safe.
+// An adapter of PEFT's as the values of a model's trained parameters. Immutable and thread-safe.
 struct InitAdapter {
   PeftDirectory files;
-  std::map<std::string, PeftHalf> halves;
+  std::map<std::string, PeftTensor> tensors;
 };
 
-std::map<std::string, PeftHalf> PeftHalves(const LanguageModel& model) {
-  std::map<std::string, PeftHalf> halves;
+std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model) {
+  std::map<std::string, PeftTensor> halves;
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     const std::string layer = adapter.layer();
     const bool transposed = adapter.layout == WeightLayout::kInOut;
@@ -133,17 +136,27 @@ std::map<std::string, PeftHalf> PeftHalves(const LanguageModel& model) {
   return halves;
 }
 
+std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model) {
+  std::map<std::string, PeftTensor> tensors = PeftHalves(model);
+  for (const Parameter* parameter : SavedParameters(model)) {
+    tensors[parameter->name()] = {PeftNameOfSaved(parameter->name()), parameter->global_shape()};
+  }
+  return tensors;
+}
+
 namespace {
 
 absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::string& path,
                                                                    const LanguageModel& model) {
   ZEROTH_ASSIGN_OR_RETURN(PeftDirectory opened, PeftDirectory::Open(path));
-  auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftHalves(model)});
+  auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftTensors(model)});
   const WeightsSource& weights = *adapter->files.weights();
-  const std::vector<std::string>& names = adapter->files.adapter().layers;
-  const std::set<std::string> stored(names.begin(), names.end());
+  const PeftAdapter& names = adapter->files.adapter();
+  std::set<std::string> stored(names.layers.begin(), names.layers.end());
+  stored.insert(names.saved.begin(), names.saved.end());
   std::set<std::string> adapted;
   for (const LoraAdapter& part : LoraAdapters(model)) adapted.insert(part.layer());
+  for (const Parameter* parameter : SavedParameters(model)) adapted.insert(parameter->name());
   if (adapted != stored) {
     const auto listed = [](const char* what, const std::set<std::string>& all,
                            const std::set<std::string>& some) {
@@ -155,22 +168,23 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
         "--init_adapter=", path, " adapts other layers than this model's adapters",
         listed("only the adapter", stored, adapted), listed("only the model", adapted, stored));
   }
-  for (const auto& [parameter, half] : adapter->halves) {
-    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(half.name));
-    if (shape == half.shape) continue;
-    return InvalidArgument("--init_adapter=", path, ": tensor \"", half.name, "\" has shape ",
-                           shape.ToString(), ", expected ", half.shape.ToString());
+  for (const auto& [parameter, tensor] : adapter->tensors) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(tensor.name));
+    if (shape == tensor.shape) continue;
+    return InvalidArgument("--init_adapter=", path, ": tensor \"", tensor.name, "\" has shape ",
+                           shape.ToString(), ", expected ", tensor.shape.ToString());
   }
   return adapter;
 }
 
 // Sets out[i] to element begin + i of the parameter.
-absl::Status ReadHalf(const WeightsSource& weights, const PeftHalf& half, int64_t begin,
-                      absl::Span<float> out) {
-  if (!half.transposed) return weights.ReadElements(half.name, begin, out);
-  // LoRA matrices are small, so reading all of one is cheap.
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, weights.ReadAll(half.name, half.shape));
-  const std::vector<float> turned = Transposed(half.shape, values);
+absl::Status ReadTensor(const WeightsSource& weights, const PeftTensor& tensor, int64_t begin,
+                        absl::Span<float> out) {
+  if (!tensor.transposed) return weights.ReadElements(tensor.name, begin, out);
+  // Halves of adapters are small, so reading all of one is cheap.
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
+                          weights.ReadAll(tensor.name, tensor.shape));
+  const std::vector<float> turned = Transposed(tensor.shape, values);
   std::copy_n(turned.begin() + begin, out.size(), out.begin());
   return absl::OkStatus();
 }
@@ -184,7 +198,7 @@ bool IsKnownExtra(const std::string& name) {
 
 // Checks that the files have every weight of the model and nothing else. Adapters may be missing.
 absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model) {
-  const std::map<std::string, PeftHalf> optional = PeftHalves(model);
+  const std::map<std::string, PeftTensor> optional = PeftHalves(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
   for (const Parameter* parameter : model.Parameters()) {
@@ -317,9 +331,9 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
   return [this, seed](const Parameter& parameter, int64_t begin,
                       absl::Span<float> out) -> absl::Status {
     if (adapter_ != nullptr) {
-      const auto half = adapter_->halves.find(parameter.name());
-      if (half != adapter_->halves.end()) {
-        return ReadHalf(*adapter_->files.weights(), half->second, begin, out);
+      const auto tensor = adapter_->tensors.find(parameter.name());
+      if (tensor != adapter_->tensors.end()) {
+        return ReadTensor(*adapter_->files.weights(), tensor->second, begin, out);
       }
     }
     if (directory_.has_value()) {

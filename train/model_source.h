@@ -33,14 +33,16 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options);
 // is the most that is chosen by itself; ModelSource::Open says what is wrong.
 int64_t SeqLenOf(const TrainOptions& options);
 
-// One matrix of a LoRA adapter, as in PEFT's files.
-struct PeftHalf {
+// One tensor of PEFT's files of an adapter.
+struct PeftTensor {
   std::string name;
   Shape shape;
   bool transposed = false;  // the model has its transpose
 };
 // The matrices of all adapters of `model`, by the name of the model's parameter.
-std::map<std::string, PeftHalf> PeftHalves(const LanguageModel& model);
+std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model);
+// These, and the parameters that are trained in full beside them.
+std::map<std::string, PeftTensor> PeftTensors(const LanguageModel& model);
 
 // The content of a tokenizer's files, read at one time.
 struct TokenizerContent {

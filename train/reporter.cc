@@ -274,10 +274,15 @@ void Reporter::PrintAdapters() {
   int64_t numel = 0;
   for (const LoraAdapter& adapter : adapters)
     numel += adapter.a->global_numel() + adapter.b->global_numel();
+  for (const Parameter* parameter : SavedParameters(trainer_.model()))
+    numel += parameter->global_numel();
+  const std::string& saved = options_.lora_modules_to_save;
   Say(absl::StrFormat(
-      "adapters  %s of rank %d, alpha %g, on %d weights: %.2fM "
+      "adapters  %s of rank %d, alpha %g, on %d weights%s: %.2fM "
       "parameters are trained, the rest is frozen",
-      options_.lora_rslora ? "rsLoRA" : "LoRA", options_.lora_rank, options_.lora_alpha, adapters.size(), static_cast<double>(numel) / 1e6));
+      options_.lora_rslora ? "rsLoRA" : "LoRA", options_.lora_rank, options_.lora_alpha,
+      adapters.size(), saved.empty() ? "" : absl::StrCat(", and ", saved, " in full"),
+      static_cast<double>(numel) / 1e6));
 }
 
 void Reporter::PrintFp8() {

@@ -98,6 +98,11 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
     return InvalidArgument(weights.description(),
                            ": an adapter of alpha 0, which llama.cpp would use with scale 1");
   }
+  if (!adapter.saved.empty()) {
+    return Unimplemented(weights.description(), ": \"", adapter.saved.front(),
+                         "\" is stored in full beside the adapters, and a GGUF adapter has only "
+                         "low-rank halves; write the merged model instead");
+  }
   std::vector<TensorCopy> copies;
   for (size_t i = 0; i < halves.size(); ++i) {
     const bool is_a = i % 2 == 0;

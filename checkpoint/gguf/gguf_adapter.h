@@ -29,7 +29,8 @@ bool IsGgufAdapter(const GgufFile& file);
 // Writes an adapter of a model with the configuration `base` to a GGUF file at `path`, which
 // appears whole or not at all. `halves` says how the tensors of PEFT's adapter_model.safetensors
 // are made of those in `weights`: for each of adapter.layers A, then B. Empty `dtype`: each tensor
-// keeps its type. `name`: general.name. Unimplemented for families without a mapping;
+// keeps its type. `name`: general.name. Unimplemented for families without a mapping, and
+// for an adapter with modules to save;
 // InvalidArgument for a layer that the family does not have, for some but not all of a block's
 // experts, and for an alpha of 0, which llama.cpp takes for absent.
 absl::Status ConvertAdapterToGguf(const HfConfig& base, const PeftAdapter& adapter,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -54,7 +55,11 @@ absl::StatusOr<std::optional<PeftAdapter>> ReadAdapter(CheckpointReader& reader)
   ZEROTH_ASSIGN_OR_RETURN(PeftAdapter adapter, ParsePeftAdapter(config));
   for (const auto& [name, parameter] : reader.index().parameters) {
     absl::string_view layer = name;
-    if (absl::ConsumeSuffix(&layer, kLoraA)) adapter.layers.emplace_back(layer);
+    if (absl::ConsumeSuffix(&layer, kLoraA)) {
+      adapter.layers.emplace_back(layer);
+    } else if (!absl::EndsWith(name, kLoraB) && adapter.Saves(name)) {
+      adapter.saved.push_back(name);
+    }
   }
   return adapter;
 }

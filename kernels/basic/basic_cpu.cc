@@ -59,8 +59,8 @@ HWY_INLINE void Put(bool accumulate, size_t count, const In* values, Out* out) {
 }
 
 // Replaces a[i] with the operation's result for a[i] and b[i]. `element` is the distance of the
-// first one from the matrix's first element in dropout's draws. Works in fp32 whatever the element type, so that there is one
-// instance of each operation.
+// first one from the matrix's first element in dropout's draws. Works in fp32 whatever the element
+// type, so that there is one instance of each operation.
 void Apply(const BasicCall& call, int64_t element, size_t count, float* a, const float* b) {
   const float scalar = call.scalar;
   const auto map = [&](const auto& f) { Transform(count, a, f, static_cast<const float*>(a), b); };

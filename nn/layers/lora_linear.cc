@@ -48,6 +48,42 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   return absl::OkStatus();
 }
 
+// The name of the module that has the parameter.
+absl::string_view ModuleName(const Parameter& parameter) {
+  const absl::string_view name = parameter.name();
+  return name.substr(0, std::min(name.rfind('.'), name.size()));
+}
+
+// Modules match by the ends of their names, as in PEFT, of which "norm" means all norms.
+absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) {
+  if (options.modules_to_save.empty()) return absl::OkStatus();
+  std::set<absl::string_view> adapted;
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    adapted.insert(ModuleName(*adapter.weight));
+  }
+  const std::vector<Parameter*> parameters = model.Parameters();
+  for (const std::string& end : options.modules_to_save) {
+    std::set<std::string> last_names;
+    bool found = false;
+    for (Parameter* parameter : parameters) {
+      const absl::string_view module = ModuleName(*parameter);
+      last_names.emplace(module.substr(module.rfind('.') + 1));
+      if (!absl::EndsWith(module, end)) continue;
+      if (adapted.count(module) > 0) {
+        return InvalidArgument("LoRA: '", module, "' has an adapter, and is a module to save ('",
+                               end, "'); leave it out of one of them");
+      }
+      found = true;
+      parameter->set_requires_grad(true);
+    }
+    if (found) continue;
+    return InvalidArgument("LoRA: no module to save is called '", end, "'; the model has ",
+                           absl::StrJoin(last_names, ", "),
+                           ". A head that is tied to the embedding is trained with it");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 double LoraOptions::scale() const {
@@ -153,9 +189,24 @@ std::vector<LoraAdapter> LoraAdapters(const Module& module) {
   return adapters;
 }
 
+std::vector<Parameter*> SavedParameters(const Module& module) {
+  std::set<const Parameter*> halves;
+  for (const LoraAdapter& adapter : LoraAdapters(module)) {
+    halves.insert(adapter.a);
+    halves.insert(adapter.b);
+  }
+  std::vector<Parameter*> saved;
+  if (halves.empty()) return saved;
+  for (Parameter* parameter : module.Parameters()) {
+    if (parameter->requires_grad() && halves.count(parameter) == 0) saved.push_back(parameter);
+  }
+  return saved;
+}
+
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckTargets(model, options));
   for (Parameter* parameter : model.Parameters()) parameter->set_requires_grad(false);
+  ZEROTH_RETURN_IF_ERROR(TrainSavedModules(model, options));
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     adapter.a->set_requires_grad(true);
     adapter.b->set_requires_grad(true);

@@ -35,6 +35,10 @@ struct LoraOptions {
   // The last parts of the names of adapted projections, as in "c_attn" or "self_attn.q_proj".
   // Empty: every linear layer of every block, as in QLoRA (Dettmers et al., 2023).
   std::vector<std::string> targets;
+  // The ends of the names of modules whose parameters are trained in full beside the adapters, as
+  // "embed_tokens" or "lm_head". A module is one that has parameters itself, as a layer, not one of
+  // layers.
+  std::vector<std::string> modules_to_save;
 
   bool enabled() const { return rank > 0; }
   double scale() const;
@@ -90,8 +94,12 @@ std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& optio
 // The adapters of a module and its descendants, in order of declaration.
 std::vector<LoraAdapter> LoraAdapters(const Module& module);
 
-// Freezes every parameter of `model` except for its adapters. Call it before the model is sharded.
-// InvalidArgument names a target that matches no projection, and lists the projections' names.
+// The parameters of a model with adapters that are trained in full beside them.
+std::vector<Parameter*> SavedParameters(const Module& module);
+
+// Freezes every parameter of `model` except for its adapters and options.modules_to_save. Call it
+// before the model is sharded. InvalidArgument names a target that matches no projection, or a
+// module to save that matches no module, and lists the names of those; or one that has an adapter.
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
 
 }  // namespace zeroth

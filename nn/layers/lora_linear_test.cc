@@ -107,8 +107,7 @@ Doubles Dropped(const Case& test_case, const LoraAdapter& adapter, Doubles x, do
                            .stream = HashName(adapter.layer() + ".lora_A")};
   const uint32_t threshold = DropoutThreshold(static_cast<float>(rate));
   for (size_t i = 0; i < x.size(); ++i) {
-    const int64_t element =
-        kDraws.first_sample * test_case.sizes.in + static_cast<int64_t>(i);
+    const int64_t element = kDraws.first_sample * test_case.sizes.in + static_cast<int64_t>(i);
     x[i] = DropsElement(draws, element, threshold) ? 0 : x[i] / (1 - rate);
   }
   return x;
@@ -301,6 +300,31 @@ TEST(LoraLinearTest, ATargetThatNobodyIsCalledIsNamedWithThoseThereAre) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.ToString().find("'w_proj'"), std::string::npos) << status;
   EXPECT_NE(status.ToString().find("k, q, v"), std::string::npos) << status;
+}
+
+TEST(LoraLinearTest, ModulesToSaveAreTrainedInFull) {
+  const Case test_case = {WeightLayout::kInOut, {2, 5, {4, 2, 3}, 2}};
+  LoraOptions lora = LoraOptionsFor(test_case, {"q"});
+  lora.modules_to_save = {"v", "n.k"};
+  const std::unique_ptr<Linear> layer =
+      BuildLinear("attn", LinearOptionsFor(test_case, /*bias=*/true), lora);
+  ASSERT_TRUE(FreezeAllButAdapters(*layer, lora).ok());
+  std::vector<std::string> saved;
+  for (const Parameter* parameter : SavedParameters(*layer)) saved.push_back(parameter->name());
+  EXPECT_EQ(saved, (std::vector<std::string>{"attn.k.weight", "attn.k.bias", "attn.v.weight",
+                                             "attn.v.bias"}));
+  Bench bench;
+  const std::vector<Parameter*> parameters = OwnAll(bench, *layer);
+  CheckGradients(bench, {Shape({2, 5})}, parameters,
+                 [&](Context& context, const std::vector<Value>& in) {
+                   return layer->Forward(context, in[0]);
+                 });
+  lora.modules_to_save = {"v", "lm_head"};
+  EXPECT_NE(FreezeAllButAdapters(*layer, lora).ToString().find("'lm_head'; the model has k, q, v"),
+            std::string::npos);
+  lora.modules_to_save = {"q"};
+  EXPECT_NE(FreezeAllButAdapters(*layer, lora).ToString().find("'attn.q' has an adapter"),
+            std::string::npos);
 }
 
 TEST(LoraLinearTest, OptionsOutOfRange) {

@@ -127,9 +127,9 @@ absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout
   return FinishGradient(context, half, place);
 }
 
-// `inner` is the forward's scale * dropout(x) a. If the layer is divided, one half is divided as the layer
-// is. Every rank has all of the other half, but computes its gradient from its own rows only if
-// rows are shared.
+// `inner` is the forward's scale * dropout(x) a. If the layer is divided, one half is divided as
+// the layer is. Every rank has all of the other half, but computes its gradient from its own rows
+// only if rows are shared.
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
                       const std::optional<BasicArgs>& dropout, const Tensor& x,
                       GradientNode* x_node, const Tensor& inner, const Tensor& dy) {
@@ -181,7 +181,8 @@ absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
     context.tape().Record([&context, part, layout, scale, drop, x_data = x.data, x_node = x.node,
                            y_node = y.node, inner]() -> absl::Status {
       if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
-      return Backward(context, part, layout, scale, drop, x_data, x_node.get(), inner, y_node->grad);
+      return Backward(context, part, layout, scale, drop, x_data, x_node.get(), inner,
+                      y_node->grad);
     });
   }
   return absl::OkStatus();

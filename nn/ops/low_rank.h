@@ -21,9 +21,9 @@ struct LowRankPart {
 };
 
 // y[.., column : column + out] += scale * (dropout(x) a) b for each part, in place, without another
-// tensor as large as y. x is [.., in] and y is [.., at least column + out], of one type. Nothing may have
-// read y.data yet, and the backward of the operation that made y must not read it, as LinearOp's
-// does not. InvalidArgument names the parameter and both shapes if they do not fit.
+// tensor as large as y. x is [.., in] and y is [.., at least column + out], of one type. Nothing
+// may have read y.data yet, and the backward of the operation that made y must not read it, as
+// LinearOp's does not. InvalidArgument names the parameter and both shapes if they do not fit.
 //
 // Each part drops other elements of x, each with probability `dropout`, in [0, 1): those of
 // DropoutOp(context, x, dropout, a->name()), also where ranks have a part of x's rows or columns.

@@ -187,7 +187,11 @@ TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
     const std::string base = absl::StrCat("tests/testdata/", family);
     const fs::path out = Scratch() / family;
     Flags adapters = {"--lora_rank=3", "--lora_alpha=5", "--lora_export=both"};
-    if (std::string(family) == "llama_tiny") adapters = With(adapters, {"--lora_rslora", "--lora_dropout=0.1"});
+    const bool has_more = std::string(family) == "llama_tiny";
+    if (has_more) {
+      adapters = With(adapters, {"--lora_rslora", "--lora_dropout=0.1",
+                                 "--lora_modules_to_save=embed_tokens,lm_head"});
+    }
     const Outcome run = RunTrainer(With(Training(family, out), adapters));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     const std::string checkpoint = "--in=" + (out / "step-00000003").string();
@@ -218,6 +222,14 @@ TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
         RunTrainer(With(With(Training(family, same), go_on), {"--lr=0", "--min_lr=0"}));
     ASSERT_EQ(begun.exit_code, 0) << begun.output;
     EXPECT_NE(begun.output.find("LoRA of rank 3, alpha 5"), std::string::npos) << begun.output;
+    if (has_more) {
+      for (const char* said : {"rsLoRA of rank", ", and embed_tokens,lm_head in full: "}) {
+        EXPECT_NE(begun.output.find(said), std::string::npos) << begun.output;
+      }
+      const Outcome refused = Convert({adapter, "--lora_export=adapter", "--base=" + base,
+                                       "--out=" + (out / "adapter.gguf").string()});
+      EXPECT_NE(refused.errors.find("is stored in full"), std::string::npos) << refused.errors;
+    }
     ExpectSameAdapter(same / "final_adapter", out / "final_adapter");
     EXPECT_TRUE(Read(same / "final/model.safetensors") == Read(out / "final/model.safetensors"));
     const Outcome other =

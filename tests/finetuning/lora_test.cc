@@ -47,6 +47,23 @@ TinySetup Adapted(const std::string& model, std::vector<std::string> targets = {
   return setup;
 }
 
+// With modules that are trained in full: the embedding, the head, whether tied or not, and a norm.
+TinySetup AdaptedAndSaved(const std::string& model) {
+  TinySetup setup = Adapted(model);
+  std::vector<std::string> modules = {"embed_tokens", "model.norm"};
+  if (model == "gpt2_tiny") modules = {"wte", "ln_f"};
+  if (model == "llama_tiny") modules.push_back("lm_head");
+  setup.model_options.lora.modules_to_save = std::move(modules);
+  return setup;
+}
+
+bool IsSaved(absl::string_view name) {
+  for (const char* module : {"wte.", "ln_f.", "embed_tokens.", "model.norm.", "lm_head."}) {
+    if (absl::StrContains(name, module)) return true;
+  }
+  return false;
+}
+
 bool IsAdapter(absl::string_view name) {
   return absl::EndsWith(name, ".lora_A") || absl::EndsWith(name, ".lora_B");
 }
@@ -135,9 +152,9 @@ class LoraModelTest : public ::testing::TestWithParam<const char*> {
 };
 
 // The chain rule through W + s A B: dA = s dW B^T and dB = s A^T dW, dW being the plain model's
-// gradient at the merged weights.
+// gradient at the merged weights. Modules that are trained in full have the plain model's gradient.
 TEST_P(LoraModelTest, GradientsFollowFromTheMergedModelByTheChainRule) {
-  const absl::StatusOr<Gradients> adapted = FirstGradients(Adapted(model()), nullptr);
+  const absl::StatusOr<Gradients> adapted = FirstGradients(AdaptedAndSaved(model()), nullptr);
   ASSERT_TRUE(adapted.ok()) << adapted.status();
   const double scale = kAlpha / static_cast<double>(kRank);
   NamedValues merged;
@@ -164,7 +181,15 @@ TEST_P(LoraModelTest, GradientsFollowFromTheMergedModelByTheChainRule) {
   plain.model = model();
   const absl::StatusOr<Gradients> full = FirstGradients(plain, &merged);
   ASSERT_TRUE(full.ok()) << full.status();
-  EXPECT_EQ(adapted->gradients.size(), 2 * factors.size());
+  size_t saved = 0;
+  for (const auto& [name, gradient] : full->gradients) {
+    if (!IsSaved(name)) continue;
+    ++saved;
+    ASSERT_EQ(adapted->gradients.count(name), 1u) << name;
+    ExpectNear(adapted->gradients.at(name), GridOf(gradient, 1), 2e-5, name);
+  }
+  EXPECT_GE(saved, 2u);
+  EXPECT_EQ(adapted->gradients.size(), saved + 2 * factors.size());
   for (const auto& [base, pair] : factors) {
     const std::vector<float>& stored = full->gradients.at(base + ".weight");
     const auto& [a, b] = pair;
@@ -269,15 +294,15 @@ TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
 }
 
 // What is dropped depends on the sample and the step alone.
-TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropout) {
-  TinySetup without = Adapted(model());
+TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropoutAndSavedModules) {
+  TinySetup without = AdaptedAndSaved(model());
   without.ranks = {"no_shard", 2, 0};
   const absl::StatusOr<Trained> undropped = TrainAdapters(without);
   ASSERT_TRUE(undropped.ok()) << undropped.status();
   std::unique_ptr<Trained> first;
   for (const TinyRanks& ranks : AllTinyRanks()) {
     if (ranks.world_size != 2) continue;
-    TinySetup setup = Adapted(model());
+    TinySetup setup = AdaptedAndSaved(model());
     setup.ranks = ranks;
     setup.model_options.lora.dropout = kDropout;
     const absl::StatusOr<Trained> trained = TrainAdapters(setup);
@@ -286,11 +311,16 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsWithDropout) {
     EXPECT_TRUE(*trained == *first) << ranks.ToString();
   }
   EXPECT_NE(first->losses.front(), undropped->losses.front());
+  const absl::StatusOr<NamedValues> file = TinyWeights(model());
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const auto& [name, values] : *file) {
+    EXPECT_EQ(first->weights.at(name) != values, IsSaved(name)) << name;
+  }
 }
 
 // Two data ranks of `size` tensor ranks each.
 TinySetup Divided(const std::string& model, const char* strategy, TensorParallelOptions tensor) {
-  TinySetup setup = Adapted(model);
+  TinySetup setup = AdaptedAndSaved(model);
   setup.model_options.lora.dropout = kDropout;
   setup.ranks = {strategy, 2 * tensor.size, 0};
   setup.trainer.tensor = tensor;
@@ -505,6 +535,8 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
       model(), in_out() ? std::vector<std::string>{} : std::vector<std::string>{"q_proj", second});
   setup.ranks = {"full_shard", 2, 0};
   setup.model_options.lora.rslora = in_out();
+  setup.model_options.lora.modules_to_save =
+      AdaptedAndSaved(model()).model_options.lora.modules_to_save;
   ExportOptions options;
   options.base_model = "where/it/was";
   options.directory.max_shard_bytes = 1000;
@@ -524,6 +556,7 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
   EXPECT_EQ(*config->GetBool("fan_in_fan_out"), in_out());
   EXPECT_EQ(*config->GetInt("r"), kRank);
   EXPECT_EQ(*config->GetBool("use_rslora"), in_out());
+  EXPECT_EQ(config->json()["modules_to_save"], setup.model_options.lora.modules_to_save);
   const auto rank = static_cast<double>(kRank);
   const double scale = *config->GetDouble("lora_alpha") / (in_out() ? std::sqrt(rank) : rank);
 
@@ -551,6 +584,14 @@ TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
       const Grid added = in_out() ? Transposed(product) : product;
       for (size_t i = 0; i < expected.size(); ++i) expected[i] += added.values[i];
       adapted += 2;
+    } else if ((*adapter)->Find("base_model.model." + name) != nullptr) {
+      const std::vector<float> saved = *(*adapter)->ReadAll("base_model.model." + name, shape);
+      EXPECT_NE(saved, values) << name;
+      EXPECT_TRUE(IsSaved(name)) << name;
+      expected.assign(saved.begin(), saved.end());
+      ++adapted;
+    } else {
+      EXPECT_FALSE(IsSaved(name)) << name;
     }
     ExpectNear(*merged->weights().ReadAll(name, shape),
                Grid{1, static_cast<int64_t>(expected.size()), expected}, 1e-6, name);
@@ -620,6 +661,13 @@ TEST_P(LoraModelTest, FrozenWeightsCountForUtilisationWithoutTheirGradients) {
   // Weights that tokens are multiplied with: what is left of a plain model's cost at length 0.
   const double weights = (*plain)->FlopsPerToken(0) / 6;
   EXPECT_DOUBLE_EQ((*adapted)->FlopsPerToken(0), 4 * weights + 6 * static_cast<double>(added));
+  if (!in_out() && model() != "llama_tiny") return;
+  // Nothing but the head is trained in full there that tokens are multiplied with.
+  const auto saved =
+      ModelRegistry::Create(directory->config().json(), AdaptedAndSaved(model()).model_options);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  const auto head = static_cast<double>((*saved)->head_weight().global_numel());
+  EXPECT_DOUBLE_EQ((*saved)->FlopsPerToken(0), (*adapted)->FlopsPerToken(0) + 2 * head);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LoraModelTest,

@@ -70,8 +70,8 @@ absl::StatusOr<Types> ParseTypes(const std::string& text) {
 struct LoneAdapter {
   PeftAdapter adapter;
   std::shared_ptr<const WeightsSource> weights;
-  // How PEFT's tensors are made of `weights`: for each layer A, then B.
-  std::vector<TensorCopy> halves;
+  // How PEFT's tensors are made of `weights`: for each layer A, then B; then the saved modules.
+  std::vector<TensorCopy> tensors;
   std::map<std::string, std::string> tokenizer_files;
 };
 
@@ -98,8 +98,14 @@ absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path) {
       copy.to = is_a ? PeftNameOfA(layer) : PeftNameOfB(layer);
       copy.from = is_peft ? copy.to : absl::StrCat(layer, is_a ? kLoraA : kLoraB);
       if (!is_peft && lone.adapter.fan_in_fan_out) copy.relayout = Relayout::kTranspose;
-      lone.halves.push_back(std::move(copy));
+      lone.tensors.push_back(std::move(copy));
     }
+  }
+  for (const std::string& parameter : lone.adapter.saved) {
+    TensorCopy copy;
+    copy.to = PeftNameOfSaved(parameter);
+    copy.from = is_peft ? copy.to : parameter;
+    lone.tensors.push_back(std::move(copy));
   }
   return lone;
 }
@@ -198,7 +204,7 @@ absl::StatusOr<Notes> AdapterToGguf(const ConvertOptions& options, const Types& 
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory base, OpenModel(options.in, options.base));
   ZEROTH_ASSIGN_OR_RETURN(const LoneAdapter lone, OpenLoneAdapter(options.in));
   ZEROTH_RETURN_IF_ERROR(ConvertAdapterToGguf(base.config(), lone.adapter, *lone.weights,
-                                              lone.halves, options.out, types.dtype,
+                                              lone.tensors, options.out, types.dtype,
                                               GgufName(options)));
   return Notes{absl::StrCat("Wrote the GGUF adapter ", options.out,
                             "; llama.cpp adds it with --lora to a GGUF file of the base model.")};
@@ -278,7 +284,7 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options, const 
     ZEROTH_ASSIGN_OR_RETURN(LoneAdapter lone, OpenLoneAdapter(options.in));
     ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, PeftAdapterConfig(lone.adapter));
     convert.directory.kind = HfDirectoryKind::kAdapter;
-    ZEROTH_RETURN_IF_ERROR(WriteHfDirectory(*lone.weights, config, std::move(lone.halves),
+    ZEROTH_RETURN_IF_ERROR(WriteHfDirectory(*lone.weights, config, std::move(lone.tensors),
                                             lone.tokenizer_files, options.out, convert));
     return AdapterNotes(options);
   }

@@ -209,9 +209,9 @@ std::vector<AdaptedModel> AdaptedModels() {
       experts};
 }
 
-// llama.cpp adds alpha / rank * B A, of its file's alpha, to each tensor of the base model's GGUF file. That must be the
-// GGUF file of the merged model, in which the rows of Llama's q_proj and k_proj are in another
-// order.
+// llama.cpp adds alpha / rank * B A, of its file's alpha, to each tensor of the base model's GGUF
+// file. That must be the GGUF file of the merged model, in which the rows of Llama's q_proj and
+// k_proj are in another order.
 TEST(ConvertTest, AGgufAdapterMakesTheMergedModelOfTheBase) {
   for (const AdaptedModel& adapted : AdaptedModels()) {
     SCOPED_TRACE(adapted.model);

@@ -2,6 +2,8 @@
 
 #include "zeroth/tools/model/open_model.h"
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -77,9 +79,13 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
                                  PeftNameOfA(layer), PeftNameOfB(layer)));
     products.back().transposed = in_out;
   }
+  std::map<std::string, std::string, std::less<>> replaced;
+  for (const std::string& parameter : adapter.adapter().saved) {
+    replaced[base->weights().StoredName(parameter)] = PeftNameOfSaved(parameter);
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
-                                                adapter.adapter().scale()));
+                                                adapter.adapter().scale(), std::move(replaced)));
   HfDirectory model(base->path(), base->config(), std::move(merged));
   // It may have been trained with another chat template, or more tokens, than the base.
   ZEROTH_RETURN_IF_ERROR(model.TakeTokenizer(path));
