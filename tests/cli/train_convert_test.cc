@@ -226,7 +226,7 @@ TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
       for (const char* said : {"rsLoRA of rank", ", and embed_tokens,lm_head in full: "}) {
         EXPECT_NE(begun.output.find(said), std::string::npos) << begun.output;
       }
-      const Outcome refused = Convert({adapter, "--lora_export=adapter", "--base=" + base,
+      const Converted refused = Convert({adapter, "--lora_export=adapter", "--base=" + base,
                                        "--out=" + (out / "adapter.gguf").string()});
       EXPECT_NE(refused.errors.find("is stored in full"), std::string::npos) << refused.errors;
     }
