@@ -420,7 +420,10 @@ TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
   const std::string refused = output("long", {"--seq_len=128"});
   EXPECT_NE(refused.find("--seq_len=128: the model has 64 positions"), std::string::npos)
       << refused;
-  const std::string lengths = output("lengths", {"--seq_len=0"});
+  // The rows of the tokens above have a length of their own.
+  Write(Scratch() / "text.txt", std::string(5000, 'a'));
+  const std::string lengths = output("lengths", {"--seq_len=0", "--tokenizer=byte",
+                                                 "--data=" + (Scratch() / "text.txt").string()});
   EXPECT_NE(lengths.find(" sequences of 64 tokens a step"), std::string::npos) << lengths;
   EXPECT_NE(lengths.find("note      --seq_len=64 is the default"), std::string::npos) << lengths;
   EXPECT_NE(lengths.find("note      --warmup_ratio=0.03 is the default"), std::string::npos)
