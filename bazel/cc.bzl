@@ -20,6 +20,12 @@ _BASE_COPTS = [
     "-ffp-contract=off",
     # Our functions are not interposed, so calls within a file may be inlined in -fPIC code.
     "-fno-semantic-interposition",
+    # A kernel is compiled once for each of Highway's targets: AVX-512, AVX2 and the portable one.
+    # Processors without AVX2 use that; code for SSE would take a third of the time of compiling kernels.
+    "-DHWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)",
+    # Parts of nlohmann/json.hpp that include <filesystem> and <ranges>, and that nothing here uses.
+    "-DJSON_HAS_FILESYSTEM=0",
+    "-DJSON_HAS_RANGES=0",
 ]
 
 _WARNINGS = [

@@ -12,7 +12,8 @@
 //
 // GEMMs, in the shapes of a GPT-2 124M step (1024 tokens), attention, and the output projection
 // with its loss, in fp32 and in bf16, are compared with a square GEMM of their element type that
-// stays in cache (gemm_peak). Gradients of weights are fp32 whatever the operands' type.
+// stays in cache (gemm_peak). In fp32, fma_peak is what the core does without memory (fma_peak.h),
+// in GFLOP/s as well. Gradients of weights are fp32 whatever the operands' type.
 //
 // ratio_to_floor: the rate of the best iteration divided by that of the best floor; 1 is the floor.
 
@@ -28,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 
+#include "zeroth/benchmarks/fma_peak.h"
 #include "zeroth/benchmarks/kernel_bench.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -195,6 +197,20 @@ absl::Status RunCase(benchmark::State& state, const Case& test) {
   return Compare(state, bench, op, {moved, "GB/s"}, floor, {moved, "floor_GB/s"});
 }
 
+// FLOP/s; the best of several rounds, since the machine may be busy in some.
+absl::StatusOr<double> FmaPeak(KernelBench& bench) {
+  double best = 0;
+  for (int i = 0; i < 15; ++i) {
+    double flops = 0;
+    ZEROTH_ASSIGN_OR_RETURN(const double seconds, Seconds(bench, [&flops] {
+                              flops = MultiplyAdd();
+                              return absl::OkStatus();
+                            }));
+    best = std::max(best, flops / seconds);
+  }
+  return best;
+}
+
 // Runs the call that `prepare` returns, which does `flops` operations, in alternation with the
 // peak's GEMM.
 absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
@@ -205,9 +221,14 @@ absl::Status RunProduct(benchmark::State& state, DType dtype, double flops,
   ZEROTH_ASSIGN_OR_RETURN(GemmArgs peak, LayerProduct(bench, square, Pass::kForward, dtype));
   peak.transpose_b = false;
   ZEROTH_ASSIGN_OR_RETURN(const Op op, prepare(bench));
-  return Compare(state, bench, op, {flops, "GFLOP/s"},
-                 [&] { return kernels::Gemm(bench.kernels(), peak); },
-                 {square.flops(), "gemm_peak"});
+  ZEROTH_RETURN_IF_ERROR(Compare(state, bench, op, {flops, "GFLOP/s"},
+                                 [&] { return kernels::Gemm(bench.kernels(), peak); },
+                                 {square.flops(), "gemm_peak"}));
+  if (dtype == kFp32) {
+    ZEROTH_ASSIGN_OR_RETURN(const double fma_peak, FmaPeak(bench));
+    state.counters["fma_peak"] = fma_peak * 1e-9;
+  }
+  return absl::OkStatus();
 }
 
 // Weights are [in, out] as in GPT-2, except for the last three, which are as in Llama. GEMMs of 256

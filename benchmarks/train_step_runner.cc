@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/api/trainer.h"
+#include "zeroth/benchmarks/fma_peak.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -106,11 +107,24 @@ class BenchRank {
   std::vector<Batch> batch_;
 };
 
-// Raises `rate` to the current GEMM rate, if that is higher.
-absl::Status MeasureRate(const TrainStepSetup& setup, Trainer& trainer, double& rate) {
-  ZEROTH_ASSIGN_OR_RETURN(const double now, MeasureGemmRate(trainer.world(), trainer.device(),
-                                                            trainer.kernels(), setup.param_dtype));
-  rate = std::max(rate, now);
+// Raises the GEMM rate and the FMA peak of `result` to the current ones, if those are higher.
+absl::Status MeasureRates(const TrainStepSetup& setup, Trainer& trainer, RankStopwatch& stopwatch,
+                          TrainStepResult& result) {
+  ZEROTH_ASSIGN_OR_RETURN(const double gemm, MeasureGemmRate(trainer.world(), trainer.device(),
+                                                             trainer.kernels(), setup.param_dtype));
+  result.gemm_rate = std::max(result.gemm_rate, gemm);
+  if (setup.device != "cpu" || setup.param_dtype != DType::kFloat32) return absl::OkStatus();
+  constexpr int kRounds = 15;  // the machine may be busy in some
+  for (int i = 0; i < kRounds; ++i) {
+    double flops = 0;
+    ZEROTH_ASSIGN_OR_RETURN(
+        const double seconds,
+        stopwatch.Time(trainer.world(), trainer.device().compute_stream(), [&flops] {
+          flops = MultiplyAdd();
+          return absl::OkStatus();
+        }));
+    result.fma_peak = std::max(result.fma_peak, flops * setup.ranks / seconds);
+  }
   return absl::OkStatus();
 }
 
@@ -127,13 +141,14 @@ void SetSpeed(const TrainStepSetup& setup, Trainer& trainer, std::vector<double>
 }
 
 absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t steps,
-                                        Communicator& world, Device& device) {
+                                        RankStopwatch& stopwatch, Communicator& world,
+                                        Device& device) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> rank,
                           BenchRank::Create(setup, world, device));
   Trainer& trainer = rank->trainer();
   TrainStepResult result;
   result.peak_bytes = device.allocator().stats().total.peak_bytes;
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, trainer, result.gemm_rate));
+  ZEROTH_RETURN_IF_ERROR(MeasureRates(setup, trainer, stopwatch, result));
   const auto moved = [&] {
     const OffloadStats stats = trainer.sharding().stats().offload;
     return static_cast<double>(stats.bytes_read + stats.bytes_written);
@@ -147,7 +162,7 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
   if (steps > 0) {
     result.offload_bytes_per_step = (moved() - moved_before) / static_cast<double>(steps);
   }
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, trainer, result.gemm_rate));
+  ZEROTH_RETURN_IF_ERROR(MeasureRates(setup, trainer, stopwatch, result));
   SetSpeed(setup, trainer, std::move(seconds), result);
   return result;
 }
@@ -159,8 +174,8 @@ struct Pairs {
   double floor = 0;
 };
 
-absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator& world,
-                               Device& device) {
+absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, RankStopwatch& stopwatch,
+                               Communicator& world, Device& device) {
   setup.optimizer = "adamw";
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> adamw,
                           BenchRank::Create(setup, world, device));
@@ -168,8 +183,7 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> muon,
                           BenchRank::Create(setup, world, device));
   Pairs pairs;
-  double& rate = pairs.muon.gemm_rate;
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, muon->trainer(), rate));
+  ZEROTH_RETURN_IF_ERROR(MeasureRates(setup, muon->trainer(), stopwatch, pairs.muon));
   std::vector<double> adamw_seconds;
   std::vector<double> muon_seconds;
   std::vector<double> ratios;
@@ -182,11 +196,12 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator
     muon_seconds.push_back(muon_first ? first : second);
     ratios.push_back(muon_seconds.back() / adamw_seconds.back());
   }
-  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, muon->trainer(), rate));
+  ZEROTH_RETURN_IF_ERROR(MeasureRates(setup, muon->trainer(), stopwatch, pairs.muon));
   pairs.muon.peak_bytes = device.allocator().stats().total.peak_bytes;
   SetSpeed(setup, muon->trainer(), std::move(muon_seconds), pairs.muon);
   pairs.ratio = Median(std::move(ratios));
-  pairs.floor = 1 + MuonFlops(muon->trainer().model()) / rate / Median(std::move(adamw_seconds));
+  pairs.floor = 1 + MuonFlops(muon->trainer().model()) / pairs.muon.gemm_rate /
+                        Median(std::move(adamw_seconds));
   return pairs;
 }
 
@@ -194,13 +209,15 @@ absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator
 template <typename Result>
 absl::StatusOr<Result> OnRanks(
     const TrainStepSetup& setup,
-    const std::function<absl::StatusOr<Result>(Communicator& world, Device& device)>& run) {
+    const std::function<absl::StatusOr<Result>(RankStopwatch& stopwatch, Communicator& world,
+                                               Device& device)>& run) {
   Result result;
+  RankStopwatch stopwatch(setup.ranks);
   const absl::Status status = RunLocalRanks(setup.ranks, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create(setup.device, DeviceOptions()));
     device->BindThread();
-    ZEROTH_ASSIGN_OR_RETURN(const Result ours, run(world, *device));
+    ZEROTH_ASSIGN_OR_RETURN(const Result ours, run(stopwatch, world, *device));
     if (world.rank() == 0) result = ours;
     return absl::OkStatus();
   });
@@ -213,6 +230,7 @@ void SetCounters(benchmark::State& state, const TrainStepResult& result, const s
   state.counters["tokens/s"] = result.tokens_per_second;
   state.counters[unit] = result.flops_per_second * scale;
   state.counters["GEMM_rate_" + unit] = result.gemm_rate * scale;
+  if (result.fma_peak > 0) state.counters["FMA_peak_" + unit] = result.fma_peak * scale;
   state.counters["ratio_to_floor"] = result.flops_per_second / result.gemm_rate;
 }
 
@@ -222,8 +240,9 @@ std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const Trai
                                              const std::string& unit) {
   const auto steps = static_cast<int64_t>(state.max_iterations);
   const absl::StatusOr<TrainStepResult> result = OnRanks<TrainStepResult>(
-      setup,
-      [&](Communicator& world, Device& device) { return RunRank(setup, steps, world, device); });
+      setup, [&](RankStopwatch& stopwatch, Communicator& world, Device& device) {
+        return RunRank(setup, steps, stopwatch, world, device);
+      });
   if (!result.ok()) {
     state.SkipWithError(std::string(result.status().message()).c_str());
     return std::nullopt;
@@ -235,9 +254,10 @@ std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const Trai
 
 void RunMuonBesideAdamW(benchmark::State& state, const TrainStepSetup& setup) {
   const auto steps = static_cast<int64_t>(state.max_iterations);
-  const absl::StatusOr<Pairs> pairs = OnRanks<Pairs>(
-      setup,
-      [&](Communicator& world, Device& device) { return RunPairs(setup, steps, world, device); });
+  const absl::StatusOr<Pairs> pairs =
+      OnRanks<Pairs>(setup, [&](RankStopwatch& stopwatch, Communicator& world, Device& device) {
+        return RunPairs(setup, steps, stopwatch, world, device);
+      });
   if (!pairs.ok()) return state.SkipWithError(std::string(pairs.status().message()).c_str());
   for (auto _ : state) state.SetIterationTime(pairs->muon.seconds);
   SetCounters(state, pairs->muon, "GFLOP/s");

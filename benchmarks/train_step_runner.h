@@ -38,14 +38,17 @@ struct TrainStepResult {
   // FLOP/s of all ranks together in GEMMs: the larger of two measurements, before and after, or the
   // step's own rate if that is larger.
   double gemm_rate = 0;
+  // FLOP/s of all ranks together in multiply-adds of registers (fma_peak.h): the best round, before
+  // or after. 0 on GPUs and in other types than fp32.
+  double fma_peak = 0;
   int64_t peak_bytes = 0;             // of rank 0
   double offload_bytes_per_step = 0;  // of rank 0, read and written
 };
 
 // The body of a benchmark: runs a training step for each iteration, after a first step that touches
 // all memory and records the order of units. Gradients are reduced in fp32. Sets tokens/s, the
-// model's rate and the GEMM rate in `unit`, "GFLOP/s" or "TFLOP/s", and ratio_to_floor. Returns
-// nothing after an error, which it reports to the benchmark.
+// model's rate, the GEMM rate and the FMA peak in `unit`, "GFLOP/s" or "TFLOP/s", and
+// ratio_to_floor. Returns nothing after an error, which it reports to the benchmark.
 std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const TrainStepSetup& setup,
                                              const std::string& unit);
 

@@ -310,7 +310,7 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
     notes.push_back(absl::StrCat("note      --warmup_ratio=", kFineTuningWarmupRatio,
                                  " is the default for fine-tuning"));
   }
-  if (spec_.config.seq_len == defaults.seq_len) {
+  if (spec_.config.seq_len == defaults.seq_len && options_.seq_len < positions) {
     notes.push_back(absl::StrCat("note      --seq_len=", options_.seq_len,
                                  " is the default for fine-tuning; the model takes up to ",
                                  positions, " tokens"));

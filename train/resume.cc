@@ -20,6 +20,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/options/option_registry.h"
+#include "zeroth/train/run_input.h"
 
 namespace zeroth {
 namespace {
@@ -242,12 +243,15 @@ Json ResultFlags(const TrainOptions& options) {
   resolved.global_batch_size = SequencesPerStep(options);
   resolved.lr = options.peak_lr();
   resolved.min_lr = options.final_lr();
+  resolved.warmup_steps = WarmupSteps(options, options.steps);
   Json flags = Json::object();
   for (const Option& option : AllOptions()) {
     if (option.decides_results) flags[option.name] = OptionValue(option, resolved);
   }
   if (options.epochs > 0) flags.erase("steps");
-  if (options.warmup_ratio > 0) flags.erase("warmup_steps");
+  // Known once the data have said how many steps an epoch has.
+  const bool is_default = options.warmup_steps == TrainOptions().warmup_steps;
+  if (options.warmup_ratio > 0 || (options.epochs > 0 && is_default)) flags.erase("warmup_steps");
   if (options.deterministic_batch > 0) {
     for (const char* changes_nothing :
          {"strategy", "world_size", "shard_size", "grad_accum", "threads_per_rank"}) {

@@ -80,16 +80,6 @@ absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const M
 // The next whole number, where rounding of a product has not made it one more.
 double RoundedUp(double exact) { return std::ceil(exact * (1 - 1e-12)); }
 
-int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {
-  const auto part = [steps](double ratio) {
-    return static_cast<int64_t>(RoundedUp(ratio * static_cast<double>(steps)));
-  };
-  if (options.warmup_ratio > 0) return part(options.warmup_ratio);
-  if (options.warmup_steps >= 0) return options.warmup_steps;
-  return options.init_from.empty() ? std::min<int64_t>(20, part(0.1))
-                                   : part(kFineTuningWarmupRatio);
-}
-
 bool AllWeightsAreBf16(const ModelSource& source) {
   if (source.directory() == nullptr) return false;
   const TensorEntries& tensors = source.directory()->weights().tensors();
@@ -198,6 +188,16 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   return RunInput{std::move(source), std::move(tokenizer), std::move(tokenizer_content.files),
                   end_of_turn,       std::move(data),      std::move(eval_data),
                   within_documents,  sequences_per_epoch,  std::move(length)};
+}
+
+int64_t WarmupSteps(const TrainOptions& options, int64_t steps) {
+  const auto part = [steps](double ratio) {
+    return static_cast<int64_t>(RoundedUp(ratio * static_cast<double>(steps)));
+  };
+  if (options.warmup_ratio > 0) return part(options.warmup_ratio);
+  if (options.warmup_steps >= 0) return options.warmup_steps;
+  return options.init_from.empty() ? std::min<int64_t>(20, part(0.1))
+                                   : part(kFineTuningWarmupRatio);
 }
 
 absl::StatusOr<RunLength> LengthOf(const TrainOptions& options, int64_t sequences_per_epoch,

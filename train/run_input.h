@@ -24,6 +24,10 @@ namespace zeroth {
 // The part of a run that fine-tuning warms up by default, as Alpaca and Vicuna did.
 inline constexpr double kFineTuningWarmupRatio = 0.03;
 
+// Warm-up steps of a run of `steps` steps: --warmup_ratio, --warmup_steps, or by default that part
+// with --init_from, and otherwise 20 steps, at most a tenth of the run.
+int64_t WarmupSteps(const TrainOptions& options, int64_t steps);
+
 // How long a run is, and the learning rate of its steps.
 struct RunLength {
   int64_t steps = 0;

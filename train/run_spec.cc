@@ -56,6 +56,7 @@ absl::Status CheckParallelism(const TrainOptions& options) {
 // checks that need it.
 absl::StatusOr<TrainOptions> OnKnownRanks(TrainOptions options) {
   options.seq_len = SeqLenOf(options);
+  ZEROTH_RETURN_IF_ERROR(Validate(options));  // again, because of the rules about the length
   ZEROTH_ASSIGN_OR_RETURN(options, WithSharesOfRanks(std::move(options)));
   ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(options.optimizer), "--optimizer");
   ZEROTH_RETURN_IF_ERROR_WITH(LrSchedule::Check(options.lr_schedule), "--lr_schedule");

@@ -14,8 +14,8 @@ _CASES = [
     ("sm_90, sm_75,sm_90", _KNOWN, ["sm_90", "sm_75"], None),
     ("", _KNOWN, None, "'' is not an architecture"),
     ("90", _KNOWN, None, "'90' is not an architecture"),
-    ("sm_", _KNOWN, None, "no architecture"),
-    ("sm_90x", _KNOWN, None, "no architecture"),
+    ("sm_", _KNOWN, None, "'sm_' is not an architecture"),
+    ("sm_90x", _KNOWN, None, "'sm_90x' is not an architecture"),
     ("sm_110", _KNOWN, None, "does not compile for sm_110; it knows sm_75, sm_80"),
 ]
 

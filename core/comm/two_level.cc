@@ -12,32 +12,31 @@ namespace {
 
 // Elements. A block is a multiple of this, and so whole cache lines of any type.
 constexpr int64_t kLine = 64;
-constexpr int64_t kMostBlockBytes = int64_t{1} << 20;
 // Messages of more steps take less time to start, but with more steps blocks are smaller.
 constexpr int kMostStepsInOrder = 8;
 
-using Depth = TwoLevelReduction::Depth;
+using Limits = TwoLevelReduction::Limits;
 
 int64_t SumBytes(DType dtype) { return static_cast<int64_t>(SizeOf(SumType(dtype))); }
 
 // The blocks that the scratch has: what arrives in some steps from the other ranks of the node, ...
-int64_t LocalBlocks(const NodeGrid& grid, Depth depth) {
-  return int64_t{depth.steps} * (grid.per_node - 1);
+int64_t LocalBlocks(const NodeGrid& grid, const Limits& limits) {
+  return int64_t{limits.steps} * (grid.per_node - 1);
 }
 // ... the sums of these steps, and those of all nodes for some blocks.
-int64_t SumBlocks(const NodeGrid& grid, Depth depth) {
-  return depth.steps + int64_t{depth.blocks} * grid.nodes();
+int64_t SumBlocks(const NodeGrid& grid, const Limits& limits) {
+  return limits.steps + int64_t{limits.blocks} * grid.nodes();
 }
 
-int64_t ScratchBytesOfElement(const NodeGrid& grid, DType dtype, Depth depth) {
-  return LocalBlocks(grid, depth) * static_cast<int64_t>(SizeOf(dtype)) +
-         SumBlocks(grid, depth) * SumBytes(dtype);
+int64_t ScratchBytesOfElement(const NodeGrid& grid, DType dtype, const Limits& limits) {
+  return LocalBlocks(grid, limits) * static_cast<int64_t>(SizeOf(dtype)) +
+         SumBlocks(grid, limits) * SumBytes(dtype);
 }
 
-int64_t BlockElements(const NodeGrid& grid, const Pieces& pieces, DType dtype, Depth depth) {
-  constexpr auto kMostScratch = static_cast<int64_t>(TwoLevelReduction::kMostScratchBytes);
-  const int64_t most = std::min(kMostScratch / ScratchBytesOfElement(grid, dtype, depth),
-                                kMostBlockBytes / SumBytes(dtype));
+int64_t BlockElements(const NodeGrid& grid, const Pieces& pieces, DType dtype,
+                      const Limits& limits) {
+  const int64_t most = std::min(limits.scratch_bytes / ScratchBytesOfElement(grid, dtype, limits),
+                                limits.block_bytes / SumBytes(dtype));
   // The first piece is the longest.
   const int64_t lines = (pieces.Count(0) + kLine - 1) / kLine;
   return std::min(std::max<int64_t>(most / kLine, 1), lines) * kLine;
@@ -48,25 +47,25 @@ int64_t BlockElements(const NodeGrid& grid, const Pieces& pieces, DType dtype, D
 DType SumType(DType dtype) { return IsFloatingPoint(dtype) ? DType::kFloat32 : dtype; }
 
 size_t TwoLevelReduction::ScratchBytes(const NodeGrid& grid, const Pieces& pieces, DType dtype,
-                                       Depth depth) {
-  return static_cast<size_t>(BlockElements(grid, pieces, dtype, depth) *
-                             ScratchBytesOfElement(grid, dtype, depth));
+                                       const Limits& limits) {
+  return static_cast<size_t>(BlockElements(grid, pieces, dtype, limits) *
+                             ScratchBytesOfElement(grid, dtype, limits));
 }
 
 // The sums come first in the scratch, because their type is at least as wide.
 TwoLevelReduction::TwoLevelReduction(const Collective& collective, const BufferView& from,
                                      const BufferView& to, const Pieces& pieces,
-                                     const NodeGrid& grid, Depth depth, char* scratch)
+                                     const NodeGrid& grid, const Limits& limits, char* scratch)
     : collective_(collective),
       from_(from),
       to_(to),
       pieces_(pieces),
       grid_(grid),
-      depth_(depth),
-      block_(BlockElements(grid, pieces, from.dtype, depth)),
-      local_(scratch + SumBlocks(grid, depth) * block_ * SumBytes(from.dtype),
-             LocalBlocks(grid, depth) * block_, from.dtype),
-      sums_(scratch, SumBlocks(grid, depth) * block_, SumType(from.dtype)) {}
+      limits_(limits),
+      block_(BlockElements(grid, pieces, from.dtype, limits)),
+      local_(scratch + SumBlocks(grid, limits) * block_ * SumBytes(from.dtype),
+             LocalBlocks(grid, limits) * block_, from.dtype),
+      sums_(scratch, SumBlocks(grid, limits) * block_, SumType(from.dtype)) {}
 
 int64_t TwoLevelReduction::blocks() const {
   return block_ == 0 ? 0 : (pieces_.Count(0) + block_ - 1) / block_;
@@ -81,7 +80,7 @@ BufferView TwoLevelReduction::Outgoing(int rank, int64_t block) const {
 }
 
 BufferView TwoLevelReduction::LocalArrivals(int place, int64_t step) const {
-  const int64_t slot = step % depth_.steps * (grid_.per_node - 1) + place;
+  const int64_t slot = step % limits_.steps * (grid_.per_node - 1) + place;
   const int destination = grid_.RankOf(grid_.NodeAt(DistanceOf(step)), grid_.local());
   return Range(local_, slot * block_, CountOf(destination, BlockOf(step)));
 }
@@ -90,12 +89,12 @@ BufferView TwoLevelReduction::LocalSums(int64_t step) const {
   const int64_t block = BlockOf(step);
   const int node = grid_.NodeAt(DistanceOf(step));
   if (node == grid_.node()) return NodeSums(node, block);
-  return Range(sums_, step % depth_.steps * block_,
+  return Range(sums_, step % limits_.steps * block_,
                CountOf(grid_.RankOf(node, grid_.local()), block));
 }
 
 BufferView TwoLevelReduction::NodeSums(int node, int64_t block) const {
-  const int64_t slot = depth_.steps + block % depth_.blocks * grid_.nodes() + node;
+  const int64_t slot = limits_.steps + block % limits_.blocks * grid_.nodes() + node;
   return Range(sums_, slot * block_, CountOf(grid_.rank, block));
 }
 
@@ -155,8 +154,12 @@ StridedReduction TwoLevelReduction::FinishBlock(int64_t block) const {
   return reduction;
 }
 
-Depth DepthInOrder(const NodeGrid& grid) {
-  return {std::min(grid.nodes(), kMostStepsInOrder), /*blocks=*/1};
+Limits LimitsInOrder(const NodeGrid& grid) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  return {.steps = std::min(grid.nodes(), kMostStepsInOrder),
+          .blocks = 1,
+          .scratch_bytes = kBytes,
+          .block_bytes = kBytes};
 }
 
 absl::Status RunInOrder(
@@ -169,7 +172,7 @@ absl::Status RunInOrder(
   }
   if (blocks == 0) return absl::OkStatus();
   const int64_t nodes = reductions[0].grid().nodes();
-  const int64_t at_once = reductions[0].depth().steps;
+  const int64_t at_once = reductions[0].limits().steps;
   std::vector<RankMessage> messages;
   const auto append = [&](const std::vector<RankMessage>& more) {
     messages.insert(messages.end(), more.begin(), more.end());

@@ -2,7 +2,8 @@
 //
 // Reductions and gathers over several nodes: ranks of a node first exchange data inside it, then
 // ranks of one local index exchange data across nodes. With g ranks on each of N nodes, a rank has
-// N + g - 2 peers instead of N g - 1, and a node sends 1/g of what it would in one all-to-all.
+// N + g - 2 peers instead of N g - 1, and a node sends 1/g of the elements that it would send in
+// one all-to-all, as fp32 sums.
 //
 // This is the schedule alone: which messages, and which sums. A transport moves and adds.
 
@@ -34,7 +35,7 @@ struct NodeGrid {
   int nodes() const { return size / per_node; }
   int node() const { return rank / per_node; }
   int local() const { return rank % per_node; }
-  // The node that is `distance` behind this one. Negative: before it.
+  // The node `distance` after this one, cyclically. Negative: before it.
   int NodeAt(int64_t distance) const {
     return static_cast<int>((node() + distance + nodes()) % nodes());
   }
@@ -50,33 +51,35 @@ DType SumType(DType dtype);
 //
 // The work is divided into blocks of the pieces, and a block into one step for each node. In a step
 // a rank exchanges, inside its node, a block of the pieces of one destination node, adds it, and
-// sends the sums to that node. With Depth D, the caller must keep this order on every rank:
-// - LocalMessages(s) start when AddLocal(s - D.steps) has ended.
-// - AddLocal(s) starts when LocalMessages(s) and CrossMessages(s - D.steps) have ended, and, in the
-//   last step of block b, when FinishBlock(b - D.blocks) has.
-// - CrossMessages(s) of block b start when AddLocal(s) and FinishBlock(b - D.blocks) have ended.
+// sends the sums to that node. With Limits L, the caller must keep this order on every rank:
+// - LocalMessages(s) start when AddLocal(s - L.steps) has ended.
+// - AddLocal(s) starts when LocalMessages(s) and CrossMessages(s - L.steps) have ended, and, in the
+//   last step of block b, when FinishBlock(b - L.blocks) has.
+// - CrossMessages(s) of block b start when AddLocal(s) and FinishBlock(b - L.blocks) have ended.
 // - FinishBlock(b) starts when all steps of block b have ended.
 class TwoLevelReduction {
  public:
-  // The number of consecutive steps, and of blocks, that have memory at the same time.
-  struct Depth {
+  struct Limits {
+    // The number of consecutive steps, and of blocks, that have memory at the same time.
     int steps = 2;
     int blocks = 2;
+    // ScratchBytes is at most this, unless there are so many ranks that a block of 64 elements
+    // takes more.
+    int64_t scratch_bytes = int64_t{16} << 20;
+    int64_t block_bytes = int64_t{1} << 20;  // of sums
   };
 
-  // ScratchBytes is at most this, unless there are so many ranks that a block of 64 elements takes
-  // more.
-  static constexpr size_t kMostScratchBytes = size_t{16} << 20;
-
   // A multiple of 64.
-  static size_t ScratchBytes(const NodeGrid& grid, const Pieces& pieces, DType dtype, Depth depth);
+  static size_t ScratchBytes(const NodeGrid& grid, const Pieces& pieces, DType dtype,
+                             const Limits& limits);
 
   // Keeps a reference to `collective`. `scratch` has ScratchBytes.
   TwoLevelReduction(const Collective& collective, const BufferView& from, const BufferView& to,
-                    const Pieces& pieces, const NodeGrid& grid, Depth depth, char* scratch);
+                    const Pieces& pieces, const NodeGrid& grid, const Limits& limits,
+                    char* scratch);
 
   const NodeGrid& grid() const { return grid_; }
-  Depth depth() const { return depth_; }
+  const Limits& limits() const { return limits_; }
   int64_t blocks() const;
   int64_t steps() const { return blocks() * grid_.nodes(); }
 
@@ -106,14 +109,14 @@ class TwoLevelReduction {
   const BufferView to_;
   const Pieces pieces_;
   const NodeGrid grid_;
-  const Depth depth_;
+  const Limits limits_;
   const int64_t block_;  // elements
   const BufferView local_;
   const BufferView sums_;
 };
 
-// The Depth for RunInOrder.
-TwoLevelReduction::Depth DepthInOrder(const NodeGrid& grid);
+// The limits for RunInOrder: up to 64 MiB of scratch, since each exchange takes time to start.
+TwoLevelReduction::Limits LimitsInOrder(const NodeGrid& grid);
 
 // Runs reductions of one grid side by side, on a transport that carries out everything in the order
 // of the calls, as a stream does. Each call of `exchange` has messages that may move at once: those

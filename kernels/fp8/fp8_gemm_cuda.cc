@@ -64,8 +64,7 @@ absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) 
   const int capability = static_cast<CudaKernels&>(kernels).properties().compute_capability;
   if (capability >= kLeastFp8Capability) return absl::OkStatus();
   return Unimplemented(kernels.device().name(), " has compute capability ", capability / 10, ".",
-                       capability % 10,
-                       ", and fp8 matmuls need 8.9 (Ada), 9.0 (Hopper) or later");
+                       capability % 10, ", and fp8 matmuls need 8.9 (Ada), 9.0 (Hopper) or later");
 }
 const KernelTable<SupportsFp8Call>::Registration supports_fp8("cuda", SupportsFp8);
 

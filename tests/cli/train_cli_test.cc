@@ -420,7 +420,10 @@ TEST(TrainCliTest, FineTuningHasDefaultsThatItNames) {
   const std::string refused = output("long", {"--seq_len=128"});
   EXPECT_NE(refused.find("--seq_len=128: the model has 64 positions"), std::string::npos)
       << refused;
-  const std::string lengths = output("lengths", {"--seq_len=0"});
+  // The rows of the tokens above have a length of their own.
+  Write(Scratch() / "text.txt", std::string(5000, 'a'));
+  const std::string lengths = output("lengths", {"--seq_len=0", "--tokenizer=byte",
+                                                 "--data=" + (Scratch() / "text.txt").string()});
   EXPECT_NE(lengths.find(" sequences of 64 tokens a step"), std::string::npos) << lengths;
   EXPECT_NE(lengths.find("note      --seq_len=64 is the default"), std::string::npos) << lengths;
   EXPECT_NE(lengths.find("note      --warmup_ratio=0.03 is the default"), std::string::npos)
@@ -602,10 +605,9 @@ INSTANTIATE_TEST_SUITE_P(
                 {kText, kOut, "--model=gpt2_124m"},
                 {"no tokenizer for --model=gpt2_124m", "vocabulary of 50257", "--tokenizer=PATH",
                  "token files", "--tokenizer=byte"}},
-        Refusal{
-            "text_for_tokenizer_json",
-            {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
-            {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is no object"}},
+        Refusal{"text_for_tokenizer_json",
+                {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
+                {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is no object"}},
         Refusal{"text_for_a_tokenizer_of_another_model",
                 {kText, kOut, "--tokenizer=tests/testdata/tokenizers/qwen2"},
                 {"tokenizer.json tokenizer makes ids up to 902", "vocabulary has only 257"}},

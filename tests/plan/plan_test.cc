@@ -293,8 +293,8 @@ TEST(PlanTest, TheTreeTakesStaging) {
   EXPECT_GT(staging(), int64_t{7} * 50257 * 768 * 4 / 8);
   // Over several nodes, in blocks.
   options.world_size = 16;
-  EXPECT_LT(staging(), 17 << 20);
-  EXPECT_GT(staging(), 8 << 20);
+  EXPECT_LT(staging(), 65 << 20);
+  EXPECT_GT(staging(), 32 << 20);
 }
 
 // cuDNN's backward keeps 2 bytes for each score, of as many key heads at a time as 2 GiB hold.

@@ -153,7 +153,8 @@ absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_director
       (!is_directory || !(IsCheckpoint(options.in) || (to_gguf && IsPeftDirectory(options.in))))) {
     return InvalidArgument("--lora_export=adapter: ", options.in,
                            " is not a checkpoint of the trainer",
-                           to_gguf ? " or an adapter of PEFT's" : "");
+                           to_gguf ? " or an adapter of PEFT's"
+                                   : "; an adapter becomes one of PEFT's without this flag");
   }
   return absl::OkStatus();
 }

@@ -30,7 +30,7 @@ constexpr int64_t kLeastBlockBytes = int64_t{16} << 10;
 constexpr int64_t kMostBlockBytes = int64_t{1} << 20;
 
 // While a step's elements are added, those of the next step arrive.
-constexpr TwoLevelReduction::Depth kDepth = {/*steps=*/2, /*blocks=*/2};
+constexpr TwoLevelReduction::Limits kLimits = {/*steps=*/2, /*blocks=*/2};
 
 using ConstPointers = absl::InlinedVector<const void*, 16>;
 
@@ -66,7 +66,7 @@ int64_t BlockElements(DType dtype, int size) {
 
 // In one all-to-all, space for two blocks of each other rank: one is added while the next arrives.
 size_t BlockScratchBytes(const Pieces& pieces, DType dtype, const NodeGrid& grid) {
-  if (grid.has_two_levels()) return TwoLevelReduction::ScratchBytes(grid, pieces, dtype, kDepth);
+  if (grid.has_two_levels()) return TwoLevelReduction::ScratchBytes(grid, pieces, dtype, kLimits);
   const int size = grid.size;
   const int64_t block = std::min(BlockElements(dtype, size), pieces.Count(0));
   return static_cast<size_t>(2 * (size - 1) * block) * SizeOf(dtype);
@@ -180,7 +180,7 @@ absl::Status ReducePiece(const Collective& collective, const BufferView& from, c
     return PieceReduction(collective, from, to, pieces, channel, scratch).Run();
   }
   return ReduceInTwoLevels(
-      TwoLevelReduction(collective, from, to, pieces, channel.grid(), kDepth, scratch), channel,
+      TwoLevelReduction(collective, from, to, pieces, channel.grid(), kLimits, scratch), channel,
       collective.call);
 }
 

@@ -193,11 +193,11 @@ absl::Status NcclCommunicator::ReducePieces(absl::Span<const PieceReduction> red
 // start.
 absl::Status NcclCommunicator::ReduceInTwoLevels(absl::Span<const PieceReduction> reductions,
                                                  cuda::CudaStream& stream) {
-  constexpr size_t kMost = TwoLevelReduction::kMostScratchBytes;
-  const TwoLevelReduction::Depth depth = DepthInOrder(grid_);
+  const TwoLevelReduction::Limits limits = LimitsInOrder(grid_);
+  const auto most = static_cast<size_t>(limits.scratch_bytes);
   const auto scratch_bytes = [&](const PieceReduction& reduction) {
     return TwoLevelReduction::ScratchBytes(grid_, reduction.pieces, reduction.collective.send.dtype,
-                                           depth);
+                                           limits);
   };
   size_t total = 0;
   size_t largest = 0;
@@ -206,7 +206,7 @@ absl::Status NcclCommunicator::ReduceInTwoLevels(absl::Span<const PieceReduction
     largest = std::max(largest, scratch_bytes(reduction));
   }
   ZEROTH_ASSIGN_OR_RETURN(char* const scratch,
-                          Scratch(std::max(largest, std::min(total, kMost)), stream));
+                          Scratch(std::max(largest, std::min(total, most)), stream));
   std::vector<TwoLevelReduction> together;
   const auto run = [&] {
     return RunInOrder(
@@ -217,12 +217,12 @@ absl::Status NcclCommunicator::ReduceInTwoLevels(absl::Span<const PieceReduction
   for (const PieceReduction& reduction : reductions) {
     const auto& [collective, pieces, to] = reduction;
     const size_t bytes = scratch_bytes(reduction);
-    if (used + bytes > kMost && used > 0) {
+    if (used + bytes > most && used > 0) {
       ZEROTH_RETURN_IF_ERROR(run());
       together.clear();
       used = 0;
     }
-    together.emplace_back(collective, collective.send, to, pieces, grid_, depth, scratch + used);
+    together.emplace_back(collective, collective.send, to, pieces, grid_, limits, scratch + used);
     used += bytes;
   }
   return run();

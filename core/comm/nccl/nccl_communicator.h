@@ -69,7 +69,7 @@ class RecordedCalls final : public cuda::PlayObserver {
 // calls of one communicator in host order, whatever their streams.
 //
 // Reductions add in the fixed tree. In a group of equal nodes (process/node.h), ranks exchange data
-// inside nodes and then across them, in blocks, with at most 16 MiB of kCommunication memory
+// inside nodes and then across them, in blocks, with up to 64 MiB of kCommunication memory
 // (two_level.h). In other groups they exchange the pieces all-to-all, with as many bytes on the
 // wire as a ring, and each rank sums its own piece in float32. The other ranks' pieces then need
 // (n-1)/n of the largest reduced buffer, or of the buffers that are reduced together. Small
@@ -149,7 +149,7 @@ class NcclCommunicator final : public CheckedCommunicator {
   absl::Status ReducePieces(absl::Span<const PieceReduction> reductions, cuda::CudaStream& stream);
   absl::Status ReduceInTwoLevels(absl::Span<const PieceReduction> reductions,
                                  cuda::CudaStream& stream);
-  // Brings every rank's piece of `buffer` to all ranks.
+  // All-gathers the ranks' pieces of `buffer`.
   absl::Status GatherPieces(const Pieces& pieces, const BufferView& buffer,
                             cuda::CudaStream& stream);
   absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);

@@ -165,7 +165,7 @@ TEST(NcclTest, ReductionsOnNodesHaveTheBitsOfTheTree) {
 
 // The second is shorter than the others' blocks, and the scratch holds three of the four.
 TEST(NcclTest, ReductionsOnNodesShareLittleScratch) {
-  ExpectTheBitsOfTheTree<float>({2, 2}, {300001, 37, 290003, 300001}, ReduceOp::kSum);
+  ExpectTheBitsOfTheTree<float>({2, 2}, {1000001, 37, 990003, 1000001}, ReduceOp::kSum);
 }
 
 TEST(NcclTest, ReductionsOnNodesWidenAndAccumulate) {

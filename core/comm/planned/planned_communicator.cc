@@ -185,7 +185,7 @@ size_t PlannedCommunicator::ScratchOf(const Collective& collective) const {
                                      : Pieces::OfLines(collective.recv, size());
       if (grid_.has_two_levels()) {
         return TwoLevelReduction::ScratchBytes(grid_, pieces, collective.send.dtype,
-                                               DepthInOrder(grid_));
+                                               LimitsInOrder(grid_));
       }
       return static_cast<size_t>(pieces.piece * (size() - 1)) * element;
     }
@@ -223,8 +223,8 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, const Par
   const size_t scratch = ScratchOf(collective);
   staged_bytes_ += scratch;
   if (grid_.has_two_levels() && options_.reduction == Options::Reduction::kTree) {
-    staged_bytes_ =
-        std::max(scratch, std::min(staged_bytes_, TwoLevelReduction::kMostScratchBytes));
+    const auto most = static_cast<size_t>(LimitsInOrder(grid_).scratch_bytes);
+    staged_bytes_ = std::max(scratch, std::min(staged_bytes_, most));
   }
   return staged_bytes_ == 0 ? absl::OkStatus() : Grow(staging_, staged_bytes_, stream.device());
 }

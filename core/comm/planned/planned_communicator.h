@@ -116,9 +116,9 @@ class PlannedCommunicator final : public CheckedCommunicator {
   const Options options_;
   int local_ = 0;  // members on this rank's node
   int nodes_ = 1;
-  int per_node_ = 1;                 // members on each node, if a reduction can have two levels
-  std::shared_ptr<Buffer> staging_;  // scratch memory of reductions
-  size_t staged_bytes_ = 0;          // what the operation's calls have needed so far
+  NodeGrid grid_;                          // divided if reductions have two levels
+  std::shared_ptr<Buffer> staging_;        // scratch memory of reductions
+  size_t staged_bytes_ = 0;                // what the operation's calls have needed so far
   std::shared_ptr<Buffer> gather_buffer_;  // for copies in and out
   std::shared_ptr<Buffer> reduce_buffer_;
   std::shared_ptr<Buffer> reduce_bucket_;

@@ -107,8 +107,8 @@ absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironm
   result.local_rank = local_rank.value_or(0);
   if (local_world_size.has_value() && result.local_rank >= *local_world_size) {
     return InvalidArgument("environment variables contradict each other: ", names.local_rank,
-                           " is ", result.local_rank, ", expected less than ",
-                           names.local_world_size, ", which is ", *local_world_size);
+                           " is ", result.local_rank, ", but this machine has ", *local_world_size,
+                           " ranks");
   }
   return absl::OkStatus();
 }

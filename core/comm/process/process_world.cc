@@ -45,7 +45,7 @@ LastResort::LastResort(bool ends_process, std::function<std::string()> what) {
       // Asked here, since wait_for may find the stop after it has asked its predicate.
       if (in_time.stop_requested()) return;
       std::fprintf(stderr, "%s; this process %s\n", what().c_str(),
-                   ends_process ? "ends" : "stays, as LaunchOptions say: end it when you can");
+                   ends_process ? "ends" : "stays (LaunchOptions::ends_stuck_process is false)");
       std::fflush(stderr);
       if (!ends_process) return;
       // Runs no destructor, which could wait for what hangs.
