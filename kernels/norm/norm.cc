@@ -27,6 +27,7 @@ bool FinishChecks(Operation& op, const Args& args, const Matrix& x, bool is_cent
   call.dtype = args.x.dtype();
   call.x = args.x.raw_data();
   call.gamma = args.gamma.raw_data();
+  call.gamma_offset = args.gamma_offset;
   call.mean = DataOrNull(args.mean);
   call.rstd = DataOrNull(args.rstd);
   call.sums = DataOrNull(args.sums);
@@ -133,6 +134,7 @@ absl::Status RmsSums(Kernels& kernels, const RmsSumsArgs& args) {
     call.dy = args.dy.raw_data();
     call.dy_stride = args.dy.stride;
     call.gamma = args.gamma.raw_data();
+    call.gamma_offset = args.gamma_offset;
     call.rstd = args.rstd.data<float>();
   }
   call.sums = args.sums.data<float>();

@@ -17,7 +17,8 @@ namespace zeroth {
 
 // LayerNorm: y = (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension, variance
 // biased. RmsNorm: y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, "Root mean square
-// layer normalization", 2019), without beta and mean.
+// layer normalization", 2019), without beta and mean. `gamma_offset` is added to gamma first, in
+// fp32: 1 in Gemma's norms, which scale by 1 + weight.
 struct LayerNormArgs {
   Tensor x;         // [rows, dim] (leading dimensions are flattened here and below)
   Tensor residual;  // [rows, dim] or undefined
@@ -25,6 +26,7 @@ struct LayerNormArgs {
                     // normalised, so that backward reads the same numbers. May be x or residual.
   Tensor gamma;     // [dim]
   Tensor beta;      // [dim]
+  float gamma_offset = 0.0f;
   float eps = 1e-5f;
   Tensor y;     // [rows, dim]
   Tensor mean;  // [rows]
@@ -42,28 +44,30 @@ struct LayerNormBackwardArgs {
   Tensor dy;     // [rows, dim]
   Tensor x;      // [rows, dim], the input of forward, or its `sum`
   Tensor gamma;  // [dim]
-  Tensor mean;   // [rows]
-  Tensor rstd;   // [rows]
-  Tensor dx;     // [rows, dim]; may be dy
+  float gamma_offset = 0.0f;
+  Tensor mean;  // [rows]
+  Tensor rstd;  // [rows]
+  Tensor dx;    // [rows, dim]; may be dy
   bool accumulate_dx = false;
   Tensor dgamma;  // [dim], or undefined when frozen
   bool accumulate_dgamma = false;
   Tensor dbeta;  // [dim], or undefined when frozen
   bool accumulate_dbeta = false;
-  // As in LayerNormArgs, but the sums of dy gamma x rstd.
+  // As in LayerNormArgs, but the sums of dy (gamma + gamma_offset) x rstd.
   Tensor sums;
   int64_t width = 0;
 };
 using RmsNormBackwardArgs = LayerNormBackwardArgs;
 
-// sums[r] = the sum of x^2 over row r, or of dy gamma x rstd if dy is defined. Ranks that hold some
-// columns each compute these, and add them up for RmsNorm and RmsNormBackward.
+// sums[r] = the sum of x^2 over row r, or of dy (gamma + gamma_offset) x rstd if dy is defined.
+// Ranks that hold some columns each compute these, and add them up for RmsNorm and RmsNormBackward.
 struct RmsSumsArgs {
   Matrix x;      // [rows, cols]
   Matrix dy;     // [rows, cols], or undefined; as x
   Tensor gamma;  // [cols], with a dy; as x
-  Tensor rstd;   // [rows], fp32, with a dy
-  Tensor sums;   // [rows], fp32, overwritten
+  float gamma_offset = 0.0f;
+  Tensor rstd;  // [rows], fp32, with a dy
+  Tensor sums;  // [rows], fp32, overwritten
 };
 
 namespace kernels {
@@ -83,6 +87,7 @@ struct NormRowsCall {
   DType dtype = DType::kFloat32;  // of everything but statistics and parameters' gradients
   const void* x = nullptr;
   const void* gamma = nullptr;
+  float gamma_offset = 0.0f;
   const float* sums = nullptr;
   int64_t width = 0;  // of whole rows: dim if there are no sums
 };
@@ -121,6 +126,7 @@ struct RmsSumsCall {
   const void* dy = nullptr;
   int64_t dy_stride = 0;
   const void* gamma = nullptr;
+  float gamma_offset = 0.0f;
   const float* rstd = nullptr;
   float* sums = nullptr;
 };

@@ -16,13 +16,13 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// dx = rstd * (dy gamma - mean(dy gamma) - xhat * mean(dy gamma xhat)); RMS norm lacks the first
-// mean.
+// With h = dy (gamma + offset): dx = rstd * (h - mean(h) - xhat * mean(h xhat)); RMS norm lacks the
+// first mean.
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormInputGradient(int64_t rows, int64_t dim, const T* dy, const T* x, const T* gamma,
-                      const float* mean_in, const float* rstd_in, T* dx, bool accumulate,
-                      const float* sums, int64_t width) {
+                      float offset, const float* mean_in, const float* rstd_in, T* dx,
+                      bool accumulate, const float* sums, int64_t width) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= rows) return;
   const int64_t first = int64_t{threadIdx.x % 32} * N;
@@ -39,6 +39,8 @@ __global__ void __launch_bounds__(kWarps * 32)
     LoadPack<N>(dy + at, d);
     LoadPack<N>(x + at, value);
     LoadPack<N>(gamma + at, g);
+#pragma unroll
+    for (int i = 0; i < N; ++i) g[i] += offset;
   };
   // Two iterations at once saturate memory; more would cost registers, and thus occupancy.
   float plain = 0.0f;
@@ -102,7 +104,7 @@ __device__ __forceinline__ void ForgetConversions([[maybe_unused]] Pack<T, N>& p
 template <int N, int kPacks, bool kCentred, typename T>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     NormGradients(int64_t rows, int dim, int team_threads, const T* dy, const T* x, const T* gamma,
-                  const float* mean_in, const float* rstd_in, T* dx, bool accumulate,
+                  float offset, const float* mean_in, const float* rstd_in, T* dx, bool accumulate,
                   const float* row_sums, int64_t width, float* partial) {
   constexpr int kSums = kCentred ? 2 : 1;
   constexpr int kWarpsOfBlock = kGradientThreads / 32;
@@ -148,8 +150,8 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
         const float along_i = dy_i * ((ToFloat(value[p].at[i]) - mean) * rstd);
         sums[0][p][i] += along_i;
         if constexpr (kCentred) sums[1][p][i] += dy_i;
-        plain += dy_i * g[i];
-        along += along_i * g[i];
+        plain += dy_i * (g[i] + offset);
+        along += along_i * (g[i] + offset);
       }
     }
     if (row_sums == nullptr) {
@@ -191,8 +193,8 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float xhat = (ToFloat(value[p].at[i]) - mean) * rstd;
-        out[i] =
-            ToFloat(before[p].at[i]) + rstd * (ToFloat(d[p].at[i]) * g[i] - plain - xhat * along);
+        const float h = ToFloat(d[p].at[i]) * (g[i] + offset);
+        out[i] = ToFloat(before[p].at[i]) + rstd * (h - plain - xhat * along);
       }
       StorePack<N>(out, dx + row * dim + column);
     }
@@ -255,9 +257,9 @@ template <int N, bool kCentred, typename T>
 absl::Status LaunchInputGradient(const NormBackwardCall& call, const LaunchTarget& target) {
   return ZEROTH_LAUNCH((NormInputGradient<N, kCentred, T>), WarpPerRowShape(call.rows, kWarps),
                        target.stream, call.rows, call.dim, static_cast<const T*>(call.dy),
-                       static_cast<const T*>(call.x), static_cast<const T*>(call.gamma), call.mean,
-                       call.rstd, static_cast<T*>(call.dx), call.accumulate_dx, call.sums,
-                       call.width);
+                       static_cast<const T*>(call.x), static_cast<const T*>(call.gamma),
+                       call.gamma_offset, call.mean, call.rstd, static_cast<T*>(call.dx),
+                       call.accumulate_dx, call.sums, call.width);
 }
 
 // Calls enqueue(partial), which enqueues the sums of `pieces` pieces of the rows to partial [sums,
@@ -306,11 +308,12 @@ absl::Status LaunchAllGradients(const NormBackwardCall& call, CudaKernels& kerne
     shape.dynamic_shared_bytes = static_cast<size_t>((kCentred ? 2 : 1) * call.dim) * sizeof(float);
   }
   return SumParameterGradients(call, pieces, kernels, [&](float* partial) {
-    return ZEROTH_LAUNCH(
-        (NormGradients<N, kPacks, kCentred, T>), shape, kernels.target().stream, call.rows,
-        static_cast<int>(call.dim), team_threads, static_cast<const T*>(call.dy),
-        static_cast<const T*>(call.x), static_cast<const T*>(call.gamma), call.mean, call.rstd,
-        static_cast<T*>(call.dx), call.accumulate_dx, call.sums, call.width, partial);
+    return ZEROTH_LAUNCH((NormGradients<N, kPacks, kCentred, T>), shape, kernels.target().stream,
+                         call.rows, static_cast<int>(call.dim), team_threads,
+                         static_cast<const T*>(call.dy), static_cast<const T*>(call.x),
+                         static_cast<const T*>(call.gamma), call.gamma_offset, call.mean, call.rstd,
+                         static_cast<T*>(call.dx), call.accumulate_dx, call.sums, call.width,
+                         partial);
   });
 }
 

@@ -22,15 +22,16 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// Returns the sum of dy gamma (x - mean) rstd.
+// Returns the sum of dy (gamma + offset) (x - mean) rstd.
 template <bool kCentered, typename T>
 HWY_INLINE float ProjectionOf(size_t dim, float mean, float rstd, const T* dy, const T* gamma,
-                              const T* x) {
+                              float offset, const T* x) {
   return Reduce(
       dim,
-      [mean, rstd](auto d, auto acc, auto g, auto w, auto v) HWY_ATTR {
+      [mean, rstd, offset](auto d, auto acc, auto g, auto w, auto v) HWY_ATTR {
         const auto centred = kCentered ? hn::Sub(v, hn::Set(d, mean)) : v;
-        return hn::MulAdd(hn::Mul(g, w), hn::Mul(centred, hn::Set(d, rstd)), acc);
+        const auto scale = hn::Add(w, hn::Set(d, offset));
+        return hn::MulAdd(hn::Mul(g, scale), hn::Mul(centred, hn::Set(d, rstd)), acc);
       },
       dy, gamma, x);
 }
@@ -50,6 +51,7 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     x = sum;
   }
   const T* gamma = static_cast<const T*>(call.gamma);
+  const float offset = call.gamma_offset;
   const float count = static_cast<float>(call.width);
   T* y = static_cast<T*>(call.y) + begin;
   if constexpr (kCentered) {
@@ -64,9 +66,9 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
     Transform(
         dim, y,
-        [mean, rstd](auto d, auto v, auto weight, auto bias) HWY_ATTR {
+        [mean, rstd, offset](auto d, auto v, auto weight, auto bias) HWY_ATTR {
           const auto normal = hn::Mul(hn::Sub(v, hn::Set(d, mean)), hn::Set(d, rstd));
-          return hn::MulAdd(normal, weight, bias);
+          return hn::MulAdd(normal, hn::Add(weight, hn::Set(d, offset)), bias);
         },
         x, gamma, static_cast<const T*>(call.beta));
     call.mean[row] = mean;
@@ -76,15 +78,16 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
     Transform(
         dim, y,
-        [rstd](auto d, auto v, auto weight)
-            HWY_ATTR { return hn::Mul(hn::Mul(v, hn::Set(d, rstd)), weight); },
+        [rstd, offset](auto d, auto v, auto weight) HWY_ATTR {
+          return hn::Mul(hn::Mul(v, hn::Set(d, rstd)), hn::Add(weight, hn::Set(d, offset)));
+        },
         x, gamma);
     call.rstd[row] = rstd;
   }
 }
 
-// With n = (x - mean) rstd and h = dy gamma, both of one row: dx = rstd (h - average(h) - n
-// average(h n)), where RMS norm lacks the second term. Adds dy n to dgamma and dy to dbeta.
+// With n = (x - mean) rstd and h = dy (gamma + offset), both of one row: dx = rstd (h - average(h)
+// - n average(h n)), where RMS norm lacks the second term. Adds dy n to dgamma and dy to dbeta.
 template <bool kCentered, typename T>
 HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dgamma,
                             float* dbeta) {
@@ -95,6 +98,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
   T* dx = static_cast<T*>(call.dx) + row * call.dim;
   const float mean = kCentered ? call.mean[row] : 0.0f;
   const float rstd = call.rstd[row];
+  const float offset = call.gamma_offset;
   const float count = static_cast<float>(call.width);
 
   const auto normalise = [mean, rstd](auto d, auto v) HWY_ATTR {
@@ -102,9 +106,17 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
     return hn::Mul(centred, hn::Set(d, rstd));
   };
   float average = 0;
-  if constexpr (kCentered) average = Dot(dim, dy, gamma) / count;
-  const float along = call.sums != nullptr ? call.sums[row]
-                                           : ProjectionOf<kCentered>(dim, mean, rstd, dy, gamma, x);
+  if constexpr (kCentered) {
+    average = Reduce(
+                  dim,
+                  [offset](auto d, auto acc, auto g, auto w)
+                      HWY_ATTR { return hn::MulAdd(g, hn::Add(w, hn::Set(d, offset)), acc); },
+                  dy, gamma) /
+              count;
+  }
+  const float along = call.sums != nullptr
+                          ? call.sums[row]
+                          : ProjectionOf<kCentered>(dim, mean, rstd, dy, gamma, offset, x);
   const float projection = along / count;
 
   // This comes before dx, which may overwrite dy.
@@ -120,7 +132,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
         dim, dbeta, [](auto, auto sum, auto g) HWY_ATTR { return hn::Add(sum, g); }, dbeta, dy);
   }
   const auto gradient = [&](auto d, auto g, auto w, auto v) HWY_ATTR {
-    auto inner = hn::Mul(g, w);
+    auto inner = hn::Mul(g, hn::Add(w, hn::Set(d, offset)));
     if constexpr (kCentered) inner = hn::Sub(inner, hn::Set(d, average));
     inner = hn::NegMulAdd(normalise(d, v), hn::Set(d, projection), inner);
     return hn::Mul(inner, hn::Set(d, rstd));
@@ -162,10 +174,10 @@ void RmsSumsRows(const RmsSumsCall& call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* const x = static_cast<const T*>(call.x) + row * call.x_stride;
       const T* const dy = static_cast<const T*>(call.dy) + row * call.dy_stride;
-      call.sums[row] = call.dy == nullptr
-                           ? Dot(cols, x, x)
-                           : ProjectionOf<false>(cols, 0.0f, call.rstd[row], dy,
-                                                 static_cast<const T*>(call.gamma), x);
+      call.sums[row] = call.dy == nullptr ? Dot(cols, x, x)
+                                          : ProjectionOf<false>(cols, 0.0f, call.rstd[row], dy,
+                                                                static_cast<const T*>(call.gamma),
+                                                                call.gamma_offset, x);
     }
   });
 }

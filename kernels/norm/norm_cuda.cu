@@ -16,8 +16,8 @@ constexpr int kWarps = 4;
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormForward(int64_t rows, int64_t dim, const T* x, const T* residual, T* sum, const T* gamma,
-                const T* beta, float eps, T* y, float* mean_out, float* rstd_out, const float* sums,
-                int64_t width) {
+                float offset, const T* beta, float eps, T* y, float* mean_out, float* rstd_out,
+                const float* sums, int64_t width) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= rows) return;
   const int64_t first = int64_t{threadIdx.x % 32} * N;
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     float b[N] = {};
     if constexpr (kCentred) LoadPack<N>(beta + at, b);
 #pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * rstd * g[i] + b[i];
+    for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * rstd * (g[i] + offset) + b[i];
     StorePack<N>(value, y + row * dim + at);
   }
   if (threadIdx.x % 32 != 0) return;
@@ -75,11 +75,12 @@ __global__ void __launch_bounds__(kWarps * 32)
   rstd_out[row] = rstd;
 }
 
-// Computes each row's sum of x^2, or of dy gamma x rstd.
+// Computes each row's sum of x^2, or of dy (gamma + offset) x rstd.
 template <int N, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     RmsSumsKernel(int64_t rows, int64_t cols, const T* x, int64_t x_stride, const T* dy,
-                  int64_t dy_stride, const T* gamma, const float* rstd_in, float* sums) {
+                  int64_t dy_stride, const T* gamma, float offset, const float* rstd_in,
+                  float* sums) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= rows) return;
   const float rstd = dy == nullptr ? 1.0f : rstd_in[row];
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     if (dy != nullptr) LoadPack<N>(gamma + at, g);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (dy != nullptr) other[i] *= g[i];
+      if (dy != nullptr) other[i] *= g[i] + offset;
       total += other[i] * (value[i] * rstd);
     }
   }
@@ -107,9 +108,9 @@ absl::Status LaunchForward(const NormCall& call, const LaunchTarget& target) {
   return ZEROTH_LAUNCH((NormForward<N, kCentred, T>), WarpPerRowShape(call.rows, kWarps),
                        target.stream, call.rows, call.dim, static_cast<const T*>(call.x),
                        static_cast<const T*>(call.residual), static_cast<T*>(call.sum),
-                       static_cast<const T*>(call.gamma), static_cast<const T*>(call.beta),
-                       call.eps, static_cast<T*>(call.y), call.mean, call.rstd, call.sums,
-                       call.width);
+                       static_cast<const T*>(call.gamma), call.gamma_offset,
+                       static_cast<const T*>(call.beta), call.eps, static_cast<T*>(call.y),
+                       call.mean, call.rstd, call.sums, call.width);
 }
 
 absl::Status Norm(const NormCall& call, CudaKernels& kernels) {
@@ -133,11 +134,11 @@ absl::Status RmsSums(const RmsSumsCall& call, CudaKernels& kernels) {
     const bool packed = call.cols % kWidth == 0 && call.x_stride % kWidth == 0 &&
                         call.dy_stride % kWidth == 0 && ArePacked(call.x, call.dy, call.gamma);
     return DispatchWidth<kWidth>(packed, [&](auto width) {
-      return ZEROTH_LAUNCH((RmsSumsKernel<width(), T>), WarpPerRowShape(call.rows, kWarps),
-                           kernels.target().stream, call.rows, call.cols,
-                           static_cast<const T*>(call.x), call.x_stride,
-                           static_cast<const T*>(call.dy), call.dy_stride,
-                           static_cast<const T*>(call.gamma), call.rstd, call.sums);
+      return ZEROTH_LAUNCH(
+          (RmsSumsKernel<width(), T>), WarpPerRowShape(call.rows, kWarps), kernels.target().stream,
+          call.rows, call.cols, static_cast<const T*>(call.x), call.x_stride,
+          static_cast<const T*>(call.dy), call.dy_stride, static_cast<const T*>(call.gamma),
+          call.gamma_offset, call.rstd, call.sums);
     });
   });
 }

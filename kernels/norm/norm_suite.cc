@@ -27,6 +27,7 @@ class NormSuite : public KernelsSuite {
     bool frozen = false;      // one parameter has no gradient
     std::vector<float> x;
     std::vector<float> residual;
+    float offset = 0.0f;  // of gamma
     std::vector<float> gamma;
     std::vector<float> beta;
     std::vector<float> dy;
@@ -38,6 +39,7 @@ class NormSuite : public KernelsSuite {
 
   // The `index`th case: its flags and types follow from the index, all else is random.
   Problem RandomProblem(int index);
+  static std::vector<double> Scales(const Problem& p);
   void CheckLayerNorm(const Problem& p);
   void CheckRmsNorm(const Problem& p);
 
@@ -67,6 +69,13 @@ void AddTo(std::vector<double>& values, const std::vector<float>& before) {
 
 }  // namespace
 
+// The exact sums, which the element type may not hold.
+std::vector<double> NormSuite::Scales(const Problem& p) {
+  std::vector<double> scales = ToDouble(p.gamma);
+  for (double& scale : scales) scale += p.offset;
+  return scales;
+}
+
 NormSuite::Problem NormSuite::RandomProblem(int index) {
   Problem p;
   p.rows = index == 0 ? 0 : RandomSize(1, 90);
@@ -88,6 +97,7 @@ NormSuite::Problem NormSuite::RandomProblem(int index) {
   p.in_place = index / 8 % 2 == 0;
   p.accumulate = index % 3 == 0;
   p.frozen = index % 5 == 0;
+  p.offset = index % 3 == 1 ? 1.0f : 0.0f;
   for (std::vector<float>* matrix : {&p.x, &p.residual, &p.dy, &p.dx_before})
     *matrix = RoundTo(p.dtype, RandomNormal(p.rows * p.dim));
   for (std::vector<float>* vector : {&p.gamma, &p.beta})
@@ -128,14 +138,15 @@ void NormSuite::CheckLayerNorm(const Problem& p) {
     forward.sum = p.in_place ? forward.residual : Unwritten(shape, p.dtype);
   }
   forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
+  forward.gamma_offset = p.offset;
   forward.beta = Upload({p.dim}, p.beta, p.dtype);
   forward.eps = kEps;
   forward.y = Unwritten(shape, p.dtype);
   forward.mean = Unwritten({p.rows});
   forward.rstd = Unwritten({p.rows});
   ASSERT_TRUE(kernels::LayerNorm(kernels(), forward).ok());
-  const reference::Normalised expected = reference::LayerNorm(
-      p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), ToDouble(p.beta), kEps);
+  const reference::Normalised expected = reference::LayerNorm(p.rows, p.dim, ToDouble(p.normalised),
+                                                              Scales(p), ToDouble(p.beta), kEps);
   ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 1e-6 + ScaleTolerance(p.dim), 1e-6, "y");
   ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
   ExpectClose(Download(forward.rstd), expected.rstd, 1e-6 + ScaleTolerance(p.dim), 0, "rstd");
@@ -147,6 +158,7 @@ void NormSuite::CheckLayerNorm(const Problem& p) {
   backward.dy = Upload(shape, p.dy, p.dtype);
   backward.x = Upload(shape, p.normalised, p.dtype);
   backward.gamma = forward.gamma;
+  backward.gamma_offset = p.offset;
   backward.mean = forward.mean;
   backward.rstd = forward.rstd;
   backward.dx = InputGradientBefore(p, backward.dy);
@@ -157,7 +169,7 @@ void NormSuite::CheckLayerNorm(const Problem& p) {
   backward.accumulate_dbeta = p.accumulate;
   ASSERT_TRUE(kernels::LayerNormBackward(kernels(), backward).ok());
   reference::NormGradients gradients = reference::LayerNormBackward(
-      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), Scales(p), kEps);
   if (p.accumulate) {
     AddTo(gradients.dx, p.dx_before);
     AddTo(gradients.dgamma, p.dgamma_before);
@@ -178,12 +190,13 @@ void NormSuite::CheckRmsNorm(const Problem& p) {
     forward.sum = p.in_place ? forward.x : Unwritten(shape, p.dtype);
   }
   forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
+  forward.gamma_offset = p.offset;
   forward.eps = kEps;
   forward.y = Unwritten(shape, p.dtype);
   forward.rstd = Unwritten({p.rows});
   ASSERT_TRUE(kernels::RmsNorm(kernels(), forward).ok());
   const reference::Normalised expected =
-      reference::RmsNorm(p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+      reference::RmsNorm(p.rows, p.dim, ToDouble(p.normalised), Scales(p), kEps);
   ExpectCloseIn(p.dtype, Download(forward.y), expected.y, ScaleTolerance(p.dim), 0, "y");
   ExpectClose(Download(forward.rstd), expected.rstd, ScaleTolerance(p.dim), 0, "rstd");
   if (p.fused) {
@@ -194,6 +207,7 @@ void NormSuite::CheckRmsNorm(const Problem& p) {
   backward.dy = Upload(shape, p.dy, p.dtype);
   backward.x = Upload(shape, p.normalised, p.dtype);
   backward.gamma = forward.gamma;
+  backward.gamma_offset = p.offset;
   backward.rstd = forward.rstd;
   backward.dx = InputGradientBefore(p, backward.dy);
   backward.accumulate_dx = p.accumulate;
@@ -201,7 +215,7 @@ void NormSuite::CheckRmsNorm(const Problem& p) {
   backward.accumulate_dgamma = p.accumulate;
   ASSERT_TRUE(kernels::RmsNormBackward(kernels(), backward).ok());
   reference::NormGradients gradients = reference::RmsNormBackward(
-      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), Scales(p), kEps);
   if (p.accumulate) {
     AddTo(gradients.dx, p.dx_before);
     AddTo(gradients.dgamma, p.dgamma_before);
@@ -261,10 +275,13 @@ TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
       const std::vector<float> x = RoundTo(dtype, RandomNormal(kRows * width));
       const std::vector<float> dy = RoundTo(dtype, RandomNormal(kRows * width));
       const std::vector<float> gamma = RoundTo(dtype, RandomNormal(width));
+      constexpr float kOffset = 1.0f;
+      std::vector<double> scales = ToDouble(gamma);
+      for (double& scale : scales) scale += kOffset;
       const reference::Normalised expected =
-          reference::RmsNorm(kRows, width, ToDouble(x), ToDouble(gamma), kEps);
-      const reference::NormGradients gradients = reference::RmsNormBackward(
-          kRows, width, ToDouble(dy), ToDouble(x), ToDouble(gamma), kEps);
+          reference::RmsNorm(kRows, width, ToDouble(x), scales, kEps);
+      const reference::NormGradients gradients =
+          reference::RmsNormBackward(kRows, width, ToDouble(dy), ToDouble(x), scales, kEps);
       const Tensor whole_x = Upload({kRows, width}, x, dtype);
       const Tensor whole_dy = Upload({kRows, width}, dy, dtype);
       const Tensor whole_gamma = Upload({width}, gamma, dtype);
@@ -279,6 +296,7 @@ TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
             args.dy = Matrix(whole_dy).Columns(part * cols, cols);
             args.gamma = Upload(
                 {cols}, {gamma.begin() + part * cols, gamma.begin() + (part + 1) * cols}, dtype);
+            args.gamma_offset = kOffset;
             args.rstd = rstd;
           }
           args.sums = sums;
@@ -307,6 +325,7 @@ TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
         RmsNormArgs forward;
         forward.x = upload(x, kRows);
         forward.gamma = upload(gamma, 1).Reshape(Shape({cols}));
+        forward.gamma_offset = kOffset;
         forward.eps = kEps;
         forward.y = Unwritten({kRows, cols}, dtype);
         forward.rstd = Unwritten({kRows});
@@ -319,6 +338,7 @@ TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
         backward.x = forward.x;
         backward.dy = upload(dy, kRows);
         backward.gamma = forward.gamma;
+        backward.gamma_offset = kOffset;
         backward.rstd = forward.rstd;
         backward.dx = Unwritten({kRows, cols}, dtype);
         backward.dgamma = Unwritten({cols});

@@ -73,6 +73,7 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
     some.dy = dy.Reshape(rows);
     some.x = x.Reshape(rows);
     some.gamma = args.gamma;
+    some.gamma_offset = args.gamma_offset;
     // The earlier gradient is added before the one rounding, as in a single piece.
     ZEROTH_ASSIGN_OR_RETURN(const Tensor dx,
                             args.accumulate_dx ? CopyOf(context, columns(args.dx)) : dy);
@@ -89,32 +90,21 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
   return absl::OkStatus();
 }
 
-// Returns gamma + offset.
-absl::StatusOr<Tensor> Scales(Context& context, const Parameter& gamma, float offset) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(gamma));
-  if (offset == 0.0f) return values;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor scales, context.EmptyLike(values));
-  BasicArgs args = {.op = BasicOp::kFill, .out = Matrix(scales), .scalar = offset};
-  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
-  args = {.a = Matrix(values), .out = Matrix(scales), .accumulate = true};
-  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
-  return scales;
-}
-
 // Returns RmsSums of whole rows, if x and dy have the columns of this rank's part of `gamma`.
-absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma,
-                                       const Tensor& scales, const Tensor& x, const Tensor& dy,
-                                       const Tensor& rstd) {
+absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma, float gamma_offset,
+                                       const Tensor& x, const Tensor& dy, const Tensor& rstd) {
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, gamma));
   const int64_t cols = gamma.numel() / ranks->options().pieces();
   ZEROTH_ASSIGN_OR_RETURN(Tensor sums,
                           context.Empty(Shape({x.numel() / gamma.numel()}), DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(gamma));
   ZEROTH_RETURN_IF_ERROR(SumPieces(context, sums, [&](int piece, const Tensor& out) {
     RmsSumsArgs args;
     args.x = Matrix(x).Columns(piece * cols, cols);
     if (dy.defined()) {
       args.dy = Matrix(dy).Columns(piece * cols, cols);
-      args.gamma = scales.View(piece * cols, Shape({cols}));
+      args.gamma = values.View(piece * cols, Shape({cols}));
+      args.gamma_offset = gamma_offset;
       args.rstd = rstd;
     }
     args.sums = out;
@@ -142,12 +132,13 @@ absl::Status Backward(Context& context, const Normalised& of, const Tensor& dy,
   LayerNormBackwardArgs args;
   args.dy = dy;
   args.x = of.x;
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, Scales(context, *of.gamma, of.gamma_offset));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(*of.gamma));
+  args.gamma_offset = of.gamma_offset;
   args.mean = of.mean;
   args.rstd = of.rstd;
   if (IsDivided(*of.gamma)) {
-    ZEROTH_ASSIGN_OR_RETURN(args.sums,
-                            SumsOfWholeRows(context, *of.gamma, args.gamma, of.x, dy, of.rstd));
+    ZEROTH_ASSIGN_OR_RETURN(
+        args.sums, SumsOfWholeRows(context, *of.gamma, of.gamma_offset, of.x, dy, of.rstd));
     args.width = of.gamma->global_numel();
   }
   ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, of.x));
@@ -195,14 +186,15 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
     ZEROTH_ASSIGN_OR_RETURN(args.sum, context.Empty(shape, x.data.dtype()));
     result.sum = context.MakeValue(args.sum);
   }
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, Scales(context, gamma, gamma_offset));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
+  args.gamma_offset = gamma_offset;
   if (beta != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(*beta));
     ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(Shape({rows}), DType::kFloat32));
   }
   if (IsDivided(gamma)) {
     ZEROTH_ASSIGN_OR_RETURN(
-        args.sums, SumsOfWholeRows(context, gamma, args.gamma, x.data, Tensor(), Tensor()));
+        args.sums, SumsOfWholeRows(context, gamma, gamma_offset, x.data, Tensor(), Tensor()));
     args.width = gamma.global_numel();
   }
   const auto norm = beta != nullptr ? kernels::LayerNorm : kernels::RmsNorm;

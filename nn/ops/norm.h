@@ -21,7 +21,7 @@ struct NormResult {
 // With `of_heads`, or if rows are shared, each of Context::tensor_ranks() normalises other rows
 // with the same weights, so the weights' gradients are summed over ranks. If gamma is divided, x
 // has this rank's columns of rows that all ranks normalise together, and there is no beta.
-// Rows are scaled by gamma + gamma_offset, a sum that is rounded to x's type.
+// Rows are scaled by gamma + gamma_offset, added in fp32.
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
                                   Parameter& gamma, Parameter* beta, float eps,
                                   bool of_heads = false, float gamma_offset = 0.0f);

@@ -3,6 +3,8 @@
 // Training in bf16: close to the reference in float64, and the same bits however state is sharded.
 
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -19,9 +21,9 @@ namespace {
 constexpr double kLossTolerance = 0.01;
 // Eight bits of mantissa in every activation and weight: about 0.4 % each, which average out.
 constexpr double kGradientTolerance = 0.04;
-// gemma3_tiny has six layers, and 1 + weight of its norms is rounded, too: up to 0.06 off in bf16.
-// transformers, which adds in float32, is up to 0.037 off.
-constexpr double kGemmaTolerance = 0.08;
+// gemma3_tiny has six layers. In transformers, too, its norms in bf16 are up to 0.06 off, which
+// changes between 0.03 and 0.06 with the number of rows of a micro-batch; here up to 0.071.
+constexpr double kDeepGradientTolerance = 0.08;
 
 const MixedPrecision kReducedInFloat = {DType::kBFloat16, DType::kFloat32};
 const MixedPrecision kReducedInBFloat16 = {DType::kBFloat16, DType::kBFloat16};
@@ -39,7 +41,7 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
 
 void ExpectNear(const std::string& model, const TrainingRecord& record,
                 const TrainingRecord& reference) {
-  const double tolerance = model == "gemma3_tiny" ? kGemmaTolerance : kGradientTolerance;
+  const double tolerance = model == "gemma3_tiny" ? kDeepGradientTolerance : kGradientTolerance;
   if (!RunsAreShort()) {
     ASSERT_EQ(record.losses.size(), reference.losses.size());
   }
@@ -115,7 +117,13 @@ TEST_P(MixedPrecisionTest, OverflowsAreSkippedOnAllRanksAndChangeNothingElse) {
   for (size_t step = 0; step < loud.losses.size(); ++step) {
     EXPECT_TRUE(std::isfinite(loud.losses[step])) << "step " << step;
   }
-  EXPECT_LT(loud.losses.back(), loud.losses.front());
+  // What the first steps measure is the loss of the initial weights, on other rows each time.
+  const auto mean = [&](size_t begin, size_t end) {
+    return std::accumulate(loud.losses.begin() + static_cast<std::ptrdiff_t>(begin),
+                           loud.losses.begin() + static_cast<std::ptrdiff_t>(end), 0.0) /
+           static_cast<double>(end - begin);
+  };
+  EXPECT_LT(mean(loud.losses.size() - 4, loud.losses.size()), mean(0, skipped + 1)) << skipped;
 }
 
 TEST_P(MixedPrecisionTest, NormsInFloatStayNearTheReferenceToTheSameBits) {
