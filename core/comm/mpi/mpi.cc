@@ -130,8 +130,7 @@ class MpiCommunicator final : public CheckedCommunicator {
   uint64_t enqueued_ = 0;
 };
 
-absl::Status CheckOptions(const LaunchOptions& options, const mpi::Engine& engine) {
-  ZEROTH_RETURN_IF_ERROR(CheckLaunchOptionsWithoutNccl(options, "mpi"));
+absl::Status CheckWorldSize(const LaunchOptions& options, const mpi::Engine& engine) {
   if (options.world_size != 0 && options.world_size != engine.size()) {
     return InvalidArgument("world_size is ", options.world_size, ", but ", engine.description(),
                            " has ", engine.size(), engine.size() == 1 ? " rank" : " ranks",
@@ -182,7 +181,7 @@ absl::Status CheckRanks(const mpi::Engine& engine, const ProcessEnvironment& env
 absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environment,
                                             const absl::StatusOr<std::string>& own,
                                             const LaunchOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get());
+  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(options.timeout));
   ZEROTH_RETURN_IF_ERROR(CheckRanks(*engine, environment));
   Letter letter{};
   std::vector<mpi::Message> messages;
@@ -261,10 +260,11 @@ absl::Status RunRank(const std::shared_ptr<ProcessWorld>& processes, mpi::Engine
 }  // namespace
 
 absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main) {
-  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get());
+  ZEROTH_RETURN_IF_ERROR(CheckLaunchOptionsWithoutNccl(options, "mpi"));
+  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(options.timeout));
   // Checked first, because the world size is wrong if the library is another launcher's.
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ReadEnvironment(*engine));
-  ZEROTH_RETURN_IF_ERROR(CheckOptions(options, *engine));
+  ZEROTH_RETURN_IF_ERROR(CheckWorldSize(options, *engine));
   const absl::StatusOr<std::shared_ptr<ProcessWorld>> joined =
       ProcessWorld::Join(environment, options, "mpi");
   engine->SetInOrder(false);

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/ranks_text.h"
 
 namespace zeroth::mpi {
 namespace {
@@ -58,7 +59,7 @@ std::shared_ptr<Engine::Exchange> Channel::Start(absl::Span<const RankMessage> m
   return engine_.Start(kFirstGroupTag + static_cast<int>(seat_.group), in_world);
 }
 
-absl::Status Channel::Finish(const Engine::Exchange& exchange, const CollectiveCall& call) {
+absl::Status Channel::Finish(Engine::Exchange& exchange, const CollectiveCall& call) {
   const Clock::time_point start = Clock::now();
   std::optional<Clock::time_point> broken_since;
   while (!engine_.WaitFor(exchange, kLookAround)) {
@@ -67,11 +68,12 @@ absl::Status Channel::Finish(const Engine::Exchange& exchange, const CollectiveC
       if (!broken_since.has_value()) broken_since = now;
       if (now - *broken_since > kGrace) engine_.Abandon(broken);
     } else if (absl::FromChrono(now - start - kGrace) > processes_->timeout()) {
+      const std::vector<int> peers = engine_.UnfinishedPeers(exchange);
       processes_->Break(absl::DeadlineExceededError(absl::StrCat(
           processes_->Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()),
-          " in ", call.ToString(), " on ", name_,
-          ": all ranks have called it, and its messages do not arrive; see whether the network or "
-          "another rank's machine has failed")));
+          " in ", call.ToString(), " on ", name_, ": all ranks have called it, and its messages ",
+          peers.empty() ? "" : absl::StrCat("from or to ", RanksText(peers), " "),
+          "do not arrive; see whether the network or another rank's machine has failed")));
     }
   }
   const absl::Status moved = engine_.StatusOf(exchange);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -27,12 +28,9 @@ constexpr int64_t kPieceBytes = int64_t{8} << 20;
 // If nothing was done for this long, the peers are slow, and the thread leaves its core to others.
 constexpr auto kBusyFor = std::chrono::milliseconds(5);
 constexpr auto kNap = std::chrono::microseconds(20);
-// How long the program's end waits for a thread that hangs in the library, or for the other ranks
-// after an error.
+// How long others wait for a thread that may hang in the library, and the program's end for the
+// other ranks after an error.
 constexpr auto kPatience = std::chrono::seconds(5);
-
-// How long MPI may take to start, which it does on all ranks together.
-std::atomic<int64_t> start_seconds{600};
 
 }  // namespace
 
@@ -78,6 +76,13 @@ class Engine::Exchange {
 
   bool IsEmpty() const { return pieces_.empty(); }
 
+  // In ascending order.
+  std::vector<int> Peers() const {
+    std::set<int> peers;
+    for (const Piece& piece : pieces_) peers.insert(piece.message.peer);
+    return {peers.begin(), peers.end()};
+  }
+
  private:
   friend class Engine;
   struct Piece {
@@ -91,22 +96,22 @@ class Engine::Exchange {
   // Guarded by the engine's mutex:
   bool over_ = false;
   bool failed_ = false;
+  bool asked_ = false;      // for the peers, which the thread answers
+  std::vector<int> peers_;  // when last asked
 };
 
-absl::StatusOr<Engine*> Engine::Get() {
+absl::StatusOr<Engine*> Engine::Get(absl::Duration timeout) {
   // Never destroyed, because its thread may be in the library when the program ends.
-  static Engine* const engine = [] {
+  static Engine* const engine = [&] {
     auto* const created = new Engine;
-    created->Run();
+    created->Run(timeout);
     return created;
   }();
   ZEROTH_RETURN_IF_ERROR(engine->status());
   return engine;
 }
 
-void Engine::ShortenStartForTest(std::chrono::seconds time) { start_seconds = time.count(); }
-
-void Engine::Run() {
+void Engine::Run(absl::Duration timeout) {
   absl::StatusOr<std::thread> thread = StartThread("MPI", [this] {
     static_cast<void>(pthread_setname_np(pthread_self(), kThreadName));
     absl::StatusOr<std::unique_ptr<Library>> library = Library::Load();
@@ -127,11 +132,12 @@ void Engine::Run() {
   }
   thread->detach();
   std::unique_lock<std::mutex> lock(mutex_);
-  const std::chrono::seconds most(start_seconds);
+  // Not so long that the clock's numbers overflow.
+  const auto most = absl::ToChronoMilliseconds(std::min(timeout, absl::Hours(24)));
   if (!changed_.wait_for(lock, most, [&] { return started_; })) {
     failure_ = SharedError(absl::DeadlineExceededError(
-        absl::StrCat("timeout after ", most.count(),
-                     "s: MPI has not started, which waits for all ranks; have all been started, by "
+        absl::StrCat("timeout after ", absl::FormatDuration(timeout),
+                     ": MPI has not started, which waits for all ranks; have all been started, by "
                      "one launcher, and has none ended since?")));
   }
   if (started_ && failure_.has_value()) return;
@@ -184,8 +190,14 @@ void Engine::Serve() {
     const auto over = std::stable_partition(active.begin(), active.end(),
                                             [](const auto& e) { return !e->IsEmpty(); });
     for (auto done = over; done != active.end(); ++done) (*done)->over_ = true;
-    const bool news = over != active.end() || failure_.has_value();
+    bool news = over != active.end() || failure_.has_value();
     active.erase(over, active.end());
+    for (const std::shared_ptr<Exchange>& exchange : active) {
+      if (!exchange->asked_) continue;
+      exchange->peers_ = exchange->Peers();
+      exchange->asked_ = false;
+      news = true;
+    }
     if (news) changed_.notify_all();
   }
   lock.unlock();
@@ -224,6 +236,13 @@ std::shared_ptr<Engine::Exchange> Engine::Start(int tag, const std::vector<Messa
 bool Engine::WaitFor(const Exchange& exchange, std::chrono::milliseconds most) {
   std::unique_lock<std::mutex> lock(mutex_);
   return changed_.wait_for(lock, most, [&] { return exchange.over_; });
+}
+
+std::vector<int> Engine::UnfinishedPeers(Exchange& exchange) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  exchange.asked_ = true;
+  changed_.wait_for(lock, kPatience, [&] { return exchange.over_ || !exchange.asked_; });
+  return exchange.peers_;
 }
 
 absl::Status Engine::StatusOf(const Exchange& exchange) const {

@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 #include "zeroth/core/comm/mpi/mpi_library.h"
 #include "zeroth/core/comm/world_state.h"
@@ -47,11 +48,9 @@ class Engine {
   class Exchange;
 
   // Returns the engine of this process, and starts it first if necessary. MPI cannot be initialized
-  // twice, so an error is final. DeadlineExceeded if MPI has not started after ten minutes, since
+  // twice, so an error is final. DeadlineExceeded if MPI has not started within `timeout`, since
   // another rank has not begun or is lost.
-  static absl::StatusOr<Engine*> Get();
-  // Applies if the engine has not been started yet.
-  static void ShortenStartForTest(std::chrono::seconds time);
+  static absl::StatusOr<Engine*> Get(absl::Duration timeout = absl::Minutes(10));
 
   int rank() const { return library_->rank(); }
   int size() const { return library_->size(); }
@@ -63,6 +62,9 @@ class Engine {
   std::shared_ptr<Exchange> Start(int tag, const std::vector<Message>& messages);
   // Waits at most `most`. Returns true if the exchange is over: all messages were moved, or failed.
   bool WaitFor(const Exchange& exchange, std::chrono::milliseconds most);
+  // The ranks in MPI whose messages are not done; none if the exchange is over, or if the thread
+  // hangs in the library.
+  std::vector<int> UnfinishedPeers(Exchange& exchange);
   // The result of an exchange that is over.
   absl::Status StatusOf(const Exchange& exchange) const;
 
@@ -86,7 +88,7 @@ class Engine {
  private:
   Engine() = default;
 
-  void Run();
+  void Run(absl::Duration timeout);
   // Runs on the thread until the program ends.
   void Serve();
   void FailAllLocked(std::vector<std::shared_ptr<Exchange>>& active);

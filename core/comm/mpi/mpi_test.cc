@@ -118,7 +118,8 @@ TEST_P(MpiTest, LostRanksAreNoticed) {
   if (GetParam() == MpiKind::kMpich) {
     GTEST_SKIP() << "MPICH's mpirun ends all ranks when one is killed";
   }
-  for (const std::string test : {"MpiRanks.OneIsKilled", "MpiRanks.OneIsStopped"}) {
+  for (const std::string test :
+       {"MpiRanks.OneIsKilled", "MpiRanks.OneIsStopped", "MpiRanks.RankZeroIsStopped"}) {
     Mpirun run = Ranks(3);
     run.program.push_back(absl::StrCat("--gtest_filter=", test));
     run.keeps_others = true;

@@ -63,6 +63,10 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
       if (understood) world_->Break(reason, *rank);
       break;
     }
+    case MessageType::kPing:
+      understood = reader.IsComplete();
+      Send(connection, Message(MessageType::kPong));
+      break;
     case MessageType::kReturned: {
       const absl::Status status = ReadStatus(reader);
       understood = reader.IsComplete();

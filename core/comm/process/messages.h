@@ -91,7 +91,7 @@ class WireReader {
 };
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 // The number of the group of all ranks. Splits number the other groups.
 inline constexpr uint32_t kWorldGroup = 0;
 
@@ -106,6 +106,7 @@ enum class MessageType : uint8_t {
   kMeet,       // group, value
   kJoin,       // world size, rank, back end, proof
   kAwait,      // group, number of calls: the rank waits until all have posted as many
+  kPing,       // no fields: answered by kPong, at once
   // To a rank.
   kWelcome = 64,  // no fields: all ranks have joined
   kRefused,       // status
@@ -117,6 +118,7 @@ enum class MessageType : uint8_t {
   kChallenge,     // nonce, proof
   kAnotherJob,    // no fields: the rank is of another job than the coordinator
   kJoined,        // no fields: the rank has joined
+  kPong,          // no fields
 };
 
 inline constexpr uint32_t kNoGroup = 0xffffffff;

@@ -6,9 +6,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +30,8 @@ namespace zeroth {
 namespace {
 
 constexpr int kPollMs = 100;
+// A coordinator that runs answers a ping within half of the timeout and this.
+constexpr int kGraceMs = 5000;
 
 // The time of last resorts.
 std::atomic<int64_t> last_resort_ms{absl::ToInt64Milliseconds(LastResort::kTime)};
@@ -114,6 +118,8 @@ std::string ProcessWorld::NameOf(const Seat& seat) const {
 
 void ProcessWorld::Read() {
   absl::Status received;
+  // The connection to a stopped process stays, so half of the timeout without a message is a ping.
+  bool asked = false;
   for (;;) {
     // The first messages may have arrived together with the welcome.
     bool understood = received.ok();
@@ -124,8 +130,14 @@ void ProcessWorld::Read() {
     }
     if (understood) {
       pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {meeting_.socket.descriptor(), POLLIN, 0}};
-      if (poll(waits, 2, -1) < 0) continue;
+      const auto ms = absl::ToInt64Milliseconds(timeout() / 2) + (asked ? kGraceMs : 0);
+      const int events = poll(waits, 2, static_cast<int>(std::clamp<int64_t>(ms, 1, INT_MAX)));
+      if (events < 0) continue;
       if (waits[0].revents != 0) return;
+      if (events == 0 && asked) received = absl::UnavailableError("no answer, it may be stopped");
+      if (events == 0 && !asked) static_cast<void>(Send(Message(MessageType::kPing)));
+      asked = events == 0;
+      if (asked) continue;
       const absl::StatusOr<std::string> bytes = ReceiveSome(meeting_.socket, kPollMs);
       received = bytes.status();
       if (bytes.ok()) meeting_.frames.Append(*bytes);
@@ -178,6 +190,8 @@ bool ProcessWorld::Handle(absl::string_view frame) {
       meeting_parts_.erase(group);
       break;
     }
+    case MessageType::kPong:
+      break;
     case MessageType::kAllReturned: {
       const absl::Status status = ReadStatus(reader);
       // A truncated status would be read as OK.

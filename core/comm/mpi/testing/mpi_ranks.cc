@@ -132,12 +132,12 @@ TEST(MpiRanks, ADroppedCallEndsTheOthersWait) {
   ExpectWords(status, {"rank 0 failed", "'nobody'"});
 }
 
-// All-reduces megabytes forever; shortly after the first, rank 1 sends itself `signal`.
-absl::Status RunWithASignal(TestRank& rank, int signal) {
+// All-reduces megabytes forever; shortly after the first, `target` sends itself `signal`.
+absl::Status RunWithASignal(TestRank& rank, int signal, int target = 1) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
                           ToDevice(rank.device, std::vector<float>(size_t{16} << 20, 1.0f)));
   ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
-  if (rank.rank() == 1) {
+  if (rank.rank() == target) {
     std::thread([signal] {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       kill(getpid(), signal);
@@ -157,24 +157,36 @@ TEST(MpiRanks, OneIsKilled) {
 }
 
 // Behaves like a machine that has lost its power or its network.
-TEST(MpiRanks, OneIsStopped) {
+absl::Status RunWithAStop(int target) {
   LaunchOptions options;
   options.timeout = absl::Seconds(5);
-  int64_t to_kill = 0;  // by rank 0, or mpirun would wait for it
+  int64_t to_kill = 0;  // by another rank, or mpirun would wait for it
   const absl::Status status = RunOnCpu(
       [&](TestRank& rank) -> absl::Status {
         ZEROTH_ASSIGN_OR_RETURN(const Tensor process,
                                 ToDevice(rank.device, std::vector<int64_t>{getpid()}));
-        ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(process, 1, rank.stream, "process"));
+        ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(process, target, rank.stream, "process"));
         ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> processes,
                                 Fetch<int64_t>(process, rank.stream));
-        if (rank.rank() == 0) to_kill = processes[0];
-        return RunWithASignal(rank, SIGSTOP);
+        if (rank.rank() == (target + 1) % rank.world.size()) to_kill = processes[0];
+        return RunWithASignal(rank, SIGSTOP, target);
       },
       options);
+  if (to_kill > 0) kill(static_cast<pid_t>(to_kill), SIGKILL);
+  return status;
+}
+
+TEST(MpiRanks, OneIsStopped) {
+  const absl::Status status = RunWithAStop(1);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   ExpectWords(status, {"timeout after 5s", "'for ever'"});
-  if (to_kill > 0) kill(static_cast<pid_t>(to_kill), SIGKILL);
+}
+
+// With it the coordinator is stopped, which would tell the others.
+TEST(MpiRanks, RankZeroIsStopped) {
+  const absl::Status status = RunWithAStop(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  ExpectWords(status, {"rank 0's process", "no answer, it may be stopped"});
 }
 
 // Behaves like a library whose network has failed: a call does not return.
@@ -230,8 +242,9 @@ TEST(MpiRanks, OneNeverStartsMpi) {
     std::this_thread::sleep_for(std::chrono::seconds(4));
     return;
   }
-  mpi::Engine::ShortenStartForTest(std::chrono::seconds(1));
-  const absl::Status status = RunOnCpu(AllReduceOnce);
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  const absl::Status status = RunOnCpu(AllReduceOnce, options);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   ExpectWords(status, {"timeout after 1s", "MPI has not started", "all ranks"});
   EXPECT_FALSE(mpi::Engine::Get().ok());
