@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -29,7 +30,7 @@ std::string Error(const nlohmann::json& config) {
 
 TEST(ConfigKeysTest, TheKeysThatTransformersWritesAreKnown) {
   const nlohmann::json configs = Configs();
-  EXPECT_EQ(configs.size(), 9u);
+  EXPECT_EQ(configs.size(), 10u);
   for (const auto& [family, config] : configs.items()) EXPECT_EQ(Error(config), "") << family;
 }
 
@@ -50,6 +51,8 @@ TEST(ConfigKeysTest, AKeyThatIsUnknownIsRefusedByName) {
     }
     for (const char* const key : {"quantization_config", "auto_map", "pruned_heads"}) {
       nlohmann::json other = config;
+      // The code beside Phi-3's files computes what transformers computes.
+      if (family == "phi3" && std::string(key) == "auto_map") continue;
       other[key] = {{"0", {1}}};
       EXPECT_TRUE(absl::StrContains(Error(other), absl::StrCat("'", key, "' is set: ")))
           << Error(other);
@@ -111,6 +114,60 @@ TEST(ConfigKeysTest, OldAndNewKeysOfGemmaMeanTheSame) {
       EXPECT_EQ(rope->factor, factor) << config;
     }
   }
+}
+
+// As published, by older and newer transformers.
+TEST(ConfigKeysTest, APhiRotatesAPartOfAHeadByALongRope) {
+  nlohmann::json config = Configs()["phi3"];
+  config["hidden_size"] = 32;
+  config["num_attention_heads"] = 4;
+  config["num_key_value_heads"] = 2;
+  config["num_hidden_layers"] = 1;
+  config["max_position_embeddings"] = 64;
+  config["original_max_position_embeddings"] = 16;
+  config["auto_map"] = {{"AutoConfig", "configuration_phi3.Phi3Config"}};
+  config["full_attn_mod"] = config["interpolate_factor"] = 1;
+  const nlohmann::json rope = {{"rope_type", "longrope"},
+                               {"short_factor", {1.0, 1.5, 2.0}},
+                               {"long_factor", {1.0, 3.0, 8.0}}};
+  nlohmann::json newer = config;
+  newer["rope_parameters"] = rope;
+  newer["rope_parameters"]["rope_theta"] = 500.0;
+  newer["rope_parameters"]["partial_rotary_factor"] = 0.75;
+  nlohmann::json older = config;
+  older["rope_parameters"] = nullptr;
+  older["rope_scaling"] = rope;
+  older["rope_theta"] = 500.0;
+  older["partial_rotary_factor"] = 0.75;
+  for (const nlohmann::json& file : {newer, older}) {
+    const auto model = ModelRegistry::Create(file);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->CacheValidUpTo(), 16);
+    const auto spec = ReadRope((*model)->HfConfig(), {}, 64, /*rotates_shares=*/true);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->rotary_dim(8), 6);
+    EXPECT_EQ(spec->theta, 500.0);
+    EXPECT_EQ(spec->long_factors, (std::vector<double>{1.0, 3.0, 8.0}));
+    // transformers: the square root of 1 + log(64 / 16) / log(16).
+    EXPECT_NEAR(spec->attention_factor, 1.224744871391589, 1e-12);
+  }
+  const auto refused = [&](const char* key, const nlohmann::json& value, const char* what) {
+    nlohmann::json other = newer;
+    other["rope_parameters"][key] = value;
+    EXPECT_TRUE(absl::StrContains(Error(other), what)) << Error(other);
+  };
+  refused("long_factor", {1.0, 3.0}, "'long_factor' has 2 numbers, expected 3");
+  refused("short_factor", {1.0, 0.0, 2.0}, "'rope_parameters.short_factor' is [1.0,0.0,2.0]");
+  refused("short_factor", nullptr, "'rope_parameters.short_factor'");
+  refused("partial_rotary_factor", 1.5, "'rope_parameters.partial_rotary_factor' is 1.5");
+  refused("partial_rotary_factor", 0.875, "rotates 7 of the 8 elements of a head");
+  refused("original_max_position_embeddings", 8, "is 8, expected 16");
+  nlohmann::json bias = newer;
+  bias["attention_bias"] = true;
+  EXPECT_TRUE(absl::StrContains(Error(bias), "'attention_bias' is true")) << Error(bias);
+  nlohmann::json other = newer;
+  other["full_attn_mod"] = 2;
+  EXPECT_TRUE(absl::StrContains(Error(other), "'full_attn_mod' is 2")) << Error(other);
 }
 
 }  // namespace

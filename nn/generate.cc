@@ -99,6 +99,10 @@ absl::StatusOr<std::vector<int32_t>> Generate(const LanguageModel& model,
   for (int64_t i = 0; i < options.max_tokens; ++i) {
     // The window moves, so every token gets a new position, and the cached keys are stale.
     if (ids.size() > context) cache.reset();
+    const int64_t valid = model.CacheValidUpTo();
+    if (cache.has_value() && cache->size() <= valid && static_cast<int64_t>(ids.size()) > valid) {
+      cache.emplace(cache->capacity());
+    }
     const size_t begin = cache.has_value() ? static_cast<size_t>(cache->size())
                                            : ids.size() - std::min(ids.size(), context);
     const absl::Span<const int32_t> window = absl::MakeConstSpan(ids).subspan(begin);

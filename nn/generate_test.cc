@@ -73,12 +73,14 @@ class GenerateTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(GenerateTest, WithACacheLogitsAreThoseOfTheWholeSequence) {
   TinyModel tiny(GetParam());
   ASSERT_TRUE(tiny.model().SupportsCache());
-  const std::vector<int32_t> tokens = tiny.RandomTokens(30);  // beyond windows and old contexts
+  // Beyond windows and old contexts, but for a model whose rotations depend on the length.
+  const int64_t valid = tiny.model().CacheValidUpTo();
+  const std::vector<int32_t> tokens = tiny.RandomTokens(valid > 0 ? valid : 30);
   const std::vector<float> whole = tiny.LogitsOf(tokens);
   double largest = 0;
   for (const float x : whole) largest = std::max<double>(largest, std::abs(x));
-  for (const std::vector<size_t>& lengths :
-       {std::vector<size_t>{7, 1, 1, 5, 1, 15}, std::vector<size_t>(30, 1)}) {
+  for (const std::vector<size_t>& lengths : {std::vector<size_t>{7, 1, 1, 5, 1, tokens.size() - 15},
+                                             std::vector<size_t>(tokens.size(), 1)}) {
     KeyValueCache cache(30);
     std::vector<float> pieces;
     for (const size_t length : lengths) {
@@ -143,6 +145,39 @@ TEST_P(GenerateTest, ContinuesAsWithoutACache) {
   EXPECT_EQ(*stopped, std::vector<int32_t>(expected.begin(), stop));
 }
 
+// Longer sequences than the original context are rotated by other frequencies, so the cached keys
+// are computed again.
+TEST(GenerateLongropeTest, TheCacheIsFilledAgainBeyondTheOriginalContext) {
+  TinyModel tiny("phi3_tiny");
+  ASSERT_EQ(tiny.model().CacheValidUpTo(), 16);
+  std::vector<int32_t> ids = tiny.RandomTokens(14);
+  GenerateOptions options;
+  options.max_tokens = 6;
+  options.sampling.temperature = 0;
+  int64_t computed = 0;
+  const auto generated =
+      Generate(tiny.model(), ids, options,
+               [&](absl::Span<const int32_t> tokens, int64_t from, KeyValueCache* cache) {
+                 computed += static_cast<int64_t>(tokens.size());
+                 return tiny.Logits(tokens, from, cache);
+               });
+  ASSERT_TRUE(generated.ok()) << generated.status();
+  // The prompt, two more tokens, all 17, and one each.
+  EXPECT_EQ(computed, 14 + 2 + 17 + 2);
+  std::vector<int32_t> expected;
+  while (static_cast<int64_t>(expected.size()) < options.max_tokens) {
+    const std::vector<float> logits = tiny.LogitsOf(ids, static_cast<int64_t>(ids.size()) - 1);
+    ids.push_back(
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    expected.push_back(ids.back());
+  }
+  EXPECT_EQ(*generated, expected);
+  KeyValueCache cache(30);
+  ASSERT_TRUE(tiny.Logits(tiny.RandomTokens(16), 0, &cache).ok());
+  const absl::Status stale = tiny.Logits(tiny.RandomTokens(1), 0, &cache).status();
+  EXPECT_EQ(stale.code(), absl::StatusCode::kFailedPrecondition) << stale;
+}
+
 // As many tokens as an integer holds: until a token that ends the text.
 TEST_P(GenerateTest, AnyNumberOfTokensMayBeAskedFor) {
   TinyModel tiny(GetParam());
@@ -161,7 +196,8 @@ TEST_P(GenerateTest, AnyNumberOfTokensMayBeAskedFor) {
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                          ::testing::Values("gemma3_tiny", "gpt2_tiny", "llama_tiny", "llama31_tiny",
                                            "mistral_tiny", "mixtral_tiny", "olmo2_tiny",
-                                           "qwen2_tiny", "qwen3_moe_tiny", "qwen3_tiny"),
+                                           "phi3_tiny", "qwen2_tiny", "qwen3_moe_tiny",
+                                           "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(GenerateErrorsTest, SaysWhatIsWrong) {

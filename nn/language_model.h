@@ -47,6 +47,9 @@ class LanguageModel : public Module {
   // True if Logits supports a cache. A custom model may return true if all of its attention is that
   // of nn/layers, and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }
+  // Above 0: sequences that are longer than this are rotated by other frequencies (LongRoPE), so a
+  // cache with at most this many tokens is of no use in them.
+  virtual int64_t CacheValidUpTo() const { return 0; }
 
   // True if parts of the model add to Context::extra_loss.
   virtual bool HasExtraLoss() const { return false; }

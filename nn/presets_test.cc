@@ -17,7 +17,8 @@ TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
       {"gpt2_1558m", 1557611200},    {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
       {"llama3_8b", 8030261248},     {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
       {"qwen25_0_5b", 494032768},    {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624},
-      {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952}};
+      {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952},   {"phi3_mini", 3821079552},
+      {"phi4", 14659507200}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();
@@ -118,7 +119,7 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused_rope("factor", Json{{"rope_type", "linear"}});
   refused_rope("factor", Json{{"type", "linear"}, {"factor", 0}});
   refused_rope("rope_type", Json{{"rope_type", "dynamic"}, {"factor", 2.0}});
-  refused_rope("type", Json{{"type", "longrope"}, {"factor", 2.0}});
+  refused_rope("short_factor", Json{{"type", "longrope"}, {"factor", 2.0}});
   refused_rope("rope_type", Json{{"rope_type", "mrope"}});
   refused_rope("beta_fast", Json{{"rope_type", "yarn"}, {"beta_fast", 1.0}});
   refused_rope("partial_rotary_factor", Json{{"partial_rotary_factor", 0.5}});

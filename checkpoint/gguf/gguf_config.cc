@@ -50,11 +50,11 @@ struct LlamaLike {
   bool says_attention_bias;
   bool says_mlp_bias;
 };
-constexpr LlamaLike kLlamaLikes[] = {{"llama", "LlamaForCausalLM", true, true},
-                                     {"olmo2", "Olmo2ForCausalLM", true, false},
-                                     {"qwen2", "Qwen2ForCausalLM", false, false},
-                                     {"qwen3", "Qwen3ForCausalLM", true, false},
-                                     {"qwen3moe", "Qwen3MoeForCausalLM", true, false}};
+constexpr absl::string_view kPhi = "phi3";
+constexpr LlamaLike kLlamaLikes[] = {
+    {"llama", "LlamaForCausalLM", true, true},  {"olmo2", "Olmo2ForCausalLM", true, false},
+    {kPhi, "Phi3ForCausalLM", false, false},    {"qwen2", "Qwen2ForCausalLM", false, false},
+    {"qwen3", "Qwen3ForCausalLM", true, false}, {"qwen3moe", "Qwen3MoeForCausalLM", true, false}};
 constexpr absl::string_view kMixture = "qwen3moe";
 
 absl::StatusOr<const LlamaLike*> FindLlamaLike(absl::string_view architecture) {
@@ -103,7 +103,10 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   const std::string type = config.ModelType().value_or("");
   const bool mistral = type == "mistral";
   const bool mixtral = type == "mixtral";
-  out.Count("context_length", config.GetIntOr("max_position_embeddings", mixtral ? 131072 : 2048));
+  const bool phi = architecture == kPhi;
+  out.Count("context_length", config.GetIntOr("max_position_embeddings", mixtral ? 131072
+                                                                         : phi   ? 4096
+                                                                                 : 2048));
   out.Count("embedding_length", config.GetInt("hidden_size"));
   out.Count("block_count", config.GetInt("num_hidden_layers"));
   out.Count("feed_forward_length", config.GetInt("intermediate_size"));
@@ -117,20 +120,21 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
                                           : heads.value_or(0)));
   out.Count("attention.key_length", head_dim);
   out.Count("attention.value_length", head_dim);
-  out.Count("rope.dimension_count", head_dim);
+  const absl::StatusOr<HfRope> rope = HfRopeOf(config);
+  if (!rope.ok()) return rope.status();
+  out.Count("rope.dimension_count",
+            static_cast<int64_t>(static_cast<double>(head_dim.value_or(0)) * rope->rotated_share));
   out.Count("vocab_size", config.GetInt("vocab_size"));
   if (architecture == kMixture) SetExperts(config, out);
   if (mixtral) SetMixtral(config, out);
   out.Float("attention.layer_norm_rms_epsilon",
-            config.GetDoubleOr("rms_norm_eps", mixtral ? 1e-5 : 1e-6));
+            config.GetDoubleOr("rms_norm_eps", mixtral || phi ? 1e-5 : 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
   out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
   // Other families have a window only with use_sliding_window.
   const char* const window = "sliding_window";
-  if (mistral && (config.Has(window) || !config.json().contains(window)))
+  if ((mistral && !config.json().contains(window)) || ((mistral || phi) && config.Has(window)))
     out.Count(kSlidingWindow, config.GetIntOr(window, 4096));
-  const absl::StatusOr<HfRope> rope = HfRopeOf(config);
-  if (!rope.ok()) return rope.status();
   out.Float("rope.freq_base", rope->theta);
   if (rope->type == "linear") {
     out.Text("rope.scaling.type", "linear");
@@ -203,7 +207,11 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
   const int64_t heads = out.Int("attention.head_count");
   const int64_t width = out.Int("embedding_length");
   const int64_t head_dim = out.IntOr("attention.key_length", heads > 0 ? width / heads : 0);
-  if (const int64_t rotated = out.IntOr("rope.dimension_count", head_dim); rotated != head_dim) {
+  const bool phi = family.architecture == kPhi;
+  const int64_t rotated = out.IntOr("rope.dimension_count", head_dim);
+  if (phi && rotated > 0 && rotated < head_dim) {
+    out["partial_rotary_factor"] = static_cast<double>(rotated) / static_cast<double>(head_dim);
+  } else if (rotated != head_dim) {
     out.Refuse("rope.dimension_count", absl::StrCat(rotated),
                absl::StrCat(head_dim, ", the whole of a head"));
   }
@@ -227,6 +235,8 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
     out["model_type"] = "mistral";
     out["architectures"] = {"MistralForCausalLM"};
     out["sliding_window"] = window;
+  } else if (window > 0 && phi) {
+    out["sliding_window"] = window;
   }
   out["hidden_act"] = "silu";
   out["max_position_embeddings"] = out.Int("context_length");
@@ -235,7 +245,7 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
   out["num_hidden_layers"] = out.Int("block_count");
   out["num_attention_heads"] = heads;
   out["num_key_value_heads"] = out.IntOr("attention.head_count_kv", heads);
-  out["head_dim"] = head_dim;
+  if (!phi) out["head_dim"] = head_dim;  // transformers has no such key there
   out["rms_norm_eps"] = out.Double("attention.layer_norm_rms_epsilon");
   out["rope_theta"] = out.DoubleOr("rope.freq_base", 10000.0);
   out["vocab_size"] = facts.vocab_size;

@@ -47,7 +47,7 @@ struct GgufTensorName {
 };
 
 // OK if the names of this general.architecture are known: "gpt2", "llama", "qwen2", "qwen3",
-// "qwen3moe", "olmo2", "gemma3". Otherwise Unimplemented, with this list.
+// "qwen3moe", "olmo2", "phi3", "gemma3". Otherwise Unimplemented, with this list.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
 // Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", and "gemma3_text" is "gemma3".
@@ -97,6 +97,7 @@ struct HfRope {
   std::string where;  // "rope_scaling" or "rope_parameters"; empty if neither is there
   std::string type = "default";
   double theta = 10000.0;
+  double rotated_share = 1.0;  // "partial_rotary_factor"
 };
 
 // InvalidArgument if both objects are there and differ.

@@ -111,16 +111,57 @@ INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest,
                                            "qwen3_moe_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
-// A copy of gemma3_tiny, with these keys.
-HfDirectory GemmaWith(const TemporaryDirectory& dir, const Json& keys) {
-  const std::string path = dir.File("gemma");
+// A copy of a recorded model, with these keys.
+HfDirectory ModelWith(const std::string& name, const TemporaryDirectory& dir, const Json& keys) {
+  const std::string path = dir.File(name);
+  const std::string original = absl::StrCat("tests/testdata/", name);
   std::filesystem::create_directory(path);
-  std::filesystem::copy("tests/testdata/gemma3_tiny/model.safetensors", path,
+  std::filesystem::copy(original + "/model.safetensors", path,
                         std::filesystem::copy_options::overwrite_existing);
-  Json config = OpenModel("tests/testdata/gemma3_tiny").config().json();
+  Json config = OpenModel(original).config().json();
   config.update(keys);
   std::ofstream(path + "/config.json") << config.dump();
   return OpenModel(path);
+}
+
+HfDirectory GemmaWith(const TemporaryDirectory& dir, const Json& keys) {
+  return ModelWith("gemma3_tiny", dir, keys);
+}
+
+// Its fused matrices stay fused. llama.cpp decides by its own context whether a longrope is long.
+TEST(GgufConvertTest, APhiRotatesAPartOfAHead) {
+  const TemporaryDirectory dir;
+  const Json rope = {
+      {"rope_type", "default"}, {"rope_theta", 5e4}, {"partial_rotary_factor", 0.75}};
+  const HfDirectory model = ModelWith("phi3_tiny", dir, {{"rope_parameters", rope}});
+  ASSERT_TRUE(
+      ConvertHfToGguf(model, dir.File("m.gguf"), Options(GgufVocabularySource::kByte)).ok());
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("general.architecture"), "phi3");
+  EXPECT_EQ(*metadata.GetInt("phi3.rope.dimension_count"), 6);
+  EXPECT_EQ(*metadata.GetDouble("phi3.rope.freq_base"), 5e4);
+  EXPECT_EQ(*metadata.GetInt("phi3.attention.sliding_window"), 24);
+  EXPECT_EQ(*metadata.GetInt("phi3.attention.head_count_kv"), 2);
+  const Shape gate_up({160, 48});
+  EXPECT_EQ(*file->ReadAll("blk.1.ffn_up.weight", gate_up),
+            *model.weights().ReadAll("model.layers.1.mlp.gate_up_proj.weight", gate_up));
+  ASSERT_TRUE(ConvertGgufToHf(*file, dir.File("back")).ok());
+  const HfDirectory back = OpenModel(dir.File("back"));
+  ExpectSameWeights(model, back);
+  for (const char* key :
+       {"model_type", "architectures", "hidden_size", "num_attention_heads", "num_key_value_heads",
+        "num_hidden_layers", "intermediate_size", "rms_norm_eps", "max_position_embeddings",
+        "sliding_window", "vocab_size", "tie_word_embeddings"}) {
+    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
+  }
+  EXPECT_EQ(back.config().json()["partial_rotary_factor"], 0.75);
+  EXPECT_EQ(back.config().json()["rope_theta"], 5e4);
+  EXPECT_FALSE(back.config().Has("head_dim"));
+  const absl::Status refused =
+      GgufMetadataOf(OpenModel("tests/testdata/phi3_tiny").config()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("rope_type \"longrope\""));
 }
 
 // llama.cpp scales scores by the head size, which is 8.

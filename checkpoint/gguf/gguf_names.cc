@@ -53,12 +53,14 @@ Family LlamaLike(absl::string_view name, std::vector<Row> norms,
                    {{"embed_tokens", "token_embd"}, {"norm", "output_norm", norm}},
                    std::move(norms),
                    {"self_attn.rotary_emb.inv_freq"}};
-  const std::vector<Row> common = {
+  const std::vector<Row> fused = {{"self_attn.qkv_proj", "attn_qkv"},
+                                  {"self_attn.o_proj", "attn_output"}};
+  const std::vector<Row> apart = {
       {"self_attn.q_proj", "attn_q", is_llama ? GgufLayout::kQueryRows : GgufLayout::kSame},
       {"self_attn.k_proj", "attn_k", is_llama ? GgufLayout::kKeyRows : GgufLayout::kSame},
       {"self_attn.v_proj", "attn_v"},
       {"self_attn.o_proj", "attn_output"}};
-  for (const std::vector<Row>& rows : {common, feed_forward, more}) {
+  for (const std::vector<Row>& rows : {name == "phi3" ? fused : apart, feed_forward, more}) {
     family.inside.insert(family.inside.end(), rows.begin(), rows.end());
   }
   return family;
@@ -81,6 +83,8 @@ const std::vector<Family>& Families() {
                                               {"self_attn.k_norm", "attn_k_norm", plus_one}};
   const std::vector<Row> dense = {
       {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
+  // ffn_up has the rows of gate, then those of up.
+  const std::vector<Row> fused = {{"mlp.gate_up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
   // llama.cpp computes the routing in float32.
   const std::vector<Row> mixture = {{"mlp.gate", "ffn_gate_inp", GgufLayout::kSame, true},
                                     {"mlp.experts.*.gate_proj", "ffn_gate_exps"},
@@ -112,6 +116,7 @@ const std::vector<Family>& Families() {
                               LlamaLike("qwen3", norms_before, dense, qk_norms),
                               LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
                               LlamaLike("olmo2", norms_after, dense, qk_norms),
+                              LlamaLike("phi3", norms_before, fused),
                               LlamaLike("gemma3", norms_around, dense, qk_norms_plus_one)};
   return *families;
 }

@@ -29,6 +29,8 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   HfRope rope;
   const double usual = config.ModelType().value_or("") == "mixtral" ? 1e6 : 1e4;
   ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", usual));
+  const char* const share = "partial_rotary_factor";
+  ZEROTH_ASSIGN_OR_RETURN(rope.rotated_share, config.GetDoubleOr(share, 1.0));
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.Has(key)) continue;
     if (rope.where.empty()) rope.where = key;
@@ -39,6 +41,8 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
     }
     ZEROTH_ASSIGN_OR_RETURN(rope.theta,
                             config.GetDoubleOr(absl::StrCat(key, ".rope_theta"), rope.theta));
+    ZEROTH_ASSIGN_OR_RETURN(rope.rotated_share,
+                            config.GetDoubleOr(absl::StrCat(key, ".", share), rope.rotated_share));
   }
   if (rope.where.empty()) return rope;
   ZEROTH_ASSIGN_OR_RETURN(const std::string type,

@@ -230,9 +230,9 @@ KernelCost CostOf(const EmbeddingBackwardCall& call, const PlannedKernels& kerne
 }
 
 KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
-  const int64_t rotated = call.batch * call.seq * call.heads * call.head_dim;
+  const int64_t rotated = call.batch * call.seq * call.heads * call.rotary_dim;
   return {.bytes = 2 * Bytes(rotated, call.dtype),
-          .scratch = call.seq * call.head_dim * kFloat,
+          .scratch = call.seq * call.rotary_dim * kFloat,
           .place = KernelCost::kTable};
 }
 

@@ -16,18 +16,19 @@
 namespace zeroth {
 
 // The rotation frequencies of a head's pairs, with the names of Hugging Face. Pair i turns by
-// theta^(-2 i / head_dim) radians for each position; models for longer contexts scale that down.
+// theta^(-2 i / rotary_dim) radians for each position; models for longer contexts scale that down.
 struct RopeSpec {
   enum class Type : uint8_t {
     kDefault,
-    kLinear,  // all by `factor` (Chen et al., "Extending context window ...", 2023)
-    kLlama3,  // only slow pairs are scaled ("The Llama 3 herd", 2024)
-    kYarn,    // a ramp over i, and longer vectors (Peng et al., "YaRN", 2023)
+    kLinear,    // all by `factor` (Chen et al., "Extending context window ...", 2023)
+    kLlama3,    // only slow pairs are scaled ("The Llama 3 herd", 2024)
+    kYarn,      // a ramp over i, and longer vectors (Peng et al., "YaRN", 2023)
+    kLongrope,  // a divisor for each pair, and longer vectors (Ding et al., "LongRoPE", 2024)
   };
   double theta = 10000.0;
   Type type = Type::kDefault;
   double factor = 1.0;
-  double original_context = 0;  // positions that the model was trained on first; kLlama3 and kYarn
+  double original_context = 0;  // positions that the model was trained on first; the last three
   // kLlama3: pairs that turn fewer than low_freq_factor times within the original context are
   // slowed down by the factor; pairs that turn more than high_freq_factor times keep their
   // frequency.
@@ -38,15 +39,27 @@ struct RopeSpec {
   double beta_slow = 1.0;
   bool truncate = true;           // the ramp begins and ends at whole pairs
   double attention_factor = 1.0;  // scales the rotated vectors
+  // kLongrope: what divides the frequency of each pair, and the same for sequences that are longer
+  // than the original context.
+  std::vector<double> factors = {};
+  std::vector<double> long_factors = {};
+  double rotated_share = 1.0;  // of a head's elements, from the first on; the others stay
+
+  // The number of elements of a head that are rotated.
+  int64_t rotary_dim(int64_t head_dim) const {
+    return static_cast<int64_t>(static_cast<double>(head_dim) * rotated_share);
+  }
 
   bool operator==(const RopeSpec&) const = default;
 };
 
-// Returns for each of the head_dim / 2 pairs the angle between neighbouring positions, in radians.
-std::vector<double> RopeFrequencies(const RopeSpec& spec, int64_t head_dim);
+// Returns for each of the rotary_dim / 2 pairs the angle between neighbouring positions, in
+// radians, in sequences that are no longer than the original context.
+std::vector<double> RopeFrequencies(const RopeSpec& spec, int64_t rotary_dim);
 
 // Rotary position embedding (Su et al., 2021) on the query and key heads of a packed tensor, in
-// place; element i of the lower half of a head is paired with element i of the upper half.
+// place; element i of the lower half of the rotated elements is paired with element i of the upper
+// half. For kLongrope the sequence's length is first_position + seq, packed documents or not.
 struct RopeArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
@@ -65,19 +78,24 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args);
 
 }  // namespace kernels
 
-// The checked arguments.
-struct RopeCall {
+// What a device needs beside the table of angles.
+struct RopeRows {
   int64_t batch = 0;
   int64_t seq = 0;
-  int64_t heads = 0;     // queries and keys together: what is rotated
-  int64_t head_dim = 0;  // even
+  int64_t heads = 0;  // queries and keys together: what is rotated
+  int64_t head_dim = 0;
+  int64_t rotary_dim = 0;  // even
   int64_t packed_dim = 0;
-  DType dtype = DType::kFloat32;
   void* qkv = nullptr;
-  RopeSpec spec;
   const int32_t* starts = nullptr;  // or null
-  bool inverse = false;
   int64_t first_position = 0;
+};
+
+// The checked arguments.
+struct RopeCall : RopeRows {
+  DType dtype = DType::kFloat32;
+  RopeSpec spec;  // whose `factors` are those of the sequence's length
+  bool inverse = false;
   // Returns the number of positions that a table needs. Rounded up to a power of two if tokens are
   // cached, so that the table is not rebuilt for every token.
   int64_t positions() const {

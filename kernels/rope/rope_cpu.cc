@@ -35,7 +35,7 @@ HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
   lower = rotated;
 }
 
-// Rotates one head of 2 * half elements. `sign` is that of the angle.
+// Rotates the first 2 * half elements of a head. `sign` is that of the angle.
 template <typename T>
 HWY_INLINE void RotateHead(size_t half, const float* cosines, const float* sines, float sign,
                            T* x) {
@@ -53,13 +53,13 @@ HWY_INLINE void RotateHead(size_t half, const float* cosines, const float* sines
 void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&]<typename T>(T) HWY_ATTR {
     const float sign = call.inverse ? -1.0f : 1.0f;
-    const int64_t half = call.head_dim / 2;
+    const int64_t half = call.rotary_dim / 2;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t place = row % call.seq;
       // Clamped, so that the position lies in the table whatever `starts` holds.
       const int64_t start = call.starts == nullptr ? 0 : call.starts[row];
       const int64_t position = call.first_position + place - std::clamp<int64_t>(start, 0, place);
-      const float* cosines = table + position * call.head_dim;
+      const float* cosines = table + position * call.rotary_dim;
       T* x = static_cast<T*>(call.qkv) + row * call.packed_dim;
       for (int64_t head = 0; head < call.heads; ++head, x += call.head_dim)
         RotateHead(static_cast<size_t>(half), cosines, cosines + half, sign, x);
@@ -84,21 +84,21 @@ class RopeTable {
  public:
   explicit RopeTable(Allocator& allocator) : memory_(allocator) {}
 
-  // Returns a table [at least seq, head_dim], which holds for each position head_dim / 2 cosines,
-  // then as many sines. Computes it only if the kept one does not fit.
-  absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, const RopeSpec& spec) {
-    if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && spec == spec_) return data_;
+  // Returns a table [at least seq, rotary_dim], which holds for each position rotary_dim / 2
+  // cosines, then as many sines. Computes it only if the kept one does not fit.
+  absl::StatusOr<const float*> Get(int64_t seq, int64_t rotary_dim, const RopeSpec& spec) {
+    if (data_ != nullptr && seq <= seq_ && rotary_dim == rotary_dim_ && spec == spec_) return data_;
     data_ = nullptr;  // if the reservation fails, there is no table
-    ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
+    ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * rotary_dim));
     seq_ = seq;
-    head_dim_ = head_dim;
+    rotary_dim_ = rotary_dim;
     spec_ = spec;
-    const std::vector<double> frequencies = RopeFrequencies(spec, head_dim);
-    const int64_t half = head_dim / 2;
+    const std::vector<double> frequencies = RopeFrequencies(spec, rotary_dim);
+    const int64_t half = rotary_dim / 2;
     for (int64_t i = 0; i < half; ++i) {
       for (int64_t position = 0; position < seq; ++position) {
         const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
-        float* const at = data_ + position * head_dim + i;
+        float* const at = data_ + position * rotary_dim + i;
         at[0] = static_cast<float>(spec.attention_factor * std::cos(angle));
         at[half] = static_cast<float>(spec.attention_factor * std::sin(angle));
       }
@@ -110,13 +110,14 @@ class RopeTable {
   Workspace memory_;
   float* data_ = nullptr;
   int64_t seq_ = 0;
-  int64_t head_dim_ = 0;
+  int64_t rotary_dim_ = 0;
   RopeSpec spec_;
 };
 
 absl::Status Rope(const RopeCall& call, CpuKernels& kernels) {
   auto& kept = kernels.Kept<RopeTable>(kernels.device().allocator());
-  ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.positions(), call.head_dim, call.spec));
+  ZEROTH_ASSIGN_OR_RETURN(const float* table,
+                          kept.Get(call.positions(), call.rotary_dim, call.spec));
   const auto rotate = HWY_DYNAMIC_DISPATCH(RotateRows);
   return ForRows(call.batch * call.seq, call.packed_dim,
                  [&](int64_t begin, int64_t end) { rotate(call, table, begin, end); });

@@ -16,8 +16,8 @@ namespace {
 // An item is a pack of frequencies of one head of one token.
 template <int N, typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
-    Rotate(RopeCall call, const float* table, float sign) {
-  const int64_t half = call.head_dim / 2;
+    Rotate(RopeRows call, const float* table, float sign) {
+  const int64_t half = call.rotary_dim / 2;
   const int64_t packs = half / N;
   for (const int64_t item : ItemsOfThread(call.batch * call.seq * call.heads * packs)) {
     const int64_t frequency = item % packs * N;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
       position -= start < 0 ? 0 : start > position ? position : start;
     }
     position += call.first_position;
-    const float* const cosines = table + position * call.head_dim + frequency;
+    const float* const cosines = table + position * call.rotary_dim + frequency;
     float low[N];
     float high[N];
     float cosine[N];
@@ -63,52 +63,52 @@ struct FrequencyPack {
 // Fills the columns of `count` pairs from `first` on. Angles are computed in double, because in
 // float the angles of distant neighbouring positions would be equal.
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
-    FillTable(int64_t seq, int64_t head_dim, FrequencyPack frequencies, int64_t first,
+    FillTable(int64_t seq, int64_t rotary_dim, FrequencyPack frequencies, int64_t first,
               int64_t count, double length, float* table) {
-  const int64_t half = head_dim / 2;
+  const int64_t half = rotary_dim / 2;
   for (const int64_t item : ItemsOfThread(seq * count)) {
     const int64_t position = item / count;
     const int64_t i = item % count;
     const double angle = static_cast<double>(position) * frequencies.values[i];
-    float* const at = table + position * head_dim + first + i;
+    float* const at = table + position * rotary_dim + first + i;
     at[0] = static_cast<float>(length * cos(angle));
     at[half] = static_cast<float>(length * sin(angle));
   }
 }
 
-// A table [at least seq, head_dim], kept between calls, which holds for each position head_dim / 2
-// cosines, then as many sines.
+// A table [at least seq, rotary_dim], kept between calls, which holds for each position rotary_dim
+// / 2 cosines, then as many sines.
 struct RopeTable {
   std::shared_ptr<Buffer> memory;
   int64_t seq = 0;
-  int64_t head_dim = 0;
+  int64_t rotary_dim = 0;
   RopeSpec spec;
 };
 
 absl::Status Fill(const RopeCall& call, const LaunchTarget& target, float* table) {
-  const std::vector<double> frequencies = RopeFrequencies(call.spec, call.head_dim);
+  const std::vector<double> frequencies = RopeFrequencies(call.spec, call.rotary_dim);
   const auto pairs = static_cast<int64_t>(frequencies.size());
   for (int64_t first = 0; first < pairs; first += FrequencyPack::kMost) {
     const int64_t count = std::min<int64_t>(FrequencyPack::kMost, pairs - first);
     FrequencyPack pack = {};
     std::copy_n(frequencies.begin() + first, count, pack.values);
     ZEROTH_RETURN_IF_ERROR(ZEROTH_MAP(FillTable, call.positions() * count, target, call.positions(),
-                                      call.head_dim, pack, first, count, call.spec.attention_factor,
-                                      table));
+                                      call.rotary_dim, pack, first, count,
+                                      call.spec.attention_factor, table));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<const float*> PrepareTable(const RopeCall& call, CudaKernels& kernels) {
   auto& table = kernels.Kept<RopeTable>();
-  if (table.memory == nullptr || table.seq < call.positions() || table.head_dim != call.head_dim ||
-      !(table.spec == call.spec)) {
+  if (table.memory == nullptr || table.seq < call.positions() ||
+      table.rotary_dim != call.rotary_dim || !(table.spec == call.spec)) {
     table.memory = nullptr;  // if the allocation fails, there is no table
     ZEROTH_ASSIGN_OR_RETURN(
         table.memory,
-        kernels.Scratch(static_cast<size_t>(call.positions() * call.head_dim) * sizeof(float)));
+        kernels.Scratch(static_cast<size_t>(call.positions() * call.rotary_dim) * sizeof(float)));
     table.seq = call.positions();
-    table.head_dim = call.head_dim;
+    table.rotary_dim = call.rotary_dim;
     table.spec = call.spec;
     ZEROTH_RETURN_IF_ERROR(Fill(call, kernels.target(), static_cast<float*>(table.memory->data())));
   }
@@ -119,13 +119,14 @@ absl::Status Rope(const RopeCall& call, CudaKernels& kernels) {
   ZEROTH_ASSIGN_OR_RETURN(const float* const table, PrepareTable(call, kernels));
   const LaunchTarget& target = kernels.target();
   const float sign = call.inverse ? -1.0f : 1.0f;
-  const int64_t items = call.batch * call.seq * call.heads * call.head_dim / 2;
+  const int64_t items = call.batch * call.seq * call.heads * call.rotary_dim / 2;
   return DispatchType(call.dtype, [&]<typename T>(TypeTag<T>) {
     constexpr int kWidth = kPackWidth<T>;
-    const bool packed = call.head_dim / 2 % kWidth == 0 && call.packed_dim % kWidth == 0 &&
-                        ArePacked(call.qkv, table);
+    const bool packed = call.rotary_dim / 2 % kWidth == 0 && call.head_dim % kWidth == 0 &&
+                        call.packed_dim % kWidth == 0 && ArePacked(call.qkv, table);
     return DispatchWidth<kWidth>(packed, [&](auto width) {
-      return ZEROTH_MAP((Rotate<width(), T>), items / width(), target, call, table, sign);
+      const RopeRows& rows = call;
+      return ZEROTH_MAP((Rotate<width(), T>), items / width(), target, rows, table, sign);
     });
   });
 }

@@ -130,9 +130,9 @@ TEST_P(RopeSuite, FarPositions) {
               "rotated");
 }
 
-// Frequencies of heads of 16 and theta 10000, by the functions of transformers'
-// modeling_rope_utils.py in float64. A vector of ones for each pair shows cosine and sine of its
-// angle.
+// Frequencies of heads of 16, or of 12 of their elements, and theta 10000, by the functions of
+// transformers' modeling_rope_utils.py in float64. A vector of ones for each pair shows cosine and
+// sine of its angle.
 struct ScaledCase {
   RopeSpec spec;
   std::vector<double> frequencies;
@@ -179,6 +179,23 @@ std::vector<ScaledCase> ScaledCases() {
                      {1, 0.316227766017, 0.1, 0.0316227766017, 0.00543578203699, 0.000236627556908,
                       6.25e-05, 1.97642353761e-05}});
   }
+  // transformers' formula by hand, with the divisors of sequences within the original context and
+  // beyond it.
+  for (const double original : {30.0, 29.0}) {
+    RopeSpec spec;
+    spec.type = RopeSpec::Type::kLongrope;
+    spec.original_context = original;
+    spec.rotated_share = 0.75;
+    spec.attention_factor = 1.5;
+    spec.factors = {1.0, 1.25, 1.5, 2.0, 2.5, 4.0};
+    spec.long_factors = {1.0, 2.0, 4.0, 8.0, 16.0, 32.0};
+    const std::vector<double>& divisors = original < 30 ? spec.long_factors : spec.factors;
+    std::vector<double> frequencies;
+    for (size_t i = 0; i < divisors.size(); ++i) {
+      frequencies.push_back(std::pow(10000.0, -2.0 * static_cast<double>(i) / 12) / divisors[i]);
+    }
+    cases.push_back({spec, frequencies});
+  }
   return cases;
 }
 
@@ -187,17 +204,20 @@ TEST_P(RopeSuite, ScaledFrequenciesAreThoseOfTransformers) {
     SCOPED_TRACE(static_cast<int>(expected.spec.type));
     const AttentionShape shape{1, 30, 1, 1, 16};
     const Shape packed{shape.batch, shape.seq, shape.packed_dim()};
-    std::vector<double> ones(static_cast<size_t>(packed.numel()), 0.0);
+    // What is not rotated stays 0.5.
+    std::vector<double> ones(static_cast<size_t>(packed.numel()), 0.5);
+    const int64_t pairs = static_cast<int64_t>(expected.frequencies.size());
     std::vector<double> rotated = ones;
     for (int64_t position = 0; position < shape.seq; ++position) {
-      for (int64_t i = 0; i < 8; ++i) {
+      for (int64_t i = 0; i < pairs; ++i) {
         const double angle = static_cast<double>(position) * expected.frequencies[i];
         const double length = expected.spec.attention_factor;
         for (const int64_t head : {0, 16}) {
           const int64_t at = position * shape.packed_dim() + head + i;
           ones[at] = 1.0;
+          ones[at + pairs] = 0.0;
           rotated[at] = length * std::cos(angle);
-          rotated[at + 8] = length * std::sin(angle);
+          rotated[at + pairs] = length * std::sin(angle);
         }
       }
     }
@@ -217,12 +237,18 @@ TEST_P(RopeSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "3 heads and 2 kv_heads"});
   args.shape = {1, 2, 2, 1, 3};
   args.qkv = Unwritten({1, 2, args.shape.packed_dim()});
-  ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "head_dim 3, expected an even one"});
+  ExpectInvalid(kernels::Rope(kernels(), args),
+                {"Rope", "head_dim 3, of which 3 elements are rotated, expected an even"});
   args.shape = {1, 2, 2, 1, 4};
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "qkv is [1, 2, 12]", "[2, 16]"});
   args.qkv = Unwritten({1, 2, args.shape.packed_dim()});
   args.spec.theta = 0;
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "theta"});
+  args.spec.theta = 1e4;
+  args.spec.type = RopeSpec::Type::kLongrope;
+  args.spec.factors = {1.0, 1.0};
+  args.spec.long_factors = {1.0};
+  ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "factors are 1", "2 pairs"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, RopeSuite, ::testing::ValuesIn(TestedDevices()));

@@ -209,6 +209,19 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
         "packed documents in a model with a learned vector for each position, which does not begin "
         "anew with a document; expected a model with rotary positions, or one document a sequence");
   }
+  if (const int64_t valid = CacheValidUpTo(); valid > 0 && length > valid) {
+    if (context.first_position() > 0 && context.first_position() <= valid) {
+      return FailedPrecondition("the cache has the keys of ", context.first_position(),
+                                " tokens, which are rotated otherwise in a sequence of more than ",
+                                valid, "; expected a new cache");
+    }
+    if (context.document_starts().defined()) {
+      return Unimplemented("packed documents in sequences of ", length,
+                           " tokens: a model with longrope rotates a ",
+                           "document by the length of its sequence; expected sequences of at most ",
+                           valid, " tokens, or one document a sequence");
+    }
+  }
   ZEROTH_ASSIGN_OR_RETURN(Value x, embedding_->Forward(context, tokens, positions_));
   if (config_.scaled_embedding) {
     const auto factor = static_cast<float>(std::sqrt(static_cast<double>(config_.dim)));

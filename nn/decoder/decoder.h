@@ -82,6 +82,7 @@ struct DecoderConfig {
 
   // Rotary positions; false: a learned vector for each position.
   bool rotary = true;
+  bool rotates_shares = false;  // config.json may say that a part of each head is rotated
   RopeSpec rope;
   // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;
@@ -151,6 +152,10 @@ class Decoder : public LanguageModel {
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_seq_len() const override { return config_.max_positions; }
+  int64_t CacheValidUpTo() const override {
+    const bool changes = config_.rotary && config_.rope.type == RopeSpec::Type::kLongrope;
+    return changes ? static_cast<int64_t>(config_.rope.original_context) : 0;
+  }
   bool TakesDocuments() const override { return config_.rotary; }
   nlohmann::json HfConfig() const override { return hf_config_; }
   bool SupportsCache() const override { return true; }

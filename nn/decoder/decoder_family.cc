@@ -37,7 +37,11 @@ std::string KeyOf(const DecoderFamily& family, Field DecoderConfig::*field) {
 // Refuses keys of config.json that the family does not read and that are not known to be harmless.
 // Such a key may change what the model computes.
 absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) {
-  ZEROTH_RETURN_IF_ERROR(CheckKeysOfOtherModels(json));
+  nlohmann::json other = json;
+  for (const FixedKey& key : family.fixed) {
+    if (key.use == FixedKey::Use::kUnused) other.erase(key.name);
+  }
+  ZEROTH_RETURN_IF_ERROR(CheckKeysOfOtherModels(other));
   const auto has = [](const auto& keys, const std::string& name) {
     return std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
   };
@@ -114,8 +118,13 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
     ZEROTH_ASSIGN_OR_RETURN(
         config.local_rope,
         ReadRopeOfLayers(json, kSlidingAttention, config.local_rope, config.max_positions));
+    for (const RopeSpec* rope : {&config.rope, &config.local_rope}) {
+      reader.Require(rope->type != RopeSpec::Type::kLongrope, "rope_parameters",
+                     "another rope_type than longrope in a model that mixes windows");
+    }
   } else if (config.rotary) {
-    ZEROTH_ASSIGN_OR_RETURN(config.rope, ReadRope(json, config.rope, config.max_positions));
+    ZEROTH_ASSIGN_OR_RETURN(
+        config.rope, ReadRope(json, config.rope, config.max_positions, config.rotates_shares));
   }
   reader.Require(
       config.head_dim > 0 || config.dim % config.heads == 0, KeyOf(family, &DecoderConfig::heads),
@@ -128,6 +137,11 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   reader.Require(!config.rotary || config.head_dim % 2 == 0,
                  KeyOf(family, &DecoderConfig::head_dim),
                  "an even number (rotary positions pair elements)");
+  for (const RopeSpec* rope : {&config.rope, &config.local_rope}) {
+    if (config.rotary && reader.status().ok()) {
+      ZEROTH_RETURN_IF_ERROR(CheckRope(*rope, config.head_dim));
+    }
+  }
   reader.Require(
       config.experts_per_token <= config.experts, KeyOf(family, &DecoderConfig::experts_per_token),
       absl::StrCat("at most ", KeyOf(family, &DecoderConfig::experts), " = ", config.experts));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,9 @@ constexpr char kParameters[] = "rope_parameters";
 constexpr char kScaling[] = "rope_scaling";
 constexpr char kTheta[] = "rope_theta";
 constexpr char kOriginal[] = "original_max_position_embeddings";
+constexpr char kShare[] = "partial_rotary_factor";
+constexpr char kShortFactor[] = "short_factor";
+constexpr char kLongFactor[] = "long_factor";
 
 double NumberOr(ConfigReader& reader, const char* key, double fallback) {
   return reader.Has(key) ? reader.Number(key) : fallback;
@@ -74,9 +78,44 @@ void ReadYarn(ConfigReader& reader, int64_t max_positions, int64_t original, Rop
   spec.attention_factor = NumberOr(reader, "attention_factor", spec.attention_factor);
 }
 
+// Reads the share of a head that is rotated.
+void ReadShare(ConfigReader& reader, bool rotates_shares, RopeSpec& spec) {
+  spec.rotated_share = NumberOr(reader, kShare, spec.rotated_share);
+  reader.Require(spec.rotated_share == 1.0 || rotates_shares, kShare,
+                 "1: heads are rotated as a whole");
+  reader.Require(spec.rotated_share > 0 && spec.rotated_share <= 1, kShare,
+                 "a number above 0 and at most 1");
+}
+
+// The length of vectors is that of transformers, which knows the factor by the positions as well.
+void ReadLongrope(const nlohmann::json& rope, ConfigReader& reader, int64_t max_positions,
+                  int64_t original, RopeSpec& spec) {
+  spec.type = RopeSpec::Type::kLongrope;
+  for (const auto& [key, factors] :
+       {std::pair(kShortFactor, &spec.factors), std::pair(kLongFactor, &spec.long_factors)}) {
+    factors->clear();  // a file may have two objects that agree
+    const auto found = rope.find(key);
+    bool right = found != rope.end() && found->is_array();
+    for (const nlohmann::json& factor : right ? *found : nlohmann::json::array()) {
+      right = right && factor.is_number() && factor.get<double>() > 0;
+      if (right) factors->push_back(factor.get<double>());
+    }
+    reader.Require(right, key, "a list of numbers above 0, one for each pair");
+  }
+  const bool said = original != 0 || reader.Has(kOriginal);
+  spec.original_context =
+      static_cast<double>(said ? ReadOriginal(reader, original) : max_positions);
+  reader.Require(spec.original_context > 1, kOriginal, "a number above 1");
+  const double factor =
+      NumberOr(reader, "factor", static_cast<double>(max_positions) / spec.original_context);
+  spec.attention_factor = NumberOr(
+      reader, "attention_factor",
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(spec.original_context)));
+}
+
 // Reads the object `rope`, the value of `key`. `original` is kOriginal beside it, or 0.
 absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max_positions,
-                        int64_t original, RopeSpec& spec) {
+                        int64_t original, bool rotates_shares, RopeSpec& spec) {
   ConfigReader reader(rope, absl::StrCat(key, "."));
   for (const auto& [name, value] : rope.items()) {
     reader.Require(!value.is_object(), name, "one kind of rotary positions for all layers");
@@ -93,13 +132,14 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
                                             "mscale",
                                             "mscale_all_dim",
                                             "attention_factor",
-                                            "partial_rotary_factor"};
+                                            kShare,
+                                            kShortFactor,
+                                            kLongFactor};
     const bool is_known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
     reader.Require(is_known || value.is_null(), name,
                    "no such key, since it is unknown here; remove it if it changes nothing");
   }
-  reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
-                 "1: heads are rotated as a whole");
+  ReadShare(reader, rotates_shares, spec);
   spec.theta = NumberOr(reader, kTheta, spec.theta);
   const char* const key_of_type = reader.Has("rope_type") ? "rope_type" : "type";
   const std::string type = reader.Text("rope_type", reader.Text("type", "default"));
@@ -110,12 +150,14 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
     ReadLlama3(reader, original, spec);
   } else if (type == "yarn") {
     ReadYarn(reader, max_positions, original, spec);
-  } else if (type == "dynamic" || type == "longrope") {
+  } else if (type == "longrope") {
+    ReadLongrope(rope, reader, max_positions, original, spec);
+  } else if (type == "dynamic") {
     reader.Require(false, key_of_type,
-                   "default, linear, llama3 or yarn: frequencies that depend on the length of the "
-                   "sequence at hand would train another function at each length");
+                   "default, linear, llama3, yarn or longrope: frequencies that change with every "
+                   "token of a sequence would train another function at each length");
   } else {
-    reader.Require(type == "default", key_of_type, "default, linear, llama3 or yarn");
+    reader.Require(type == "default", key_of_type, "default, linear, llama3, yarn or longrope");
   }
   reader.Require(spec.factor > 0, "factor", "a number above 0");
   return reader.status();
@@ -125,16 +167,15 @@ absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max
 
 bool IsRopeKey(absl::string_view key) {
   return key == kParameters || key == kScaling || key == kTheta || key == kOriginal ||
-         key == "partial_rotary_factor";
+         key == kShare;
 }
 
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
-                                  int64_t max_positions) {
+                                  int64_t max_positions, bool rotates_shares) {
   ConfigReader reader(config);
   RopeSpec spec = base;
   spec.theta = NumberOr(reader, kTheta, spec.theta);
-  reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
-                 "1: heads are rotated as a whole");
+  ReadShare(reader, rotates_shares, spec);
   const int64_t original = reader.Has(kOriginal) ? reader.Size(kOriginal) : 0;
   for (const char* key : {kParameters, kScaling}) {
     reader.Require(!reader.Has(key) || config.at(key).is_object(), key, "an object");
@@ -148,11 +189,29 @@ absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& 
   }
   for (const char* key : {kParameters, kScaling}) {
     if (!reader.Has(key)) continue;
-    ZEROTH_RETURN_IF_ERROR(ReadObject(config.at(key), key, max_positions, original, spec));
+    ZEROTH_RETURN_IF_ERROR(
+        ReadObject(config.at(key), key, max_positions, original, rotates_shares, spec));
   }
   reader.Require(spec.theta > 0, kTheta, "a number above 0");
   ZEROTH_RETURN_IF_ERROR(reader.status());
   return spec;
+}
+
+absl::Status CheckRope(const RopeSpec& spec, int64_t head_dim) {
+  const int64_t rotary_dim = spec.rotary_dim(head_dim);
+  if (rotary_dim % 2 != 0 || rotary_dim == 0) {
+    return InvalidArgument("model configuration: '", kShare, "' rotates ", rotary_dim, " of the ",
+                           head_dim, " elements of a head, expected an even number from 2 on");
+  }
+  if (spec.type != RopeSpec::Type::kLongrope) return absl::OkStatus();
+  for (const auto& [key, factors] :
+       {std::pair(kShortFactor, &spec.factors), std::pair(kLongFactor, &spec.long_factors)}) {
+    if (static_cast<int64_t>(factors->size()) == rotary_dim / 2) continue;
+    return InvalidArgument("model configuration: '", key, "' has ", factors->size(),
+                           " numbers, expected ", rotary_dim / 2, ", half of the ", rotary_dim,
+                           " elements of a head that are rotated");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RopeSpec> ReadRopeOfLayers(const nlohmann::json& config, absl::string_view kind,
@@ -183,7 +242,7 @@ absl::StatusOr<RopeSpec> ReadRopeOfLayers(const nlohmann::json& config, absl::st
 
 void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to) {
   const ConfigReader reader(from);
-  for (const char* key : {kTheta, kLocalRopeTheta, kScaling, kParameters, kOriginal}) {
+  for (const char* key : {kTheta, kLocalRopeTheta, kScaling, kParameters, kOriginal, kShare}) {
     if (reader.Has(key)) to[key] = from.at(key);
   }
   if (to.contains(kTheta) || (to.contains(kParameters) && to[kParameters].contains(kTheta))) return;

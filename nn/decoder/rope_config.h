@@ -21,9 +21,13 @@ bool IsRopeKey(absl::string_view key);
 
 // Reads rotary positions from a config.json. `base` has the values of absent keys, and
 // `max_positions` is the model's. InvalidArgument names the key that is missing or out of its
-// range, and says why a rope_type is not supported.
+// range, and says why a rope_type is not supported, or a share of a head unless `rotates_shares`.
 absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
-                                  int64_t max_positions);
+                                  int64_t max_positions, bool rotates_shares = false);
+
+// OK if the spec fits heads of this size: an even number of elements is rotated, and a longrope has
+// a divisor for each pair. InvalidArgument names the key otherwise.
+absl::Status CheckRope(const RopeSpec& spec, int64_t head_dim);
 
 // The kinds of layers in "layer_types", and the key of the base of windowed layers.
 inline constexpr char kFullAttention[] = "full_attention";

@@ -54,9 +54,9 @@ std::vector<RunSetup> AllSetups() {
     setups.push_back(pieces);
   }
   setups.push_back(Divided("olmo2_tiny", 4, 4).front());
-  // Norms of heads, projections with and without biases, and Mixtral's experts.
+  // Norms of heads, projections with and without biases or side by side, and Mixtral's experts.
   for (const char* model : {"gemma3_tiny", "qwen3_tiny", "qwen2_tiny", "mistral_tiny",
-                            "mixtral_tiny", "llama31_tiny"}) {
+                            "mixtral_tiny", "llama31_tiny", "phi3_tiny"}) {
     setups.push_back(Divided(model, 4, 2).back());
   }
   for (const char* model : Families()) {
@@ -169,8 +169,8 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
   for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
-    for (const char* model :
-         {"gemma3_tiny", "gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
+    for (const char* model : {"gemma3_tiny", "gpt2_tiny", "llama_tiny", "olmo2_tiny", "phi3_tiny",
+                              "qwen3_tiny", "qwen3_moe_tiny"}) {
       RunSetup one;
       one.model = model;
       one.precision = precision;
