@@ -227,7 +227,7 @@ TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
         EXPECT_NE(begun.output.find(said), std::string::npos) << begun.output;
       }
       const Converted refused = Convert({adapter, "--lora_export=adapter", "--base=" + base,
-                                       "--out=" + (out / "adapter.gguf").string()});
+                                         "--out=" + (out / "adapter.gguf").string()});
       EXPECT_NE(refused.errors.find("is stored in full"), std::string::npos) << refused.errors;
     }
     ExpectSameAdapter(same / "final_adapter", out / "final_adapter");
