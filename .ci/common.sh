@@ -24,7 +24,7 @@ known_skips=(
   'there is no mpirun|no mpirun of' 'lacks the packages that this test compares with' 'lacks torch and transformers'
   'Python has no package llama_cpp' 'has no python3$' '^there is no Chromium$' '^pip cannot install them$'
   '^no root folder of Debian' 'has no /dev/full$' 'has no IPv6$' 'tmpfs cannot be mounted here|may not mount a small file'
-  '^a sanitizer is linked in$' 'thread sanitizer (cannot|does not) see' 'show under --config=(tsan|asan) only'
+  '^hosts cannot be made here: ' '^a sanitizer is linked in$' 'thread sanitizer (cannot|does not) see' 'show under --config=(tsan|asan) only'
 )
 # Reasons of test cases whose parameters leave nothing to test. These count neither as passed nor as skipped.
 inapplicable_skips=(

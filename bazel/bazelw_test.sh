@@ -374,11 +374,11 @@ expect "a build needs none" "$out" ""
 run tree run //train -- //examples:same_bits
 expect "nor does another program" "$out" ""
 run tree run //examples:same_bits
-expect_contains "the first example uses it" "$out" "openmpi-bin, mpich (mpirun)"
+expect_contains "the first example uses it" "$out" "openmpi-bin, mpich (mpirun), iproute2, libfaketime (hosts)"
 run tree test //...
 expect "exit code is Bazel's" "$code" 3
-expect "one line" "$out" "bazelw: installing what starts ranks as processes: openmpi-bin, mpich (mpirun)"
-expect_contains "installs it" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 openmpi-bin mpich"
+expect "one line" "$out" "bazelw: installing what starts ranks as processes: openmpi-bin, mpich (mpirun), iproute2, libfaketime (hosts)"
+expect_contains "installs it" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 openmpi-bin mpich iproute2 libfaketime"
 touch "$machine/broken"
 run tree test //...
 expect "exit code is Bazel's" "$code" 3
