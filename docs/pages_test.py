@@ -24,7 +24,8 @@ BAZEL = set("config cuda_archs copt compilation_mode disk_cache test_env test_fi
             "enable_workspace noenable_workspace registry cached help flagfile action_env jobs test_tag_filters "
             "local_test_jobs".split())
 LAUNCHERS = set("map-by bind-to oversubscribe allow-run-as-root mca rtos mpi ntasks-per-node cpus-per-task gpus-per-node "
-                "kill-on-bad-exit hostfile nodes nnodes node_rank master_addr rdzv_id local-dir no-python nproc_per_node rdzv-id standalone benchmark_filter help version n".split())
+                "kill-on-bad-exit hostfile nodes nnodes node_rank master_addr rdzv_id local-dir no-python nproc_per_node rdzv-id "
+                "standalone benchmark_filter lora help version n".split())
 
 
 def read(path):
