@@ -97,6 +97,22 @@ bool PeftAdapter::Saves(absl::string_view parameter) const {
                      [&](const std::string& end) { return absl::EndsWith(module, end); });
 }
 
+std::string PeftAdapter::SavedEmbedding() const {
+  const auto found = std::find_if(saved.begin(), saved.end(), [](const std::string& name) {
+    return absl::EndsWith(name, "wte.weight") || absl::EndsWith(name, "embed_tokens.weight");
+  });
+  return found == saved.end() ? std::string() : *found;
+}
+
+absl::Status CheckSavedEmbedding(const PeftAdapter& adapter, bool head_is_tied,
+                                 absl::string_view where) {
+  const std::string embedding = adapter.SavedEmbedding();
+  if (!head_is_tied || adapter.ties_weights || embedding.empty()) return absl::OkStatus();
+  return Unimplemented(where, ": \"", embedding,
+                       "\" is stored in full, and the head that is tied to it in the base model "
+                       "would keep the base's values; train with \"ensure_weight_tying\" in PEFT");
+}
+
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   if (adapter.rank < 1 || adapter.layers.empty()) {
     return InvalidArgument("an adapter of rank ", adapter.rank, " for ", adapter.layers.size(),
@@ -139,12 +155,13 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
   if (bias != "none") return Unsupported(config, "bias");
   // The tensors' names say which layers have an adapter.
   static constexpr absl::string_view kHarmless[] = {
-      "auto_mapping",   "corda_config",   "ensure_weight_tying", "eva_config",   "exclude_modules",
-      "inference_mode", "layers_pattern", "layers_to_transform", "loftq_config", "lora_ga_config",
-      "megatron_core",  "peft_version",   "qalora_group_size",   "revision",     "runtime_config",
-      "target_modules", "task_type"};
+      "auto_mapping",   "corda_config",   "eva_config",          "exclude_modules",
+      "inference_mode", "layers_pattern", "layers_to_transform", "loftq_config",
+      "lora_ga_config", "megatron_core",  "peft_version",        "qalora_group_size",
+      "revision",       "runtime_config", "target_modules",      "task_type"};
   static constexpr absl::string_view kRead[] = {"base_model_name_or_path",
                                                 "bias",
+                                                "ensure_weight_tying",
                                                 "fan_in_fan_out",
                                                 "init_lora_weights",
                                                 "lora_alpha",
@@ -169,6 +186,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
     return Unsupported(config, "init_lora_weights");
   }
   PeftAdapter adapter;
+  ZEROTH_ASSIGN_OR_RETURN(adapter.ties_weights, config.GetBoolOr("ensure_weight_tying", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.rank, config.GetInt("r"));
   ZEROTH_ASSIGN_OR_RETURN(adapter.alpha, config.GetDouble("lora_alpha"));
   if (adapter.rank < 1 || !std::isfinite(adapter.alpha)) {

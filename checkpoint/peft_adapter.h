@@ -39,11 +39,13 @@ struct PeftAdapter {
   std::vector<std::string> modules_to_save;
   // The parameters of these modules by their names in the model: "lm_head.weight".
   std::vector<std::string> saved;
-  // True if one of them is an embedding that is also the model's head.
+  // True if one of them is an embedding that is also the model's head, which changes with it.
   bool ties_weights = false;
 
   // True if the parameter is one of a module to save.
   bool Saves(absl::string_view parameter) const;
+  // The input embedding among `saved`; empty: none is.
+  std::string SavedEmbedding() const;
   // What the product of the halves is multiplied with: alpha / rank, unless rslora.
   double scale() const;
 };
@@ -55,6 +57,11 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 // for a key that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes
 // something else: ranks by layer, biases, magnitudes.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
+
+// Unimplemented for an adapter that saves the embedding of a model with a tied head, and leaves the
+// head as it was: such a head is none of ours. `where` is the adapter, for the message.
+absl::Status CheckSavedEmbedding(const PeftAdapter& adapter, bool head_is_tied,
+                                 absl::string_view where);
 
 // The parts of the layers' names after the block's number, each once: "attn.c_attn".
 std::vector<std::string> PeftTargets(const PeftAdapter& adapter);

@@ -152,6 +152,9 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> OpenInitAdapter(const std::st
   auto adapter = std::make_shared<InitAdapter>(InitAdapter{std::move(opened), PeftTensors(model)});
   const WeightsSource& weights = *adapter->files.weights();
   const PeftAdapter& names = adapter->files.adapter();
+  const bool head_is_tied = model.head_weight().name() != "lm_head.weight";
+  ZEROTH_RETURN_IF_ERROR(
+      CheckSavedEmbedding(names, head_is_tied, absl::StrCat("--init_adapter=", path)));
   std::set<std::string> stored(names.layers.begin(), names.layers.end());
   stored.insert(names.saved.begin(), names.saved.end());
   std::set<std::string> adapted;

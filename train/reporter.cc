@@ -278,9 +278,10 @@ void Reporter::PrintAdapters() {
     numel += parameter->global_numel();
   const std::string& saved = options_.lora_modules_to_save;
   Say(absl::StrFormat(
-      "adapters  %s of rank %d, alpha %g, on %d weights%s: %.2fM "
+      "adapters  %s of rank %d, alpha %g%s, on %d weights%s: %.2fM "
       "parameters are trained, the rest is frozen",
       options_.lora_rslora ? "rsLoRA" : "LoRA", options_.lora_rank, options_.lora_alpha,
+      options_.lora_dropout > 0 ? absl::StrCat(", dropout ", options_.lora_dropout) : "",
       adapters.size(), saved.empty() ? "" : absl::StrCat(", and ", saved, " in full"),
       static_cast<double>(numel) / 1e6));
 }

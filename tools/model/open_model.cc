@@ -83,6 +83,14 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
   for (const std::string& parameter : adapter.adapter().saved) {
     replaced[base->weights().StoredName(parameter)] = PeftNameOfSaved(parameter);
   }
+  constexpr char kHead[] = "lm_head.weight";
+  const bool has_head = base->weights().Find(kHead) != nullptr;
+  ZEROTH_RETURN_IF_ERROR(CheckSavedEmbedding(adapter.adapter(), !has_head, path));
+  // The base's files may hold a second copy of a tied head.
+  const std::string embedding = adapter.adapter().SavedEmbedding();
+  if (has_head && adapter.adapter().ties_weights && !embedding.empty()) {
+    replaced[kHead] = PeftNameOfSaved(embedding);
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
                           MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
                                                 adapter.adapter().scale(), std::move(replaced)));
