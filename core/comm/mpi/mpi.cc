@@ -145,8 +145,10 @@ using Letter = std::array<char, 1024>;
 constexpr char kAddress = 'a';
 constexpr char kError = 'e';
 
-// Processes of one job may start at very different times.
-constexpr absl::Duration kLeastTimeout = absl::Minutes(1);
+// How long ranks wait for others to start. Processes of one job may start at very different times.
+absl::Duration StartTimeout(const LaunchOptions& options) {
+  return std::max(options.timeout, absl::Minutes(1));
+}
 
 Letter Write(const absl::StatusOr<std::string>& own) {
   const std::string text = own.ok() ? *own : std::string(own.status().message());
@@ -181,7 +183,7 @@ absl::Status CheckRanks(const mpi::Engine& engine, const ProcessEnvironment& env
 absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environment,
                                             const absl::StatusOr<std::string>& own,
                                             const LaunchOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(options.timeout));
+  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(StartTimeout(options)));
   ZEROTH_RETURN_IF_ERROR(CheckRanks(*engine, environment));
   Letter letter{};
   std::vector<mpi::Message> messages;
@@ -194,7 +196,7 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   } else {
     messages.push_back({mpi::Message::Way::kReceive, 0, letter.data(), bytes});
   }
-  const absl::Duration most = std::max(options.timeout, kLeastTimeout);
+  const absl::Duration most = StartTimeout(options);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<LastResort> last_resort;
   const std::shared_ptr<mpi::Engine::Exchange> exchange = engine->Start(mpi::kAddressTag, messages);
@@ -261,7 +263,7 @@ absl::Status RunRank(const std::shared_ptr<ProcessWorld>& processes, mpi::Engine
 
 absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main) {
   ZEROTH_RETURN_IF_ERROR(CheckLaunchOptionsWithoutNccl(options, "mpi"));
-  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(options.timeout));
+  ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get(StartTimeout(options)));
   // Checked first, because the world size is wrong if the library is another launcher's.
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ReadEnvironment(*engine));
   ZEROTH_RETURN_IF_ERROR(CheckWorldSize(options, *engine));

@@ -59,12 +59,14 @@ absl::StatusOr<int> RequireNumber(const Lookup& lookup, const Names& names, cons
                          names.local_rank);
 }
 
+constexpr char kStepTasks[] = "SLURM_STEP_TASKS_PER_NODE";
+
 // The ranks of this node, as srun counts those of the step: on node 2 of "8(x2),3" they are 3. None
 // if it does not say.
 std::optional<int> TasksOfStep(const Lookup& lookup) {
   int node = 0;
   if (!absl::SimpleAtoi(lookup("SLURM_NODEID").value_or(""), &node)) return std::nullopt;
-  const std::string counts = lookup("SLURM_STEP_TASKS_PER_NODE").value_or("");
+  const std::string counts = lookup(kStepTasks).value_or("");
   for (absl::string_view item : absl::StrSplit(counts, ',')) {
     const size_t times_begin = std::min(item.find("(x"), item.size());
     absl::string_view times_text = item.substr(times_begin);
@@ -108,7 +110,9 @@ absl::Status ReadRanks(const Lookup& lookup, const Names& names, ProcessEnvironm
   if (local_world_size.has_value() && result.local_rank >= *local_world_size) {
     return InvalidArgument("environment variables contradict each other: ", names.local_rank,
                            " is ", result.local_rank, ", but this machine has ", *local_world_size,
-                           " ranks");
+                           " ranks (", names.local_world_size,
+                           names.launcher == kSrun.launcher ? absl::StrCat(" or ", kStepTasks) : "",
+                           ")");
   }
   return absl::OkStatus();
 }

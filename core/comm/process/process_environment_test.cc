@@ -244,7 +244,7 @@ TEST(ProcessEnvironmentTest, WhatIsWrongIsNamed) {
   ExpectRefused({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE is '0'"});
   ExpectRefused(
       {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
-      {"LOCAL_RANK is 2", "less than LOCAL_WORLD_SIZE, which is 2"});
+      {"LOCAL_RANK is 2", "this machine has 2 ranks (LOCAL_WORLD_SIZE)"});
   ExpectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "x"}, {"MASTER_PORT", "0"}},
                 {"MASTER_PORT is '0'"});
 }

@@ -130,8 +130,10 @@ void ProcessWorld::Read() {
     }
     if (understood) {
       pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {meeting_.socket.descriptor(), POLLIN, 0}};
-      const auto ms = absl::ToInt64Milliseconds(timeout() / 2) + (asked ? kGraceMs : 0);
-      const int events = poll(waits, 2, static_cast<int>(std::clamp<int64_t>(ms, 1, INT_MAX)));
+      // The timeout may be infinite.
+      const int64_t half = std::min<int64_t>(absl::ToInt64Milliseconds(timeout() / 2), INT_MAX / 2);
+      const auto ms = static_cast<int>(std::max<int64_t>(half, 1)) + (asked ? kGraceMs : 0);
+      const int events = poll(waits, 2, ms);
       if (events < 0) continue;
       if (waits[0].revents != 0) return;
       if (events == 0 && asked) received = absl::UnavailableError("no answer, it may be stopped");
