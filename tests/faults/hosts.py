@@ -77,6 +77,14 @@ def run(*words, **more):
     return subprocess.run(words, check=True, capture_output=True, text=True, **more)
 
 
+def send(pid, number):
+    """Sends a signal to a process that may have ended."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
 def find_mpirun():
     """Open MPI's mpirun, or None."""
     for name in ("mpirun.openmpi", "mpirun"):
@@ -187,10 +195,7 @@ exec ip netns exec %s$host unshare --uts /bin/sh -c 'mount --bind %s /etc/hosts 
             pids = subprocess.run(["ip", "netns", "pids", self.name(host)], capture_output=True,
                                   text=True, check=False).stdout.split()
             for pid in pids:
-                try:
-                    os.kill(int(pid), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                send(int(pid), signal.SIGKILL)
 
     def close(self):
         self.closing.set()
@@ -199,7 +204,7 @@ exec ip netns exec %s$host unshare --uts /bin/sh -c 'mount --bind %s /etc/hosts 
             subprocess.run(["ip", "netns", "del", self.name(host)], capture_output=True, check=False)
 
 
-def lacks(options):
+def lacks(options, folder):
     """Why hosts cannot be made here, or None."""
     with open(options.train, "rb") as file:
         if re.search(b"__[at]san_init", file.read()):
@@ -213,15 +218,15 @@ def lacks(options):
         return "there is no mpirun of Open MPI"
     if "clock" in options.kinds and not glob.glob(FAKETIME):
         return "hosts cannot be made here: there is no libfaketime (Debian: libfaketime)"
-    name = "zeroth-%d-try" % os.getpid()
     try:
-        run("ip", "netns", "add", name)
-        run("ip", "netns", "exec", name, "unshare", "--uts", "true")
-        os.close(os.open("/dev/net/tun", os.O_RDWR))
+        network = Network(folder, options.seed)
+        try:
+            run(network.agent, NETWORK + "1", "true")
+            run("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", folder)
+        finally:
+            network.close()
     except (subprocess.CalledProcessError, OSError) as error:
         return "hosts cannot be made here: %s" % (getattr(error, "stderr", None) or error)
-    finally:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
     return None
 
 
@@ -363,12 +368,17 @@ class Tester:
         self.folder = folder
         self.network = Network(folder, options.seed)
         self.disk = os.path.join(folder, "disk")
-        os.mkdir(self.disk)
-        run("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", self.disk)
+        try:
+            os.mkdir(self.disk)
+            run("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", self.disk)
+        except BaseException:
+            self.network.close()
+            raise
 
     def close(self):
         self.network.close()
-        subprocess.run(["umount", self.disk], check=False)
+        # Processes that were killed just now may still have files open there.
+        subprocess.run(["umount", "--lazy", self.disk], check=False)
 
     def flags(self, out):
         return ["--data=" + self.options.model + "/tokens.npy", "--init_from=" + self.options.model,
@@ -391,7 +401,7 @@ class Tester:
         out = self.new_out()
         started = time.monotonic()
         job = Job(self, out, STRATEGIES[0])
-        while not steps_done(out) and not job.has_ended():
+        while not steps_done(out) and not job.has_ended() and time.monotonic() - started < 300:
             time.sleep(0.01)
         self.startup = time.monotonic() - started
         if not job.wait(300) or not job.finish(self.network):
@@ -418,7 +428,10 @@ class Tester:
 
     def reach(self, job, out, step, fraction):
         """Waits for a point of the run: a part of the start, or of a step."""
+        until = time.monotonic() + 300
         while not job.has_ended() and (steps_done(out) < step or len(job.pids()) < RANKS):
+            if time.monotonic() > until:
+                sys.exit("the run has not come to step %d within 300 s:\n%s" % (step, job.tail()))
             time.sleep(0.005)
         if not job.has_ended():
             time.sleep(fraction * (self.step if step else self.startup))
@@ -443,9 +456,9 @@ class Tester:
         struck = time.monotonic()
         stopped = ()
         if kind == "kill" and ran:
-            os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
         elif kind in ("stop", "pause") and ran:
-            os.kill(pid, signal.SIGSTOP)
+            send(pid, signal.SIGSTOP)
             stopped = (rank,)
         elif kind in ("cut", "blip"):
             self.network.set_up(host, False)
@@ -470,7 +483,7 @@ class Tester:
         if kind == "stop" and ran and not job.wait(bound, without=stopped):
             return "HANG", "ranks %s run while rank %d is stopped" % (sorted(job.alive()), rank)
         if stopped:
-            os.kill(pid, signal.SIGCONT)
+            send(pid, signal.SIGCONT)
         ended = job.wait(bound)
         self.took = time.monotonic() - struck
         alive = sorted(job.alive())
@@ -537,14 +550,15 @@ def main():
         parser.error("--kinds: expected some of " + ", ".join(KINDS))
     for name in ("train", "inspect", "model"):
         setattr(options, name, os.path.abspath(getattr(options, name)))
-    reason = lacks(options)
-    if reason:
-        print("SKIPPED: " + reason.strip())
-        return 0
     # sys.exit runs what `finally` cleans up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     # Short, because Open MPI's sockets have paths in it.
     folder = tempfile.mkdtemp(prefix="zeroth-hosts-", dir="/tmp")
+    reason = lacks(options, folder)
+    if reason:
+        shutil.rmtree(folder, ignore_errors=True)
+        print("SKIPPED: " + reason.strip())
+        return 0
     counts = collections.Counter()
     times = collections.defaultdict(list)
     tester = None
