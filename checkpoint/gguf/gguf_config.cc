@@ -122,6 +122,9 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Count("attention.value_length", head_dim);
   const absl::StatusOr<HfRope> rope = HfRopeOf(config);
   if (!rope.ok()) return rope.status();
+  if (!phi) {
+    out.Require("partial_rotary_factor", absl::StatusOr<double>(rope->rotated_share), 1.0);
+  }
   out.Count("rope.dimension_count",
             static_cast<int64_t>(static_cast<double>(head_dim.value_or(0)) * rope->rotated_share));
   out.Count("vocab_size", config.GetInt("vocab_size"));
