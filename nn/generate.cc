@@ -100,7 +100,8 @@ absl::StatusOr<std::vector<int32_t>> Generate(const LanguageModel& model,
     // The window moves, so every token gets a new position, and the cached keys are stale.
     if (ids.size() > context) cache.reset();
     const int64_t valid = model.CacheValidUpTo();
-    if (cache.has_value() && cache->size() <= valid && static_cast<int64_t>(ids.size()) > valid) {
+    if (valid > 0 && cache.has_value() && cache->size() <= valid &&
+        static_cast<int64_t>(ids.size()) > valid) {
       cache.emplace(cache->capacity());
     }
     const size_t begin = cache.has_value() ? static_cast<size_t>(cache->size())
