@@ -20,8 +20,8 @@ struct PlannedWork {
   double latency = 0;           // comes first, and is not shared
   const char* collective = "";  // "all_gather", …; empty: no collective
   int64_t bytes = 0;            // that a collective sends
-  int64_t bytes_across = 0;     // that it sends to other nodes
   bool by_copy_engine = false;  // a collective that occupies no SMs
+  int64_t bytes_across = 0;     // of a collective, sent to other nodes
 };
 
 // Computes when each piece of work begins and ends from the order in which it was enqueued: streams
