@@ -3,6 +3,7 @@
 #include "zeroth/checkpoint/gguf/gguf_mix.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -153,25 +154,16 @@ absl::Status WriteQuantized(GgufBlock type, absl::string_view name, int64_t begi
   const size_t pieces = (values.size() + kElementsAtATime - 1) / kElementsAtATime;
   const size_t threads =
       std::clamp<size_t>(std::thread::hardware_concurrency(), 1, std::max<size_t>(pieces, 1));
-  const auto work = [&](size_t thread) {
-    for (size_t piece = thread; piece < pieces; piece += threads) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t piece = next++; piece < pieces; piece = next++) {
       const size_t from = piece * kElementsAtATime;
       const size_t count = std::min(kElementsAtATime, values.size() - from);
       QuantizeBlocks(type, values.subspan(from, count),
                      absl::MakeSpan(blocks).subspan(bytes_of(from), bytes_of(count)));
     }
   };
-  std::vector<std::thread> helpers;
-  absl::Status started;
-  for (size_t thread = 1; thread < threads && started.ok(); ++thread) {
-    absl::StatusOr<std::thread> helper =
-        StartThread("quantising", [&work, thread] { work(thread); });
-    started = helper.status();
-    if (helper.ok()) helpers.push_back(*std::move(helper));
-  }
-  if (started.ok()) work(0);
-  for (std::thread& helper : helpers) helper.join();
-  ZEROTH_RETURN_IF_ERROR(started);
+  ZEROTH_RETURN_IF_ERROR(RunOnThreads(threads, "quantising", work));
   return writer->WriteBytes(name, static_cast<int64_t>(bytes_of(static_cast<size_t>(begin))),
                             blocks);
 }

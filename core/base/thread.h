@@ -2,9 +2,11 @@
 
 #pragma once
 
+#include <cstddef>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +25,22 @@ absl::StatusOr<std::thread> StartThread(absl::string_view purpose, Function&& fu
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start a thread for ", purpose, ": ", error.what()));
   }
+}
+
+// Calls `work` on `threads` threads, of which this is one, and returns when all calls have. Error
+// of StartThread: then only those that have started have called it.
+template <typename Work>
+absl::Status RunOnThreads(size_t threads, absl::string_view purpose, const Work& work) {
+  std::vector<std::thread> helpers;
+  absl::Status started;
+  while (started.ok() && helpers.size() + 1 < threads) {
+    absl::StatusOr<std::thread> helper = StartThread(purpose, work);
+    started = helper.status();
+    if (helper.ok()) helpers.push_back(*std::move(helper));
+  }
+  if (started.ok()) work();
+  for (std::thread& helper : helpers) helper.join();
+  return started;
 }
 
 }  // namespace zeroth

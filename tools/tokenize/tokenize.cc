@@ -259,17 +259,8 @@ class Job {
       for (size_t i = next++; i < items.size(); i = next++)
         items[i].status = output_->Encode(items[i].parts, &items[i].output);
     };
-    std::vector<std::thread> helpers;
     const size_t wanted = std::min<size_t>(static_cast<size_t>(threads()), items.size());
-    absl::Status started;
-    while (started.ok() && helpers.size() + 1 < wanted) {
-      absl::StatusOr<std::thread> helper = StartThread("encoding (--threads gives fewer)", work);
-      started = helper.status();
-      if (helper.ok()) helpers.push_back(*std::move(helper));
-    }
-    if (started.ok()) work();
-    for (std::thread& helper : helpers) helper.join();
-    ZEROTH_RETURN_IF_ERROR(started);
+    ZEROTH_RETURN_IF_ERROR(RunOnThreads(wanted, "encoding (--threads gives fewer)", work));
     for (const Item& item : items) ZEROTH_RETURN_IF_ERROR(item.status);
     return absl::OkStatus();
   }
