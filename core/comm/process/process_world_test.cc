@@ -371,6 +371,16 @@ TEST_P(KilledProcessTest, TheOthersLearnOfIt) {
   }
 }
 
+// Rank 0 of two, which fails when it has made one call.
+void ExpectRankZeroToFail(const std::string& file) {
+  const absl::Status status =
+      RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
+        absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+        return first.ok() ? absl::DataLossError("no more data") : first;
+      });
+  ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
+}
+
 // The last message of a process whose `rank_main` hangs after another rank has broken the world.
 void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& words) {
   const std::string file = TestRendezvousFile();
@@ -382,12 +392,7 @@ void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& 
     RunRank(TestEnvironment(1, 2, file), absl::Minutes(5), rank_main).IgnoreError();
     _exit(0);
   }
-  const absl::Status status =
-      RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
-        absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
-        return first.ok() ? absl::DataLossError("no more data") : first;
-      });
-  ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
+  ExpectRankZeroToFail(file);
   int state = 0;
   ASSERT_EQ(waitpid(child, &state, 0), child);
   EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == EXIT_FAILURE) << state;
@@ -423,12 +428,7 @@ TEST(LastResortTest, AProcessStaysIfItsCallerSaysSo) {
     world->reset();
     _exit(absl::IsDataLoss(status) ? 7 : 4);
   }
-  const absl::Status status =
-      RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
-        absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
-        return first.ok() ? absl::DataLossError("no more data") : first;
-      });
-  ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
+  ExpectRankZeroToFail(file);
   int state = 0;
   ASSERT_EQ(waitpid(child, &state, 0), child);
   EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 7) << state << " " << lines();
