@@ -23,6 +23,7 @@
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/lora.h"
 
 namespace zeroth {
 namespace {
@@ -85,22 +86,16 @@ std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values
   return turned;
 }
 
-double PeftAdapter::scale() const {
-  const auto divisor = static_cast<double>(rank);
-  return alpha / (rslora ? std::sqrt(divisor) : divisor);
-}
+double PeftAdapter::scale() const { return LoraScale(alpha, rank, rslora); }
 
 bool PeftAdapter::Saves(absl::string_view parameter) const {
-  const absl::string_view module =
-      parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+  const absl::string_view module = ModuleNameOf(parameter);
   return std::any_of(modules_to_save.begin(), modules_to_save.end(),
                      [&](const std::string& end) { return absl::EndsWith(module, end); });
 }
 
 std::string PeftAdapter::SavedEmbedding() const {
-  const auto found = std::find_if(saved.begin(), saved.end(), [](const std::string& name) {
-    return absl::EndsWith(name, "wte.weight") || absl::EndsWith(name, "embed_tokens.weight");
-  });
+  const auto found = std::find_if(saved.begin(), saved.end(), IsTokenEmbedding);
   return found == saved.end() ? std::string() : *found;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -28,6 +29,11 @@ size_t Likeness(absl::string_view a, absl::string_view b) {
 }
 
 }  // namespace
+
+bool IsTokenEmbedding(absl::string_view parameter) {
+  return absl::EndsWith(parameter, "wte.weight") ||
+         absl::EndsWith(parameter, "embed_tokens.weight");
+}
 
 std::vector<std::string> WeightsSource::names() const {
   std::vector<std::string> names;

@@ -21,6 +21,9 @@
 
 namespace zeroth {
 
+// True for the name of a model's token embedding, as families of Hugging Face call it.
+bool IsTokenEmbedding(absl::string_view parameter);
+
 // Named tensors that are read piece by piece, so that every rank reads only the ranges that it
 // owns. Immutable after opening and thread-safe: the ranks of one process share one source.
 class WeightsSource {

@@ -243,10 +243,7 @@ absl::Status CheckTiedHead(const WeightsSource& weights, const LanguageModel& mo
   std::string embedding;
   for (const Parameter* parameter : model.Parameters()) {
     if (parameter->name() == kHead) return absl::OkStatus();
-    for (const char* name : {"wte.weight", "embed_tokens.weight"}) {
-      if (absl::EndsWith(parameter->name(), name))
-        embedding = weights.StoredName(parameter->name());
-    }
+    if (IsTokenEmbedding(parameter->name())) embedding = weights.StoredName(parameter->name());
   }
   if (embedding.empty()) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(embedding));

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/formats/lora.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -48,25 +49,19 @@ absl::Status CheckTargets(const Module& model, const LoraOptions& options) {
   return absl::OkStatus();
 }
 
-// The name of the module that has the parameter.
-absl::string_view ModuleName(const Parameter& parameter) {
-  const absl::string_view name = parameter.name();
-  return name.substr(0, std::min(name.rfind('.'), name.size()));
-}
-
 // Modules match by the ends of their names, as in PEFT, of which "norm" means all norms.
 absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) {
   if (options.modules_to_save.empty()) return absl::OkStatus();
   std::set<absl::string_view> adapted;
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
-    adapted.insert(ModuleName(*adapter.weight));
+    adapted.insert(ModuleNameOf(adapter.weight->name()));
   }
   const std::vector<Parameter*> parameters = model.Parameters();
   for (const std::string& end : options.modules_to_save) {
     std::set<std::string> last_names;
     bool found = false;
     for (Parameter* parameter : parameters) {
-      const absl::string_view module = ModuleName(*parameter);
+      const absl::string_view module = ModuleNameOf(parameter->name());
       last_names.emplace(module.substr(module.rfind('.') + 1));
       if (!absl::EndsWith(module, end)) continue;
       if (adapted.count(module) > 0) {
@@ -86,10 +81,7 @@ absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) 
 
 }  // namespace
 
-double LoraOptions::scale() const {
-  const auto divisor = static_cast<double>(rank);
-  return alpha / (rslora ? std::sqrt(divisor) : divisor);
-}
+double LoraOptions::scale() const { return LoraScale(alpha, rank, rslora); }
 
 bool LoraOptions::Adapts(absl::string_view projection) const {
   if (!enabled()) return false;
