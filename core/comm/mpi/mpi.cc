@@ -21,6 +21,7 @@
 #include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/mpi/mpi_channel.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
+#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"

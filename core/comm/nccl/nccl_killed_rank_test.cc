@@ -23,7 +23,7 @@
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/nccl.h"
 #include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
-#include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/process/last_resort.h"
 
 namespace zeroth::testing {
 namespace {

@@ -15,6 +15,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/thread.h"
+#include "zeroth/core/comm/process/last_resort.h"
 
 namespace zeroth::nccl {
 namespace {

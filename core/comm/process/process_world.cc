@@ -7,16 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <climits>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
-#include <stop_token>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,37 +27,7 @@ constexpr int kPollMs = 100;
 // A coordinator that runs answers a ping within half of the timeout and this.
 constexpr int kGraceMs = 5000;
 
-// The time of last resorts.
-std::atomic<int64_t> last_resort_ms{absl::ToInt64Milliseconds(LastResort::kTime)};
-
 }  // namespace
-
-LastResort::LastResort(bool ends_process, std::function<std::string()> what) {
-  try {
-    thread_ = std::jthread([ends_process, time = std::chrono::milliseconds(last_resort_ms),
-                            what = std::move(what)](const std::stop_token& in_time) {
-      std::mutex mutex;
-      std::condition_variable_any changed;
-      std::unique_lock<std::mutex> lock(mutex);
-      changed.wait_for(lock, in_time, time, [] { return false; });
-      // Asked here, since wait_for may find the stop after it has asked its predicate.
-      if (in_time.stop_requested()) return;
-      std::fprintf(stderr, "%s; this process %s\n", what().c_str(),
-                   ends_process ? "ends" : "stays (LaunchOptions::ends_stuck_process is false)");
-      std::fflush(stderr);
-      if (!ends_process) return;
-      // Runs no destructor, which could wait for what hangs.
-      std::_Exit(EXIT_FAILURE);
-    });
-  } catch (const std::system_error& error) {
-    std::fprintf(stderr, "cannot start a thread that would say if this process hangs: %s\n",
-                 error.what());
-  }
-}
-
-void LastResort::ShortenForTest(absl::Duration time) {
-  last_resort_ms = absl::ToInt64Milliseconds(time);
-}
 
 ProcessWorld::ProcessWorld(const ProcessEnvironment& environment, const LaunchOptions& options,
                            absl::string_view back_end, Meeting meeting, Socket stop)

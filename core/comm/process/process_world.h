@@ -23,6 +23,7 @@
 
 #include "zeroth/core/comm/collective.h"
 #include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/process_environment.h"
@@ -30,25 +31,6 @@
 #include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
-
-// When peers are gone, a communication library cannot always be stopped: a call may not return, or
-// a device may wait forever. Then only the end of the process frees what it holds, and tells the
-// launcher. So unless it is destroyed within kTime, this calls `what` on a separate thread, prints
-// the result as a line on standard error, and ends the process with exit code 1, or lets it stay if
-// `ends_process` is false (LaunchOptions::ends_stuck_process). `what` must not block. If no thread
-// can be started, it only says so there.
-class LastResort {
- public:
-  static constexpr absl::Duration kTime = absl::Seconds(60);
-
-  LastResort(bool ends_process, std::function<std::string()> what);
-
-  // Applies to objects that are created from now on in this process.
-  static void ShortenForTest(absl::Duration time);
-
- private:
-  std::jthread thread_;
-};
 
 // A rank posts each call before it makes it, without waiting. The coordinator compares the ranks'
 // calls as they arrive. The world breaks on all ranks, with the errors of communicator.h, if calls

@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
 #include "zeroth/core/comm/process/testing/test_environment.h"
