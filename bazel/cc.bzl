@@ -12,6 +12,7 @@ load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:layers.bzl", "check_walls")
 load("//bazel:linked_test.bzl", "linked_test")
+load("//bazel:precompiled_header.bzl", "precompiled_header")
 
 _BASE_COPTS = [
     "-std=c++20",
@@ -51,6 +52,44 @@ _TEST_COPTS = select({
     "//conditions:default": [],
 })
 
+def zeroth_preludes():
+    """The headers that optimised sources include first, precompiled with the options of the sources."""
+    precompiled_header(
+        name = "prelude",
+        copts = _copts([], openmp = False),
+        header = "prelude.h",
+        visibility = ["//visibility:public"],
+        deps = [
+            "@com_google_absl//absl/functional:function_ref",
+            "@com_google_absl//absl/status",
+            "@com_google_absl//absl/status:statusor",
+            "@com_google_absl//absl/strings",
+            "@com_google_absl//absl/time",
+            "@com_google_absl//absl/types:span",
+        ],
+    )
+    precompiled_header(
+        name = "test_prelude",
+        testonly = True,
+        copts = _copts(["-O0"], openmp = False),
+        header = "test_prelude.h",
+        visibility = ["//visibility:public"],
+        deps = [
+            ":prelude",
+            "@com_google_googletest//:gtest",
+        ],
+    )
+
+def _prelude(name, copts, openmp):
+    # Without optimization there is none, so that a source which lacks an include does not compile there. GCC would
+    # read the header again for a source with other options; OpenMP is one, too.
+    if copts or openmp:
+        return struct(copts = [], deps = [])
+    return struct(
+        copts = select({"//bazel:opt": ["-include", "zeroth/%s.h" % name], "//conditions:default": []}),
+        deps = select({"//bazel:opt": [Label("//bazel:" + name)], "//conditions:default": []}),
+    )
+
 def _copts(copts, openmp):
     # Bazel 4 has only the second function, and newer versions will remove it.
     repository = native.repo_name() if hasattr(native, "repo_name") else native.repository_name().lstrip("@")
@@ -64,15 +103,16 @@ def _linkopts(linkopts, openmp):
 def zeroth_cc_library(name, deps = [], copts = [], linkopts = [], openmp = False, testonly = False, **kwargs):
     """A cc_library whose headers are included as "zeroth/<package>/<header>"."""
     check_walls(name, deps, testonly)
+    prelude = _prelude("prelude", copts, openmp)
     cc_library(
         name = name,
-        copts = _copts(copts, openmp),
+        copts = prelude.copts + _copts(copts, openmp),
         include_prefix = "zeroth/" + native.package_name(),
         linkopts = _linkopts(linkopts, openmp),
         linkstatic = True,
         strip_include_prefix = "/" + native.package_name(),
         testonly = testonly,
-        deps = deps,
+        deps = deps + prelude.deps,
         **kwargs
     )
 
@@ -100,12 +140,13 @@ def zeroth_linked_only(name, deps, **kwargs):
 def zeroth_cc_binary(name, deps = [], copts = [], linkopts = [], openmp = False, testonly = False, **kwargs):
     """A cc_binary with the project's compiler options."""
     check_walls(name, deps, testonly)
+    prelude = _prelude("prelude", copts, openmp)
     cc_binary(
         name = name,
-        copts = _copts(copts, openmp),
+        copts = prelude.copts + _copts(copts, openmp),
         linkopts = _linkopts(linkopts, openmp),
         testonly = testonly,
-        deps = deps,
+        deps = deps + prelude.deps,
         **kwargs
     )
 
@@ -115,17 +156,18 @@ def zeroth_cc_test(name, deps = [], copts = [], linkopts = [], openmp = False, *
     With `binary`, a zeroth_test_binary, nothing is linked: the test runs the cases of its `srcs` in that binary.
     """
     check_walls(name, deps, testonly = True)
-    copts = _copts([], openmp) + _TEST_COPTS + copts
+    prelude = _prelude("test_prelude", copts, openmp)
+    copts = prelude.copts + _copts([], openmp) + _TEST_COPTS + copts
     linkopts = _linkopts(linkopts, openmp)
     if "binary" in kwargs:
-        _test_in_binary(name, deps, copts, linkopts, **kwargs)
+        _test_in_binary(name, deps, prelude.deps, copts, linkopts, **kwargs)
         return
     cc_test(
         name = name,
         copts = copts,
         linkopts = linkopts,
         linkstatic = True,
-        deps = deps,
+        deps = deps + prelude.deps,
         **kwargs
     )
 
@@ -133,7 +175,7 @@ def _cases(test):
     package, colon, name = test.rpartition(":")
     return "%s:_%s_cases" % (package, name)
 
-def _test_in_binary(name, deps, copts, linkopts, binary, srcs, env = {}, target_compatible_with = [], **kwargs):
+def _test_in_binary(name, deps, prelude_deps, copts, linkopts, binary, srcs, env = {}, target_compatible_with = [], **kwargs):
     # Without dependencies, it runs sources that are another test's.
     if deps:
         cc_library(
@@ -147,7 +189,7 @@ def _test_in_binary(name, deps, copts, linkopts, binary, srcs, env = {}, target_
             tags = ["manual"] if target_compatible_with else [],
             target_compatible_with = target_compatible_with,
             visibility = [binary.partition(":")[0] + ":__pkg__"] if binary.startswith("//") else ["//visibility:private"],
-            deps = deps,
+            deps = deps + prelude_deps,
             alwayslink = True,
         )
     sources = [native.package_name() + "/" + source for source in srcs]

@@ -1,0 +1,7 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What prelude.h is, for tests.
+
+#include "gtest/gtest.h"
+
+#include "zeroth/prelude.h"
