@@ -45,7 +45,7 @@ size_t LastCut(absl::string_view text, size_t least) {
 }
 
 // Refuses a record of text with a key that would change what is learned from it.
-absl::Status CheckTextKeys(const nlohmann::json& json) {
+absl::Status CheckTextKeys(const nlohmann::ordered_json& json) {
   for (const char* const key : {"weight", "loss", "trainable"}) {
     const auto found = json.find(key);
     const bool is_plain = found == json.end() || found->is_null() || *found == true ||
@@ -235,7 +235,7 @@ absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
   record->where = absl::StrCat(file_.path(), " record ", ++lines_);
   const absl::string_view text = absl::string_view(held_).substr(held_begin_, length);
   Pass(length);
-  ZEROTH_ASSIGN_OR_RETURN(record->json, ParseJson(text, record->where));
+  ZEROTH_ASSIGN_OR_RETURN(record->json, ParseOrderedJson(text, record->where));
   return true;
 }
 
@@ -263,7 +263,7 @@ absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {
   while (true) {
     size_t searched = held_begin_;
     size_t end = held_.find('\n', searched);
-    // ParseJson refuses longer lines, so there is no need to hold them.
+    // ParseOrderedJson refuses longer lines, so there is no need to hold them.
     while (end == std::string::npos && !file_.at_end() &&
            held_.size() - held_begin_ <= JsonLimits{}.max_bytes) {
       searched = held_.size() - held_begin_;
@@ -278,7 +278,7 @@ absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {
     Pass(taken);
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     record->where = absl::StrCat(file_.path(), " line ", lines_);
-    ZEROTH_ASSIGN_OR_RETURN(record->json, ParseJson(line, record->where));
+    ZEROTH_ASSIGN_OR_RETURN(record->json, ParseOrderedJson(line, record->where));
     return true;
   }
 }
@@ -289,7 +289,7 @@ absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
   ZEROTH_ASSIGN_OR_RETURN(const bool more, NextRecord(&record));
   if (!more) return false;
   ZEROTH_RETURN_IF_ERROR(CheckKind(record, RecordKind::kText));
-  const nlohmann::json& json = record.json;
+  const nlohmann::ordered_json& json = record.json;
   const auto text = json.find("text");
   if (!text->is_string()) {
     return InvalidArgument(record.where, ": \"text\" is ", text->type_name(),

@@ -234,7 +234,7 @@ TEST(OpenDataTest, RecordsOfNoKindAreRefused) {
     EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(bad.status().message(),
                 HasSubstr("1: expected one of {\"text\": \"...\"}, {\"messages\""));
-    EXPECT_THAT(bad.status().message(), HasSubstr("found {\"answer\":\"b\",\"question\":\"a\"}"));
+    EXPECT_THAT(bad.status().message(), HasSubstr("found {\"question\":\"a\",\"answer\":\"b\"}"));
   }
   for (const auto& [content, message] : std::vector<std::pair<std::string, std::string>>{
            {"{\n \"text\": \"a\"\n}\n", "b.json: is a JSON object of several lines"},
@@ -291,7 +291,7 @@ TEST(OpenDataTest, KindsOfRecordsAreNamed) {
   const std::string pairs = dir.Write("d.jsonl", R"({"question": "a", "answer": "b", "id": 1})");
   EXPECT_EQ(open(pairs), pairs +
                              " line 1: --data_columns=prompt=questoin: no record has "
-                             "\"questoin\"; the first has \"answer\", \"id\", \"question\"");
+                             "\"questoin\"; the first has \"question\", \"answer\", \"id\"");
   options.columns = "text=content";
   EXPECT_THAT(open(dir.Write("c.txt", "plain")), HasSubstr("c.txt is text without records"));
   EXPECT_THAT(open(dir.Write("b.npy", NpyBytes<uint16_t>("<u2", "(2,)", {7, 8}))),

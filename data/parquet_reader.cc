@@ -36,11 +36,11 @@ std::string FirstLine(const arrow::Status& status) {
   return status.message().substr(0, status.message().find('\n'));
 }
 
-arrow::Result<nlohmann::json> JsonOf(const arrow::Array& array, int64_t i, int depth = 0);
+arrow::Result<nlohmann::ordered_json> JsonOf(const arrow::Array& array, int64_t i, int depth = 0);
 
-arrow::Result<nlohmann::json> ListOf(const arrow::Array& values, int64_t begin, int64_t length,
-                                     int depth) {
-  nlohmann::json list = nlohmann::json::array();
+arrow::Result<nlohmann::ordered_json> ListOf(const arrow::Array& values, int64_t begin,
+                                             int64_t length, int depth) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (int64_t i = begin; i < begin + length; ++i) {
     ARROW_ASSIGN_OR_RAISE(list.emplace_back(), JsonOf(values, i, depth + 1));
   }
@@ -48,14 +48,14 @@ arrow::Result<nlohmann::json> ListOf(const arrow::Array& values, int64_t begin, 
 }
 
 template <typename ListArray>
-arrow::Result<nlohmann::json> ListAt(const arrow::Array& array, int64_t i, int depth) {
+arrow::Result<nlohmann::ordered_json> ListAt(const arrow::Array& array, int64_t i, int depth) {
   const auto& list = static_cast<const ListArray&>(array);
   return ListOf(*list.values(), list.value_offset(i), list.value_length(i), depth);
 }
 
-arrow::Result<nlohmann::json> StructAt(const arrow::Array& array, int64_t i, int depth) {
+arrow::Result<nlohmann::ordered_json> StructAt(const arrow::Array& array, int64_t i, int depth) {
   const auto& fields = static_cast<const arrow::StructArray&>(array);
-  nlohmann::json object = nlohmann::json::object();
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (int field = 0; field < fields.num_fields(); ++field) {
     ARROW_ASSIGN_OR_RAISE(object[ReplaceInvalidUtf8(fields.struct_type()->field(field)->name())],
                           JsonOf(*fields.field(field), i, depth + 1));
@@ -64,27 +64,27 @@ arrow::Result<nlohmann::json> StructAt(const arrow::Array& array, int64_t i, int
 }
 
 template <typename Array>
-nlohmann::json NumberAt(const arrow::Array& array, int64_t i) {
+nlohmann::ordered_json NumberAt(const arrow::Array& array, int64_t i) {
   return static_cast<const Array&>(array).Value(i);
 }
 
 template <typename Array>
-arrow::Result<nlohmann::json> TextAt(const arrow::Array& array, int64_t i) {
+arrow::Result<nlohmann::ordered_json> TextAt(const arrow::Array& array, int64_t i) {
   const std::string text(static_cast<const Array&>(array).GetView(i));
   if (const size_t valid = ValidUtf8Length(text); valid < text.size())
     return arrow::Status::Invalid("byte ", valid, " of a text is not UTF-8");
-  return nlohmann::json(text);
+  return nlohmann::ordered_json(text);
 }
 
 // Some writers do not mark text as such. What is not text is refused where text is expected.
 template <typename Array>
-nlohmann::json BytesAt(const arrow::Array& array, int64_t i) {
+nlohmann::ordered_json BytesAt(const arrow::Array& array, int64_t i) {
   const std::string bytes(static_cast<const Array&>(array).GetView(i));
   if (ValidUtf8Length(bytes) == bytes.size()) return bytes;
-  return nlohmann::json::binary({bytes.begin(), bytes.end()});
+  return nlohmann::ordered_json::binary({bytes.begin(), bytes.end()});
 }
 
-arrow::Result<nlohmann::json> JsonOf(const arrow::Array& array, int64_t i, int depth) {
+arrow::Result<nlohmann::ordered_json> JsonOf(const arrow::Array& array, int64_t i, int depth) {
   if (depth > kMostDepth)
     return arrow::Status::Invalid("values are nested deeper than ", kMostDepth);
   if (array.IsNull(i)) return nullptr;
@@ -135,7 +135,8 @@ arrow::Result<nlohmann::json> JsonOf(const arrow::Array& array, int64_t i, int d
     }
     default: {
       ARROW_ASSIGN_OR_RAISE(const std::shared_ptr<arrow::Scalar> scalar, array.GetScalar(i));
-      return nlohmann::json{{array.type()->ToString(), ReplaceInvalidUtf8(scalar->ToString())}};
+      return nlohmann::ordered_json{
+          {array.type()->ToString(), ReplaceInvalidUtf8(scalar->ToString())}};
     }
   }
 }
@@ -213,11 +214,11 @@ absl::StatusOr<ParquetReader> ParquetReader::Open(const std::string& path) {
 
 int64_t ParquetReader::rows() const { return state_->rows; }
 
-absl::StatusOr<bool> ParquetReader::Next(nlohmann::json* row) {
+absl::StatusOr<bool> ParquetReader::Next(nlohmann::ordered_json* row) {
   State& state = *state_;
   ZEROTH_ASSIGN_OR_RETURN(const bool more, state.Fill());
   if (!more) return false;
-  *row = nlohmann::json::object();
+  *row = nlohmann::ordered_json::object();
   for (int column = 0; column < state.batch->num_columns(); ++column) {
     auto value = JsonOf(*state.batch->column(column), state.in_batch);
     if (!value.ok()) return state.Error(value.status());
@@ -258,7 +259,7 @@ absl::StatusOr<ParquetReader> ParquetReader::Open(const std::string& path) {
       "lines (datasets: Dataset.to_json)"));
 }
 int64_t ParquetReader::rows() const { return 0; }
-absl::StatusOr<bool> ParquetReader::Next(nlohmann::json* /*row*/) { return false; }
+absl::StatusOr<bool> ParquetReader::Next(nlohmann::ordered_json* /*row*/) { return false; }
 absl::Status ParquetReader::Seek(int64_t /*row*/) { return absl::OkStatus(); }
 
 #endif

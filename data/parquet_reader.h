@@ -29,7 +29,7 @@ class ParquetReader {
   int64_t rows() const;
   // Reads the next row; false at the end. InvalidArgument names the file and the first row that
   // could not be read, or whose text is not UTF-8.
-  absl::StatusOr<bool> Next(nlohmann::json* row);
+  absl::StatusOr<bool> Next(nlohmann::ordered_json* row);
   // Goes to the row after the first `row` rows.
   absl::Status Seek(int64_t row);
 

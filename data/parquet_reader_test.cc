@@ -47,7 +47,7 @@ class ParquetReaderTest : public ::testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.status();
     std::vector<std::string> rows;
     absl::Status status = reader->Seek(from);
-    for (nlohmann::json row; status.ok();) {
+    for (nlohmann::ordered_json row; status.ok();) {
       const absl::StatusOr<bool> more = reader->Next(&row);
       status = more.status();
       if (!more.ok() || !*more) break;
@@ -82,8 +82,8 @@ class ParquetReaderTest : public ::testing::Test {
 
 TEST_F(ParquetReaderTest, ReadsRowsOfSeveralGroups) {
   const std::vector<std::string> expected = {
-      R"({"id":1,"score":0.5,"text":"one"})", R"({"id":2,"score":1.0,"text":"café 😀"})",
-      R"({"id":null,"score":null,"text":""})", R"({"id":4,"score":2.0,"text":"four"})"};
+      R"({"text":"one","id":1,"score":0.5})", R"({"text":"café 😀","id":2,"score":1.0})",
+      R"({"text":"","id":null,"score":null})", R"({"text":"four","id":4,"score":2.0})"};
   for (size_t from = 0; from <= expected.size(); ++from) {
     const std::vector<std::string> rest(expected.begin() + static_cast<ptrdiff_t>(from),
                                         expected.end());
@@ -94,11 +94,11 @@ TEST_F(ParquetReaderTest, ReadsRowsOfSeveralGroups) {
 
 TEST_F(ParquetReaderTest, ReadsNestedAndOtherTypes) {
   EXPECT_EQ(Rows(PathOf("messages"))[0],
-            R"({"messages":[{"content":"Two and two?","name":null,"role":"user"},)"
-            R"({"content":"Four.","name":null,"role":"assistant"}]})");
+            R"({"messages":[{"role":"user","content":"Two and two?","name":null},)"
+            R"({"role":"assistant","content":"Four.","name":null}]})");
   // A dictionary, a large string and a timestamp.
   EXPECT_EQ(Rows(PathOf("columns"))[1],
-            R"({"answer":"y","date":{"timestamp[ms]":"1970-01-01 00:00:01.000"},"question":"b"})");
+            R"({"question":"b","answer":"y","date":{"timestamp[ms]":"1970-01-01 00:00:01.000"}})");
 }
 
 TEST_F(ParquetReaderTest, ValuesThatJsonLacksAreNotText) {
@@ -187,7 +187,7 @@ TEST_F(ParquetReaderTest, DamagedFilesAreRefused) {
     dir_.Write("a.parquet", bad);
     auto reader = ParquetReader::Open(path);
     if (!reader.ok()) continue;
-    nlohmann::json row;
+    nlohmann::ordered_json row;
     for (int rows = 0; rows < 10; ++rows) {
       const absl::StatusOr<bool> more = reader->Next(&row);
       if (!more.ok() || !*more) break;

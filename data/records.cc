@@ -27,11 +27,13 @@ constexpr char kExpected[] =
     "{\"prompt\": \"...\", \"completion\": \"...\"}";
 
 // The names that records of some kind have.
-constexpr absl::string_view kNames[] = {"text",  "messages", "conversations", "instruction",
-                                        "input", "output",   "prompt",        "completion"};
+constexpr absl::string_view kNames[] = {"text",        "messages",   "conversations",
+                                        "instruction", "input",      "output",
+                                        "prompt",      "completion", "tools"};
 
-std::string Quote(const nlohmann::json& json) {
-  return Shorten(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), kQuotedBytes);
+std::string Quote(const nlohmann::ordered_json& json) {
+  return Shorten(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace),
+                 kQuotedBytes);
 }
 
 }  // namespace
@@ -55,7 +57,7 @@ absl::string_view NameOf(RecordKind kind) {
 }
 
 absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record) {
-  const nlohmann::json& json = record.json;
+  const nlohmann::ordered_json& json = record.json;
   if (json.is_object()) {
     if (json.contains("messages")) return RecordKind::kMessages;
     if (json.contains("conversations")) return RecordKind::kShareGpt;
@@ -106,14 +108,14 @@ absl::StatusOr<ColumnNames> ColumnNames::Parse(absl::string_view text) {
   return names;
 }
 
-void ColumnNames::Apply(nlohmann::json& record) {
+void ColumnNames::Apply(nlohmann::ordered_json& record) {
   if (!record.is_object() || column_of_.empty()) return;
   if (!has_first_) {
     for (const auto& [key, value] : record.items()) first_.push_back(key);
     has_first_ = true;
   }
   // All are taken out before one is put in, so that two may be exchanged.
-  std::vector<std::pair<std::string, nlohmann::json>> taken;
+  std::vector<std::pair<std::string, nlohmann::ordered_json>> taken;
   for (const auto& [name, column] : column_of_) {
     const auto found = record.find(column);
     if (found == record.end()) continue;

@@ -18,8 +18,8 @@ namespace zeroth {
 
 // A line of a file of JSON lines, or an element of a JSON array.
 struct JsonRecord {
-  nlohmann::json json;
-  std::string where;  // file, and line or number, for messages
+  nlohmann::ordered_json json;  // in the order of the file, in which templates write tools
+  std::string where;            // file, and line or number, for messages
 };
 
 // By the keys of a record: "text"; "messages"; "conversations" (ShareGPT); "instruction" and
@@ -47,7 +47,7 @@ class ColumnNames {
   static absl::StatusOr<ColumnNames> Parse(absl::string_view text);
 
   // Renames the columns of a record. A key that it has under the new name gives way.
-  void Apply(nlohmann::json& record);
+  void Apply(nlohmann::ordered_json& record);
   // InvalidArgument names a column that no record of Apply had, and the columns of the first of
   // these records; `where` names the files, or the only record.
   absl::Status CheckFound(absl::string_view where) const;

@@ -92,7 +92,7 @@ TEST(RecordsTest, NothingMayFollowAnArray) {
 
 TEST(RecordsTest, KindsAreKnownByTheirKeys) {
   const auto kind = [](const std::string& text) {
-    const auto found = KindOfRecord({nlohmann::json::parse(text), "x line 1"});
+    const auto found = KindOfRecord({nlohmann::ordered_json::parse(text), "x line 1"});
     return found.ok() ? std::string(NameOf(*found)) : std::string(found.status().message());
   };
   EXPECT_EQ(kind(R"({"text": "a", "id": 1})"), "text");
@@ -117,11 +117,12 @@ TEST(RecordsTest, KindsAreKnownByTheirKeys) {
   for (const std::string& other : others) {
     EXPECT_THAT(kind(other),
                 AllOf(HasSubstr("x line 1: expected one of {\"text\": \"...\"}, {\"messages\""),
-                      HasSubstr("found " + nlohmann::json::parse(other).dump())));
+                      HasSubstr("found " + nlohmann::ordered_json::parse(other).dump())));
   }
   const std::string large = kind("{\"a\": \"" + std::string(100'000, 'a') + "\"}");
   EXPECT_LT(large.size(), 700u);
-  EXPECT_EQ(CheckKind({nlohmann::json::parse(R"({"text": "a"})"), "x line 2"}, RecordKind::kAlpaca)
+  EXPECT_EQ(CheckKind({nlohmann::ordered_json::parse(R"({"text": "a"})"), "x line 2"},
+                      RecordKind::kAlpaca)
                 .message(),
             "x line 2: is a record of the kind text, expected Alpaca, the kind of the file's first "
             "record: "
@@ -131,12 +132,13 @@ TEST(RecordsTest, KindsAreKnownByTheirKeys) {
 TEST(RecordsTest, ColumnsAreRenamed) {
   auto names = ColumnNames::Parse("prompt=question,completion=prompt,text=absent");
   ASSERT_TRUE(names.ok()) << names.status();
-  nlohmann::json record = {{"question", "q"}, {"prompt", "p"}, {"completion", "old"}, {"id", 1}};
+  nlohmann::ordered_json record = {
+      {"question", "q"}, {"prompt", "p"}, {"completion", "old"}, {"id", 1}};
   names->Apply(record);
-  EXPECT_EQ(record, (nlohmann::json{{"prompt", "q"}, {"completion", "p"}, {"id", 1}}));
+  EXPECT_EQ(record, (nlohmann::ordered_json{{"completion", "p"}, {"id", 1}, {"prompt", "q"}}));
   EXPECT_EQ(names->CheckFound("x.jsonl").message(),
             "x.jsonl: --data_columns=text=absent: no record has \"absent\"; the first has "
-            "\"completion\", \"id\", \"prompt\", \"question\"");
+            "\"question\", \"prompt\", \"completion\", \"id\"");
   EXPECT_TRUE(ColumnNames::Parse("").ok());
   for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
            {"prompt", "\"prompt\", expected NAME=COLUMN"},

@@ -6,6 +6,7 @@
 
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/tool_calls.h"
 
 namespace zeroth {
 
@@ -13,15 +14,32 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
   if (messages.empty())
     return absl::InvalidArgumentError("the conversation has no message, expected at least one");
   size_t i = messages[0].role == "system" ? 1 : 0;
-  bool is_user = true;
-  for (; i < messages.size(); ++i, is_user = !is_user) {
-    const absl::string_view expected = is_user ? "user" : "assistant";
-    if (messages[i].role == expected) continue;
-    return InvalidArgument(
-        "message ", i + 1, " is of ", Excerpt(messages[i].role), ", expected ", expected,
-        ": after a message of the system, or none, user and assistant take turns");
+  absl::string_view expected = "user";
+  bool may_be_tool = false;
+  for (; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    const bool is_tool = message.role == "tool";
+    if (message.role != expected && !(is_tool && may_be_tool)) {
+      return InvalidArgument(
+          "message ", i + 1, " is of ", Excerpt(message.role), ", expected ",
+          may_be_tool ? "tool or " : "", expected,
+          expected == "tool" || is_tool
+              ? ": messages of tools directly follow the assistant's \"tool_calls\""
+              : ": after a message of the system, or none, user and assistant take turns");
+    }
+    const bool calls = !message.tool_calls.empty();
+    if (calls) {
+      const absl::Status status =
+          message.role == "assistant"
+              ? CheckToolCalls(message.tool_calls)
+              : InvalidArgument("has \"tool_calls\", expected them of the assistant only");
+      if (!status.ok()) return InvalidArgument("message ", i + 1, " ", status.message());
+    }
+    may_be_tool = is_tool;
+    expected = calls ? "tool" : message.role == "assistant" ? "user" : "assistant";
   }
-  if (messages.back().role == last) return absl::OkStatus();
+  const absl::string_view role = messages.back().role;
+  if (role == last || (last == "user" && role == "tool")) return absl::OkStatus();
   return InvalidArgument("the last message is of ", Excerpt(messages.back().role),
                          ", expected one of \"", last, "\"");
 }

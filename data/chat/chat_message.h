@@ -8,22 +8,36 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "nlohmann/json.hpp"
 
 namespace zeroth {
 
 struct ChatMessage {
-  std::string role;  // system, user or assistant
+  std::string role;  // system, user, assistant or tool, whose content is a tool's result
   std::string content;
   // The assistant's thoughts before `content`. Without a value, a template with thoughts looks for
   // them in `content`.
   std::optional<std::string> thought{};
   // Whether the loss covers the message; without a value, --loss_on decides.
   std::optional<bool> is_learned{};
+  // The assistant's tool calls, [{"type": "function", "function": {"name": ..., "arguments": ...},
+  // ...}, ...]; null: none.
+  nlohmann::ordered_json tool_calls{};
+  // False: there is no content beside the tool calls.
+  bool has_content = true;
+  // Of the speaker or tool, and of the call that a tool answers; empty: none.
+  std::string name{};
+  std::string tool_call_id{};
 };
 
+// The tools that a conversation may call: a list of JSON schemas of functions; null: none.
+using ChatTools = nlohmann::ordered_json;
+
 // OK if the messages are an optional one of the system, then the user's and the assistant's in
-// turns, beginning with the user's and ending with one of `last`. InvalidArgument names the message
-// that is out of turn.
+// turns, beginning with the user's and ending with one of `last`. Messages of tools and another of
+// the assistant follow one of the assistant with tool calls, unless it is the last; and messages of
+// tools may be the last in the place of the user's. InvalidArgument names the message that is out
+// of turn.
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
 }  // namespace zeroth

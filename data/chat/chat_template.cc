@@ -113,67 +113,20 @@ absl::string_view ChatTemplate::ReplyOf(absl::string_view generated) const {
 }
 
 absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
-    absl::Span<const ChatMessage> messages) const {
+    absl::Span<const ChatMessage> messages, const ChatTools& tools) const {
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, "assistant"));
-  return Write(messages, /*opens_reply=*/false);
+  return Write(messages, tools, /*opens_reply=*/false);
 }
 
 absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
-    absl::Span<const ChatMessage> messages) const {
+    absl::Span<const ChatMessage> messages, const ChatTools& tools) const {
   ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, "user"));
-  ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, Write(messages, /*opens_reply=*/true));
+  ZEROTH_ASSIGN_OR_RETURN(Conversation prompt, Write(messages, tools, /*opens_reply=*/true));
   return std::move(prompt.ids);
 }
 
-absl::StatusOr<std::string> ChatTemplate::MarkSpecial(std::vector<ChatMessage>& messages) const {
-  constexpr uint32_t kFirstPrivate = 0xE000;
-  std::string mark;
-  bool is_used = true;
-  for (uint32_t c = kFirstPrivate; is_used; ++c) {
-    mark.clear();
-    AppendUtf8(c, &mark);
-    is_used = absl::StrContains(source_->text, mark);
-    for (const ChatMessage& message : messages) {
-      is_used = is_used || absl::StrContains(message.content, mark) ||
-                absl::StrContains(message.thought.value_or(""), mark);
-    }
-  }
-  bool marks = false;
-  for (ChatMessage& message : messages) {
-    for (std::string* const text :
-         {&message.content, message.thought.has_value() ? &*message.thought : nullptr}) {
-      if (text == nullptr) continue;
-      std::string marked;
-      ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(
-          *text, [&](absl::string_view part, std::optional<int32_t> token) {
-            if (!token.has_value()) {
-              absl::StrAppend(&marked, part);
-              return absl::OkStatus();
-            }
-            // Behind each character, since the rest may spell another token.
-            for (size_t at = 0; at < part.size();) {
-              const size_t length = DecodeUtf8(part.substr(at)).length;
-              absl::StrAppend(&marked, part.substr(at, length), mark);
-              at += length;
-            }
-            marks = true;
-            return absl::OkStatus();
-          }));
-      ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(
-          marked, [&](absl::string_view part, std::optional<int32_t> token) -> absl::Status {
-            if (!token.has_value()) return absl::OkStatus();
-            return InvalidArgument("a message has ", Excerpt(part),
-                                   ", a special token of one character, which cannot be written as "
-                                   "text; remove it from the message");
-          }));
-      *text = std::move(marked);
-    }
-  }
-  return marks ? mark : "";
-}
-
 absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
-    absl::Span<const ChatMessage> messages, bool opens_reply) const {
+    absl::Span<const ChatMessage> messages, const ChatTools& tools, bool opens_reply) const {
   for (const ChatMessage& message : messages) {
     const bool writes = writes_thoughts_ && message.role == "assistant";
     if (message.thought.value_or("").empty() || writes) continue;
@@ -182,11 +135,12 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
                            writes_thoughts_ ? " for others than the assistant" : "");
   }
   std::vector<ChatMessage> marked(messages.begin(), messages.end());
-  ZEROTH_ASSIGN_OR_RETURN(const std::string mark, MarkSpecial(marked));
+  ChatTools marked_tools = tools;
+  ZEROTH_ASSIGN_OR_RETURN(const std::string mark, MarkSpecial(marked, marked_tools));
   std::vector<JinjaSpan> replies;
-  ZEROTH_ASSIGN_OR_RETURN(std::string text, Run(marked, opens_reply, &replies));
+  ZEROTH_ASSIGN_OR_RETURN(std::string text, Run(marked, marked_tools, opens_reply, &replies));
   if (!mark.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::string plain, Run(messages, opens_reply));
+    ZEROTH_ASSIGN_OR_RETURN(const std::string plain, Run(messages, tools, opens_reply));
     if (absl::StrReplaceAll(text, {{mark, ""}}) != plain) {
       return InvalidArgument(
           "a message spells a special token, for which the chat template looks: it writes ",
@@ -200,11 +154,12 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
                            Excerpt(text),
                            "; remove the message, or choose another --chat_template");
   }
+  ZEROTH_RETURN_IF_ERROR(CheckWritesTools(text, replies, marked, marked_tools));
   if (opens_reply) {
     text += header_;
     replies.clear();
   } else if (!marks_replies_) {
-    ZEROTH_ASSIGN_OR_RETURN(replies, RepliesIn(text, marked));
+    ZEROTH_ASSIGN_OR_RETURN(replies, RepliesIn(text, marked, marked_tools));
   } else if (std::all_of(replies.begin(), replies.end(),
                          [](const JinjaSpan& reply) { return reply.begin == reply.end; })) {
     return InvalidArgument(

@@ -51,13 +51,16 @@ class ChatTemplate {
       absl::string_view jinja, const Tokenizer& tokenizer,
       const std::optional<SpecialTokens>& special_tokens = std::nullopt);
 
-  // Writes a whole conversation, whose last message is the assistant's. InvalidArgument if the
-  // template leaves out the system's message, or if the conversation up to a reply is written
-  // otherwise before that reply than as a prompt, and not opened like other replies; the message
-  // shows where the two differ.
-  absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages) const;
-  // Writes a conversation whose last message is the user's, and opens the assistant's reply.
-  absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages) const;
+  // Writes a whole conversation, whose last message is the assistant's, with the tools that it may
+  // call. InvalidArgument if the template leaves out the system's message, the tools, a tool call
+  // or a tool's result, or if the conversation up to a reply is written otherwise before that reply
+  // than as a prompt, and not opened like other replies; the message shows where the two differ.
+  absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages,
+                                      const ChatTools& tools = {}) const;
+  // Writes a conversation whose last message is the user's or a tool's, and opens the assistant's
+  // reply.
+  absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages,
+                                                    const ChatTools& tools = {}) const;
   // The assistant's reply in the text that a model generated after RenderPrompt, without the blanks
   // that the template writes around it.
   absl::string_view ReplyOf(absl::string_view generated) const;
@@ -79,20 +82,32 @@ class ChatTemplate {
       : tokenizer_(&tokenizer), source_(std::move(source)) {}
 
   // The template's text. `generated` gets what {% generation %} blocks wrote.
-  absl::StatusOr<std::string> Run(absl::Span<const ChatMessage> messages, bool opens_reply,
+  absl::StatusOr<std::string> Run(absl::Span<const ChatMessage> messages, const ChatTools& tools,
+                                  bool opens_reply,
                                   std::vector<JinjaSpan>* generated = nullptr) const;
   // Reads what ends and opens a reply from what the template writes for a few messages.
   absl::Status Probe();
   // The parts of `text`, which Run wrote, that are the assistant's.
   absl::StatusOr<std::vector<JinjaSpan>> RepliesIn(absl::string_view text,
-                                                   absl::Span<const ChatMessage> messages) const;
-  absl::StatusOr<size_t> BeginOfReply(absl::string_view text,
-                                      absl::Span<const ChatMessage> before) const;
-  absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages,
+                                                   absl::Span<const ChatMessage> messages,
+                                                   const ChatTools& tools) const;
+  absl::StatusOr<size_t> BeginOfReply(absl::string_view text, absl::Span<const ChatMessage> before,
+                                      const ChatTools& tools) const;
+  // The end of a message with tool calls, the last of `messages`, which begins at `begin`.
+  absl::StatusOr<size_t> EndOfCalls(absl::string_view text, size_t begin,
+                                    absl::Span<const ChatMessage> messages,
+                                    const ChatTools& tools) const;
+  // OK if a change of the tools, of any tool call or of any tool's result would change `text`, and
+  // one of a call what {% generation %} blocks write.
+  absl::Status CheckWritesTools(absl::string_view text, absl::Span<const JinjaSpan> generated,
+                                absl::Span<const ChatMessage> messages,
+                                const ChatTools& tools) const;
+  absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages, const ChatTools& tools,
                                      bool opens_reply) const;
   // Puts a character that is returned, and that no message has, into each spelling of a special
-  // token in the messages. Empty if there is none.
-  absl::StatusOr<std::string> MarkSpecial(std::vector<ChatMessage>& messages) const;
+  // token in the messages and tools. Empty if there is none.
+  absl::StatusOr<std::string> MarkSpecial(std::vector<ChatMessage>& messages,
+                                          ChatTools& tools) const;
   absl::StatusOr<Conversation> Encode(absl::string_view text, absl::Span<const JinjaSpan> replies,
                                       absl::string_view mark) const;
 

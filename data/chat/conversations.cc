@@ -208,7 +208,8 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
     ZEROTH_ASSIGN_OR_RETURN(const Example example,
                             ParseExample(kind, record, {chat != nullptr, options.loss_on_all}));
     const absl::StatusOr<ChatTemplate::Conversation> written =
-        example.messages.empty() ? WriteText(example, tokenizer) : chat->Render(example.messages);
+        example.messages.empty() ? WriteText(example, tokenizer)
+                                 : chat->Render(example.messages, example.tools);
     ZEROTH_RETURN_IF_ERROR_WITH(written.status(), record.where);
     std::vector<uint8_t> marks = MarksOf(*written, options.loss_on_all);
     if (!example.messages.empty()) {

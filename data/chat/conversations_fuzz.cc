@@ -46,7 +46,22 @@ std::vector<std::string> Seeds() {
       "\"value\": \"b\"}]}",
       "{\"instruction\": \"a\", \"input\": \"b\", \"output\": \"c\"}",
       "{\"prompt\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}], "
-      "\"completion\": [{\"role\": \"assistant\", \"content\": \"b\"}]}"};
+      "\"completion\": [{\"role\": \"assistant\", \"content\": \"b\"}]}",
+      "{\"tools\": \"[{\\\"name\\\": \\\"f\\\"}]\", \"messages\": [{\"role\": \"user\", "
+      "\"content\": "
+      "\"a\"}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", "
+      "\"type\": "
+      "\"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"x\": [1.5, null]}}}]}, "
+      "{\"role\": "
+      "\"tool\", \"tool_call_id\": \"1\", \"name\": \"f\", \"content\": \"c\"}, {\"role\": "
+      "\"assistant\", "
+      "\"content\": \"b\"}]}",
+      "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"conversations\": "
+      "[{"
+      "\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"function_call\", \"value\": "
+      "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {}}\"}, {\"from\": \"observation\", "
+      "\"value\": "
+      "\"c\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}"};
 }
 
 }  // namespace

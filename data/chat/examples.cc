@@ -15,34 +15,34 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/tool_calls.h"
 
 namespace zeroth {
 namespace {
 
 // True for a value without content: null, "", [] and {}.
-bool IsNothing(const nlohmann::json& value) {
+bool IsNothing(const nlohmann::ordered_json& value) {
   return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-// Keys of a record that would change what is learned. Ignoring tools, for example, would
-// leave their calls out silently. All other keys describe the record.
-constexpr absl::string_view kRefusedOfRecord[] = {"tools",         "functions",
-                                                  "function_call", "tool_choice",
-                                                  "system",        "documents",
+// Keys of a record that would change what is learned. Ignoring functions, for example, would
+// leave them out silently. All other keys describe the record, but for "tools" of conversations.
+constexpr absl::string_view kRefusedOfRecord[] = {"functions",     "function_call",
+                                                  "tool_choice",   "system",
+                                                  "documents",     "loss_mask",
                                                   "images",        "image",
                                                   "videos",        "video",
                                                   "audios",        "audio",
                                                   "chat_template", "chat_template_kwargs",
                                                   "weight",        "loss",
-                                                  "trainable",     "loss_mask",
-                                                  "masks",         "history"};
+                                                  "trainable",     "masks",
+                                                  "history"};
 
-// Keys of a message that describe it. No template here writes them, and transformers does not
-// either with such a template.
+// Keys of a message that describe it, which templates do not write.
 constexpr absl::string_view kDescribesMessage[] = {
-    "id",   "message_id", "parent_id", "name",  "user_id",    "model",      "source",
-    "lang", "language",   "metadata",  "date",  "timestamp",  "created_at", "index",
-    "turn", "tokens",     "rating",    "score", "annotations"};
+    "id",    "message_id", "parent_id", "user_id", "model",     "source",
+    "lang",  "language",   "metadata",  "date",    "timestamp", "created_at",
+    "index", "turn",       "tokens",    "rating",  "score",     "annotations"};
 
 // Keys that say whether a message is learned.
 constexpr absl::string_view kLearned[] = {"weight", "loss", "trainable"};
@@ -52,7 +52,7 @@ bool IsOneOf(absl::string_view key, absl::Span<const absl::string_view> keys) {
 }
 
 // Reads the value of a key of kLearned. Weights between 0 and 1 are refused: the loss has none.
-absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::json& value) {
+absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number() && (value == 0 || value == 1)) return value == 1;
   return InvalidArgument("has \"", key, "\": ", Shorten(value.dump(-1, ' ', true)),
@@ -67,21 +67,27 @@ struct MessageFormat {
   const MessageFormat* other;
 };
 extern const MessageFormat kShareGptFormat;
-constexpr char kRoles[] = "system, user or assistant";
+constexpr char kRoles[] = "system, user, assistant or tool";
 const MessageFormat kOpenAiFormat = {"role", "content", kRoles, &kShareGptFormat};
-const MessageFormat kShareGptFormat = {"from", "value", "system, human, user, gpt or assistant",
+const MessageFormat kShareGptFormat = {"from", "value",
+                                       "system, human, user, gpt, assistant, function_call, "
+                                       "observation or tool",
                                        &kOpenAiFormat};
+
+constexpr char kFunctionCall[] = "function_call";  // of ShareGPT, as LLaMA-Factory writes it
 
 // The role of this name; empty if there is none.
 std::string RoleNamed(const std::string& name, const MessageFormat& format) {
-  if (name == "system" || name == "user" || name == "assistant") return name;
-  if (&format == &kShareGptFormat && name == "human") return "user";
-  if (&format == &kShareGptFormat && name == "gpt") return "assistant";
-  return "";
+  if (name == "system" || name == "user" || name == "assistant" || name == "tool") return name;
+  if (&format != &kShareGptFormat) return "";
+  if (name == "human") return "user";
+  if (name == "gpt" || name == kFunctionCall) return "assistant";
+  return name == "observation" ? "tool" : "";
 }
 
 // The text of "content": a string, or a list of parts {"type": "text", "text": "..."}.
-absl::StatusOr<std::string> ReadContent(const nlohmann::json& value, const MessageFormat& format) {
+absl::StatusOr<std::string> ReadContent(const nlohmann::ordered_json& value,
+                                        const MessageFormat& format) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array() || &format != &kOpenAiFormat) {
     return InvalidArgument("expected \"", format.content, "\", a string",
@@ -89,7 +95,7 @@ absl::StatusOr<std::string> ReadContent(const nlohmann::json& value, const Messa
   }
   std::string text;
   for (size_t i = 0; i < value.size(); ++i) {
-    const nlohmann::json& part = value[i];
+    const nlohmann::ordered_json& part = value[i];
     const auto type = part.is_object() ? part.find("type") : part.end();
     const auto of_text = part.is_object() ? part.find("text") : part.end();
     if (type == part.end() || *type != "text" || of_text == part.end() || !of_text->is_string() ||
@@ -103,7 +109,8 @@ absl::StatusOr<std::string> ReadContent(const nlohmann::json& value, const Messa
   return text;
 }
 
-absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry, const MessageFormat& format) {
+absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::ordered_json& entry,
+                                         const MessageFormat& format) {
   if (!entry.is_object()) return absl::InvalidArgumentError("is not an object");
   if (entry.contains(format.other->role) && entry.contains(format.other->content) &&
       !entry.contains(format.role)) {
@@ -120,6 +127,12 @@ absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry, const Mess
       if (!value.is_string()) {
         return absl::InvalidArgumentError("expected \"reasoning_content\", a string");
       }
+    } else if (key == "name" || key == "tool_call_id") {
+      if (!value.is_string()) return InvalidArgument("expected \"", key, "\", a string");
+      (key == "name" ? message.name : message.tool_call_id) = value.get<std::string>();
+    } else if (key == "tool_calls") {
+      ZEROTH_RETURN_IF_ERROR(CheckToolCalls(value));
+      message.tool_calls = value;
     } else if (IsOneOf(key, kLearned)) {
       ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLearned(key, value));
       if (message.is_learned.value_or(learned) != learned) {
@@ -142,9 +155,21 @@ absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry, const Mess
     return InvalidArgument("has the role ", Excerpt(role->get<std::string>()), ", expected ",
                            format.roles);
   }
-  const auto content = entry.find(format.content);
-  ZEROTH_ASSIGN_OR_RETURN(
-      message.content, ReadContent(content == entry.end() ? nlohmann::json() : *content, format));
+  if (!message.tool_calls.empty() && message.role != "assistant") {
+    return InvalidArgument("has \"tool_calls\", expected them of the assistant only, not of ",
+                           Excerpt(message.role));
+  }
+  const auto found = entry.find(format.content);
+  const nlohmann::ordered_json content = found == entry.end() ? nlohmann::ordered_json() : *found;
+  message.has_content = !content.is_null() || message.tool_calls.empty();
+  if (message.has_content) {
+    ZEROTH_ASSIGN_OR_RETURN(message.content, ReadContent(content, format));
+  }
+  if (&format == &kShareGptFormat && *role == kFunctionCall) {
+    ZEROTH_ASSIGN_OR_RETURN(message.tool_calls, ParseFunctionCall(message.content));
+    message.content.clear();
+    message.has_content = false;
+  }
   if (const auto thought = entry.find("reasoning_content");
       thought != entry.end() && thought->is_string()) {
     message.thought = thought->get<std::string>();
@@ -152,14 +177,15 @@ absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::json& entry, const Mess
   return message;
 }
 
-absl::StatusOr<std::vector<ChatMessage>> ParseMessages(const nlohmann::json& json, const char* key,
+absl::StatusOr<std::vector<ChatMessage>> ParseMessages(const nlohmann::ordered_json& json,
+                                                       const char* key,
                                                        const MessageFormat& format) {
-  const nlohmann::json& list = json[key];
+  const nlohmann::ordered_json& list = json[key];
   if (!list.is_array()) {
     return InvalidArgument("\"", key, "\" is ", list.type_name(), ", expected a list");
   }
   std::vector<ChatMessage> messages;
-  for (const nlohmann::json& entry : list) {
+  for (const nlohmann::ordered_json& entry : list) {
     absl::StatusOr<ChatMessage> message = ParseMessage(entry, format);
     if (!message.ok()) {
       return InvalidArgument(absl::string_view(key) == "messages" ? "" : absl::StrCat(key, ": "),
@@ -175,11 +201,12 @@ bool IsBlank(absl::string_view text) { return absl::StripAsciiWhitespace(text).e
 // Whether this is a reply that can be learned.
 bool IsReply(const ChatMessage& message) {
   return message.role == "assistant" &&
-         !(IsBlank(message.content) && IsBlank(message.thought.value_or("")));
+         !(IsBlank(message.content) && IsBlank(message.thought.value_or("")) &&
+           message.tool_calls.empty());
 }
 
 // The string `key` of a record; empty if it may be left out, and is left out or null.
-absl::StatusOr<std::string> ReadText(const nlohmann::json& json, const char* key,
+absl::StatusOr<std::string> ReadText(const nlohmann::ordered_json& json, const char* key,
                                      bool may_be_left_out = false) {
   const auto found = json.find(key);
   if (may_be_left_out && (found == json.end() || found->is_null())) return std::string();
@@ -187,7 +214,7 @@ absl::StatusOr<std::string> ReadText(const nlohmann::json& json, const char* key
   return InvalidArgument("\"", key, "\" is ", found->type_name(), ", expected a string");
 }
 
-absl::StatusOr<Example> ParseAlpaca(const nlohmann::json& json, bool has_template) {
+absl::StatusOr<Example> ParseAlpaca(const nlohmann::ordered_json& json, bool has_template) {
   ZEROTH_ASSIGN_OR_RETURN(std::string instruction, ReadText(json, "instruction"));
   ZEROTH_ASSIGN_OR_RETURN(const std::string input, ReadText(json, "input", true));
   ZEROTH_ASSIGN_OR_RETURN(std::string output, ReadText(json, "output"));
@@ -203,7 +230,14 @@ absl::StatusOr<Example> ParseAlpaca(const nlohmann::json& json, bool has_templat
   return Example{{{"user", std::move(instruction)}, {"assistant", std::move(output)}}, "", ""};
 }
 
-absl::StatusOr<Example> ParsePromptMessages(const nlohmann::json& json, bool loss_on_all) {
+absl::Status ReadTools(const nlohmann::ordered_json& json, Example& example) {
+  const auto tools = json.find("tools");
+  if (tools == json.end()) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(example.tools, ParseTools(*tools));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Example> ParsePromptMessages(const nlohmann::ordered_json& json, bool loss_on_all) {
   for (const char* const key : {"prompt", "completion"}) {
     if (json[key].is_array()) continue;
     return InvalidArgument("\"", key, "\" is ", json[key].type_name(),
@@ -217,6 +251,7 @@ absl::StatusOr<Example> ParsePromptMessages(const nlohmann::json& json, bool los
     return InvalidArgument("\"completion\" has ", completion.size(),
                            " messages, expected one, of the assistant and with text");
   }
+  ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
   for (ChatMessage& message : example.messages) {
     if (message.role == "assistant" && !loss_on_all) message.is_learned = false;
   }
@@ -224,7 +259,7 @@ absl::StatusOr<Example> ParsePromptMessages(const nlohmann::json& json, bool los
   return example;
 }
 
-absl::StatusOr<Example> ParseConversation(const nlohmann::json& json, RecordKind kind) {
+absl::StatusOr<Example> ParseConversation(const nlohmann::ordered_json& json, RecordKind kind) {
   Example example;
   ZEROTH_ASSIGN_OR_RETURN(example.messages,
                           kind == RecordKind::kShareGpt
@@ -235,10 +270,11 @@ absl::StatusOr<Example> ParseConversation(const nlohmann::json& json, RecordKind
         "a conversation without text of the assistant, from which nothing is learned; leave it "
         "out");
   }
+  ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
   return example;
 }
 
-absl::StatusOr<Example> ParseText(const nlohmann::json& json) {
+absl::StatusOr<Example> ParseText(const nlohmann::ordered_json& json) {
   Example example;
   ZEROTH_ASSIGN_OR_RETURN(example.prompt, ReadText(json, "prompt"));
   ZEROTH_ASSIGN_OR_RETURN(example.completion, ReadText(json, "completion"));
@@ -249,21 +285,29 @@ absl::StatusOr<Example> ParseText(const nlohmann::json& json) {
   return example;
 }
 
-absl::Status CheckKeys(const nlohmann::json& json) {
+absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json) {
+  const auto tools = json.find("tools");
+  if (tools != json.end() && !IsNothing(*tools) && !NeedsTemplate(kind)) {
+    return InvalidArgument(
+        "has \"tools\", which only conversations have; write the record as "
+        "\"messages\", or leave the key out");
+  }
   for (const absl::string_view key : kRefusedOfRecord) {
     const auto found = json.find(std::string(key));
     if (found == json.end() || IsNothing(*found)) continue;
     if (IsOneOf(key, kLearned) && ReadLearned(key, *found).value_or(false)) continue;
-    return InvalidArgument("has \"", key,
-                           "\", which is not read; leave the key out if it says nothing about "
-                           "what is to be learned");
+    return InvalidArgument("has \"", key, "\", which is not read; ",
+                           key == "functions" ? "--data_columns=tools=functions reads it as "
+                                                "\"tools\""
+                                              : "leave the key out if it says nothing about what "
+                                                "is to be learned");
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::json& json,
+absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& json,
                               const ExampleOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(CheckKeys(json));
+  ZEROTH_RETURN_IF_ERROR(CheckKeys(kind, json));
   switch (kind) {
     case RecordKind::kAlpaca:
       return ParseAlpaca(json, options.has_template);

@@ -20,6 +20,7 @@ struct Example {
   std::vector<ChatMessage> messages;
   std::string prompt;
   std::string completion;
+  ChatTools tools{};  // that the messages may call
 };
 
 struct ExampleOptions {
@@ -35,7 +36,8 @@ bool NeedsTemplate(RecordKind kind);
 // Reads a record of `kind`, not kText. Every key of a message is read, known to only describe it,
 // or refused. Other keys of the record are refused if they would change what is learned, and
 // ignored otherwise. InvalidArgument names the record and what is wrong, and is returned for a
-// record of another kind and for one in which the assistant or the completion has no text.
+// record of another kind and for one in which the assistant or the completion has neither text nor
+// a tool call.
 absl::StatusOr<Example> ParseExample(RecordKind kind, const JsonRecord& record,
                                      const ExampleOptions& options);
 

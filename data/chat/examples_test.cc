@@ -136,7 +136,7 @@ TEST_F(ExamplesTest, ColumnsMayHaveOtherNames) {
   EXPECT_EQ(Spelled(line, nullptr, options),
             absl::StrCat(dir_.File("c.jsonl"),
                          ": --data_columns=messages=talk: no record has "
-                         "\"talk\"; the first has \"answer\", \"question\", \"text\""));
+                         "\"talk\"; the first has \"question\", \"answer\", \"text\""));
   options.columns = *ColumnNames::Parse("instruction=question,output=answer");
   EXPECT_THAT(Spelled(line, nullptr, options), HasSubstr("### Instruction:\nWho?\n\n"));
 }
@@ -171,7 +171,7 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
        {{content("7"), "message 1 expected \"content\", a string or a list of parts of text"},
         {content("null"), "message 1 expected \"content\""},
         {content(R"([{"type": "image_url", "image_url": {"url": "x"}}])"),
-         "message 1 has part 1 of \"content\": {\"image_url\""},
+         "message 1 has part 1 of \"content\": {\"type\":\"image_url\""},
         {content(R"([{"type": "text", "text": "a"}, {"type": "image"}])"), "has part 2 of"},
         {content(R"([{"type": "text"}])"), "expected {\"type\": \"text\", \"text\": \"...\"}"},
         {content(R"([{"type": "text", "text": 7}])"), "has part 1 of"},
@@ -179,13 +179,16 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
         {content(R"(["a"])"), "has part 1 of"},
         {content(R"([{"type": "text", "text": "a", "cache_control": {}}])"), "has part 1 of"},
         {R"({"messages": [{"from": "human", "value": "a"}]})",
-         "message 1 has \"from\" and \"value\", expected \"role\" (system, user or assistant) and "
-         "\"content\"; read it by --data_columns=conversations=messages"},
+         "message 1 has \"from\" and \"value\", expected \"role\" (system, user, assistant or "
+         "tool) and \"content\"; read it by --data_columns=conversations=messages"},
         {share_gpt, "is a record of the kind ShareGPT, expected messages"}}},
       {share_gpt,
-       {{turn(R"("from": "tool", "value": "b")"),
-         "conversations: message 2 has the role \"tool\", expected system, human, user, gpt or"},
-        {turn(R"("from": "function_call", "value": "b")"), "has the role \"function_call\""},
+       {{R"({"conversations": [{"from": "human", "value": "a"}, {"from": "tool", "value": "b"}, )"
+         R"({"from": "gpt", "value": "c"}]})",
+         "message 2 is of \"tool\", expected assistant: messages of tools directly follow the "
+         "assistant's \"tool_calls\""},
+        {turn(R"("from": "function_call", "value": "b")"),
+         "conversations: message 2 of function_call is \"b\", expected the JSON of {\"name\""},
         {turn(R"("from": "gpt")"), "message 2 expected \"value\", a string"},
         {turn(R"("value": "b")"), "message 2 expected \"from\", a string"},
         {turn(R"("from": 7, "value": "b")"), "message 2 expected \"from\", a string"},
@@ -194,13 +197,18 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
         {turn(R"("from": "gpt", "value": "b", "images": ["x"])"), "message 2 has \"images\""},
         {turn(R"("from": "gpt", "value": " ")"), "without text of the assistant"},
         {turn(R"("role": "assistant", "content": "b")"),
-         "message 2 has \"role\" and \"content\", expected \"from\" (system, human, user, gpt or "
-         "assistant) and \"value\"; read it by --data_columns=messages=conversations"},
+         "message 2 has \"role\" and \"content\", expected \"from\" (system, human, user, gpt, "
+         "assistant, function_call, observation or tool) and \"value\"; read it by "
+         "--data_columns=messages=conversations"},
         {R"({"conversations": {"from": "gpt", "value": "b"}})",
          "\"conversations\" is object, expected a list"},
         {R"({"conversations": [{"from": "gpt", "value": "b"}]})", "message 1 is of \"assistant\""},
-        {R"({"conversations": [{"from": "human", "value": "a"}], "tools": "[x]"})",
-         "has \"tools\", which is not read"},
+        {R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], )"
+         R"("tools": "[x]"})",
+         "\"tools\": bad JSON (column "},
+        {turn(R"("from": "bot", "value": "b")"),
+         "has the role \"bot\", expected system, human, user, gpt, assistant, function_call, "
+         "observation or tool"},
         {messages, "is a record of the kind messages, expected ShareGPT"}}},
       {alpaca,
        {{R"({"instruction": 7, "input": "", "output": "b"})",
@@ -213,6 +221,8 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
         {R"({"instruction": "", "input": "x", "output": "b"})", "\"instruction\" has no text"},
         {R"({"instruction": "a", "input": "", "output": "b", "system": "Be."})", "has \"system\""},
         {R"({"instruction": "a", "output": "b", "history": [["a", "b"]]})", "has \"history\""},
+        {R"({"instruction": "a", "output": "b", "tools": [{"name": "f"}]})",
+         "has \"tools\", which only conversations have"},
         {R"({"instruction": "a", "output": "b", "weight": 0})", "has \"weight\""},
         {R"({"instruction": "a", "input": "b"})", "expected one of {\"text\""},
         {R"({"text": "a"})", "is a record of the kind text, expected Alpaca"},
@@ -227,7 +237,8 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
         {R"({"prompt": "a", "completion": "b", "loss": false})", "has \"loss\""},
         {R"({"prompt": "a", "completion": "b", "images": ["x"]})", "has \"images\""},
         {R"({"prompt": "a"})", "expected one of {\"text\""},
-        {R"({"prompt": "a", "chosen": "b", "rejected": "c"})", "found {\"chosen\""},
+        {R"({"prompt": "a", "chosen": "b", "rejected": "c"})",
+         "found {\"prompt\":\"a\",\"chosen\""},
         {prompt_messages, "is a record of the kind prompt/completion of messages, expected"}}},
       {prompt_messages,
        {{R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
@@ -239,7 +250,7 @@ TEST_F(ExamplesTest, MalformedRecordsAreNamed) {
         {completion(R"([{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])"),
          "\"completion\" has 2 messages"},
         {completion(R"([{"role": "tool", "content": "b"}])"),
-         "completion: message 1 has the role \"tool\""},
+         "\"completion\" has 1 messages, expected one, of the assistant"},
         {completion(R"(["b"])"), "completion: message 1 is not an object"},
         {completion(R"([{"role": "assistant", "content": "b", "weight": 0}])"),
          "no message of the assistant is learned"},

@@ -19,8 +19,11 @@ bool Run(absl::Span<const uint8_t> bytes) {
   if (!parsed.ok()) return false;
   const JinjaValue message = JinjaValue::Of(JinjaValue::Map{
       {"role", JinjaValue::String("user")}, {"content", JinjaValue::String(" a</think>b ")}});
+  const JinjaValue tools = JinjaValue::OfJson(nlohmann::ordered_json::array(
+      {{{"name", "f"}, {"parameters", {{"x", 1.5}, {"y", nullptr}, {"z", true}}}}}));
   const auto written =
       RenderJinja(*parsed, {{"messages", JinjaValue::Of(JinjaValue::List{message, message})},
+                            {"tools", tools},
                             {"add_generation_prompt", JinjaValue::Bool(true)}});
   ZEROTH_CHECK(!written.ok() || written->size() <= kMostWritten);
   return written.ok();
@@ -39,7 +42,10 @@ std::vector<std::string> Seeds() {
       "{% generation %}{{ {'b': 1, 'a': [2]} | dictsort | tojson(indent=2) }}{% endgeneration %}"
       "{{ ['b', 'A', 'a'] | unique | sort(reverse=true) | map('upper') | join('\n') | indent(2) }}"
       "{{ '{} {0} {a}'.format(1, a='x') * 3 ~ strftime_now('%d %b %Y') }}"
-      "{{ 'a\nb'.splitlines() | select('in', ['a']) | list | length }}"};
+      "{{ 'a\nb'.splitlines() | select('in', ['a']) | list | length }}",
+      "{%- if tools %}{% for tool in tools %}{{ tool | tojson(indent=4) }}"
+      "{% for k, v in tool.parameters.items() %}{{ k }}{{ v is number and v is float }}{{ v }}"
+      "{% endfor %}{% endfor %}{% endif %}"};
 }
 
 }  // namespace

@@ -110,12 +110,19 @@ absl::StatusOr<absl::string_view> CutAtToken(const Tokenizer& tokenizer, absl::s
 }  // namespace
 
 absl::StatusOr<std::string> ChatTemplate::Run(absl::Span<const ChatMessage> messages,
-                                              bool opens_reply,
+                                              const ChatTools& tools, bool opens_reply,
                                               std::vector<JinjaSpan>* generated) const {
   JinjaValue::List list;
   for (const ChatMessage& message : messages) {
-    JinjaValue::Map members = {{"role", JinjaValue::String(message.role)},
-                               {"content", JinjaValue::String(message.content)}};
+    JinjaValue::Map members = {{"role", JinjaValue::String(message.role)}};
+    if (message.has_content) members.emplace_back("content", JinjaValue::String(message.content));
+    if (!message.tool_calls.empty()) {
+      members.emplace_back("tool_calls", JinjaValue::OfJson(message.tool_calls));
+    }
+    for (const auto& [name, text] :
+         {std::pair("name", &message.name), std::pair("tool_call_id", &message.tool_call_id)}) {
+      if (!text->empty()) members.emplace_back(name, JinjaValue::String(*text));
+    }
     if (message.thought.has_value()) {
       // The second is Harmony's name, which transformers adds as well.
       for (const char* const name : {"reasoning_content", "thinking"}) {
@@ -125,7 +132,7 @@ absl::StatusOr<std::string> ChatTemplate::Run(absl::Span<const ChatMessage> mess
     list.push_back(JinjaValue::Of(std::move(members)));
   }
   JinjaValue::Map variables = {{"messages", JinjaValue::Of(std::move(list))},
-                               {"tools", JinjaValue::None()},
+                               {"tools", JinjaValue::OfJson(tools)},
                                {"documents", JinjaValue::None()},
                                {"add_generation_prompt", JinjaValue::Bool(opens_reply)}};
   for (const auto& [name, token] : source_->special_tokens) {
@@ -136,7 +143,12 @@ absl::StatusOr<std::string> ChatTemplate::Run(absl::Span<const ChatMessage> mess
     return FailedPrecondition("the chat template refuses the conversation: ",
                               Excerpt(text.status().message()));
   }
-  ZEROTH_RETURN_IF_ERROR_WITH(text.status(), "the chat template cannot be run here");
+  const bool has_calls = std::any_of(messages.begin(), messages.end(), [](const auto& message) {
+    return !message.tool_calls.empty();
+  });
+  ZEROTH_RETURN_IF_ERROR_WITH(text.status(),
+                              has_calls ? "the chat template cannot be run here for tool calls"
+                                        : "the chat template cannot be run here");
   return text;
 }
 
@@ -145,7 +157,7 @@ absl::Status ChatTemplate::Probe() {
       {kUser, "(user1)"}, {kAssistant, "(reply1)"}, {kUser, "(user2)"}, {kAssistant, "(reply2)"}};
   const absl::Span<const ChatMessage> all = talk;
   std::vector<JinjaSpan> generated;
-  ZEROTH_ASSIGN_OR_RETURN(const std::string written, Run(all, false, &generated));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string written, Run(all, {}, false, &generated));
   const absl::string_view text = written;
   marks_replies_ = !generated.empty();
   std::vector<size_t> places;
@@ -198,9 +210,9 @@ absl::Status ChatTemplate::Probe() {
   if (const auto blanks = after_last.substr(0, last->begin); IsBlank(blanks)) {
     blanks_after_ = std::string(blanks);
   }
-  const absl::StatusOr<std::string> closed = Run(all.first(1), false);
-  const absl::StatusOr<std::string> later = Run(all.first(3), false);
-  const absl::StatusOr<std::string> prompt = Run(all.first(1), true);
+  const absl::StatusOr<std::string> closed = Run(all.first(1), {}, false);
+  const absl::StatusOr<std::string> later = Run(all.first(3), {}, false);
+  const absl::StatusOr<std::string> prompt = Run(all.first(1), {}, true);
   if (closed.ok() && later.ok() && prompt.ok() && absl::StartsWith(text, *closed) &&
       absl::StartsWith(text, *later) && closed->size() <= places[1] && later->size() <= places[3]) {
     const absl::string_view before = text.substr(later->size(), places[3] - later->size());
@@ -224,28 +236,74 @@ absl::Status ChatTemplate::Probe() {
     if (IsBlank(blanks)) blanks_before_ = std::string(blanks);
   }
   talk[3].thought = "(thought2)";
-  writes_thoughts_ = absl::StrContains(Run(all, false).value_or(""), *talk[3].thought);
+  writes_thoughts_ = absl::StrContains(Run(all, {}, false).value_or(""), *talk[3].thought);
   return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> ChatTemplate::BeginOfReply(absl::string_view text,
-                                                  absl::Span<const ChatMessage> before) const {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string prompt, Run(before, /*opens_reply=*/true));
+                                                  absl::Span<const ChatMessage> before,
+                                                  const ChatTools& tools) const {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string prompt, Run(before, tools, /*opens_reply=*/true));
   if (header_.empty() && absl::StartsWith(text, prompt)) return prompt.size();
   // Prompts may open thoughts that earlier replies do not have.
   const std::string closed =
-      absl::StrCat(Run(before, /*opens_reply=*/false).value_or(prompt), opening_);
+      absl::StrCat(Run(before, tools, /*opens_reply=*/false).value_or(prompt), opening_);
   if (!opening_.empty() && absl::StartsWith(text, closed)) return closed.size();
   return InvalidArgument(Difference(text, prompt),
                          "; so it cannot be said which tokens are the assistant's");
 }
 
+absl::StatusOr<size_t> ChatTemplate::EndOfCalls(absl::string_view text, size_t begin,
+                                                absl::Span<const ChatMessage> messages,
+                                                const ChatTools& tools) const {
+  // The token that ends calls is the last special one if nothing follows them.
+  ZEROTH_ASSIGN_OR_RETURN(const std::string written, Run(messages, tools, false));
+  absl::string_view ended = written;
+  size_t at = 0;
+  size_t end = 0;
+  ZEROTH_RETURN_IF_ERROR(
+      tokenizer_->SplitSpecial(written, [&](absl::string_view part, std::optional<int32_t> token) {
+        at += part.size();
+        if (token.has_value()) {
+          end = at - (part.size() - StripPython(part, std::nullopt, false, true).size());
+        }
+        return absl::OkStatus();
+      }));
+  if (!IsBlank(ended.substr(end))) {
+    return InvalidArgument("the chat template writes ", Excerpt(ended.substr(end)),
+                           " behind the last special token of the tool calls of message ",
+                           messages.size(),
+                           ", expected a special token at their end; so it cannot be said where "
+                           "they end");
+  }
+  ended = ended.substr(0, end);
+  if (end > begin && absl::StartsWith(text, ended)) return end;
+  // Templates may open thoughts in the last message only: the rest of it, with all of the last
+  // call, must follow within the conversation.
+  const absl::string_view reply = text.substr(begin);
+  const auto& call = messages.back().tool_calls.back();
+  const std::string name = call["function"]["name"].get<std::string>();
+  for (size_t size = std::min(reply.size(), ended.size()); size > name.size(); --size) {
+    const absl::string_view common = reply.substr(0, size);
+    if (absl::EndsWith(ended, common) && absl::StrContains(common, name)) return begin + size;
+  }
+  return InvalidArgument(Difference(text, written),
+                         "; so it cannot be said where the tool calls of message ", messages.size(),
+                         " end");
+}
+
 absl::StatusOr<std::vector<JinjaSpan>> ChatTemplate::RepliesIn(
-    absl::string_view text, absl::Span<const ChatMessage> messages) const {
+    absl::string_view text, absl::Span<const ChatMessage> messages, const ChatTools& tools) const {
   std::vector<JinjaSpan> replies;
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role != kAssistant) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const size_t begin, BeginOfReply(text, messages.first(i)));
+    ZEROTH_ASSIGN_OR_RETURN(const size_t begin, BeginOfReply(text, messages.first(i), tools));
+    if (!messages[i].tool_calls.empty()) {
+      ZEROTH_ASSIGN_OR_RETURN(const size_t end,
+                              EndOfCalls(text, begin, messages.first(i + 1), tools));
+      replies.push_back({begin, end});
+      continue;
+    }
     const bool is_last = i + 1 == messages.size();
     const std::string& after = is_last ? after_last_ : after_earlier_;
     size_t place = absl::string_view::npos;

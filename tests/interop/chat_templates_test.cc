@@ -21,11 +21,21 @@
 namespace zeroth {
 namespace {
 
-std::vector<ChatMessage> MessagesOf(const nlohmann::json& json) {
+using Json = nlohmann::ordered_json;
+
+std::vector<ChatMessage> MessagesOf(const Json& json) {
   std::vector<ChatMessage> messages;
-  for (const nlohmann::json& each : json) {
-    ChatMessage message = {each["role"], each["content"]};
-    if (each.contains("reasoning_content")) message.thought = each["reasoning_content"];
+  for (const Json& each : json) {
+    ChatMessage message = {each["role"].get<std::string>(), ""};
+    // Transformers leaves out what is null.
+    message.has_content = each.contains("content") && !each["content"].is_null();
+    if (message.has_content) message.content = each["content"].get<std::string>();
+    if (each.contains("reasoning_content")) {
+      message.thought = each["reasoning_content"].get<std::string>();
+    }
+    message.tool_calls = each.value("tool_calls", Json());
+    message.name = each.value("name", "");
+    message.tool_call_id = each.value("tool_call_id", "");
     messages.push_back(message);
   }
   return messages;
@@ -48,9 +58,10 @@ TEST(ChatTemplatesTest, PublishedTemplatesWriteTheSameTokens) {
   const ChatTemplate::SpecialTokens special = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   int opened = 0;
   int written = 0;
+  int written_with_tools = 0;
   for (const absl::string_view line : absl::StrSplit(cases, '\n', absl::SkipEmpty())) {
-    const nlohmann::json published = nlohmann::json::parse(line);
-    const std::string name = published["name"];
+    const Json published = Json::parse(line);
+    const std::string name = published["name"].get<std::string>();
     const auto chat =
         ChatTemplate::FromJinja(published["jinja"].get<std::string>(), **tokenizer, special);
     if (!chat.ok()) {
@@ -59,15 +70,16 @@ TEST(ChatTemplatesTest, PublishedTemplatesWriteTheSameTokens) {
     }
     ++opened;
     std::map<std::string, int> refused;
-    for (const nlohmann::json& item : published["cases"]) {
+    for (const Json& item : published["cases"]) {
       SCOPED_TRACE(absl::StrCat(name, " ", item["messages"].dump()));
       const std::vector<ChatMessage> messages = MessagesOf(item["messages"]);
-      const auto talk = chat->Render(messages);
+      const auto talk = chat->Render(messages, item["tools"]);
       if (!talk.ok()) {
         ++refused[std::string(talk.status().message())];
         continue;
       }
       ++written;
+      written_with_tools += item["tools"].is_null() ? 0 : 1;
       ASSERT_TRUE(item.contains("ids"));
       const auto expected = item["ids"].get<std::vector<int32_t>>();
       EXPECT_EQ(*(*tokenizer)->Decode(talk->ids), item["text"].get<std::string>());
@@ -82,9 +94,11 @@ TEST(ChatTemplatesTest, PublishedTemplatesWriteTheSameTokens) {
                   why.c_str());
     }
   }
-  std::printf("%d templates, %d conversations\n", opened, written);
+  std::printf("%d templates, %d conversations, of which %d have tools\n", opened, written,
+              written_with_tools);
   EXPECT_GT(opened, 0);
-  EXPECT_GT(written, 0);
+  EXPECT_GT(written, written_with_tools);
+  EXPECT_GT(written_with_tools, 0);
 }
 
 }  // namespace

@@ -49,7 +49,93 @@ TURNS = [
 THOUGHTS = [[("Hi", "a", "t\n t"), ("And?", "b", " u ")], [("Hi", "b", "only")]]
 
 
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "The weather of a day, in \"degrees\" \u00b0C.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "description": "Where"},
+                    "unit": {"type": "string", "enum": ["C", "F"]},
+                    "days": {"type": "integer", "description": "From now on", "minimum": 0},
+                    "least": {"type": "number", "description": "Share", "default": 0.5},
+                },
+                "required": ["city"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "now",
+            "description": "The time",
+            "parameters": {"type": "object", "properties": {}},
+        },
+    },
+]
+
+
+def say(role, content, **more):
+    return {"role": role, "content": content, **more}
+
+
+def call(*functions, first=1, **more):
+    """The assistant's message that calls functions of these names and arguments."""
+    calls = [
+        {
+            "id": f"call{number:05}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for number, (name, arguments) in enumerate(functions, first)
+    ]
+    return {"role": "assistant", **more, "tool_calls": calls}
+
+
+def result(content, name="get_weather", number=1):
+    return say("tool", content, tool_call_id=f"call{number:05}", name=name)
+
+
+PARIS = ("get_weather", {"city": "Paris"})
+ASK = say("user", "How is Paris?")
+END = say("assistant", "It is 21 degrees.")
+SYSTEM = say("system", "Be brief.")
+RESULT = result('{"degrees": 21.5}')
+MIXED = {"city": "\u4eac \"q\" \\", "days": -3, "least": 1e-7, "far": 1e22, "all": True, "of": [None, {}]}
+TALKS_WITH_TOOLS = [
+    [say("user", "Hi"), say("assistant", "Hello.")],
+    [SYSTEM, say("user", "Hi"), say("assistant", "Hello."), say("user", "Bye"), END],
+    [ASK, call(PARIS), RESULT, END],
+    [SYSTEM, ASK, call(PARIS), RESULT, END],
+    [ASK, call(PARIS, content=None), RESULT, END],
+    [ASK, call(PARIS, content=""), result("21"), END],
+    [ASK, call(PARIS, content="I look."), RESULT, END],
+    [ASK, call(PARIS, ("now", {})), RESULT, result("7 am", "now", 2), END],
+    [ASK, call(PARIS), RESULT, call(("now", {}), first=2), result("7 am", "now", 2), END],
+    [ASK, call(PARIS)],
+    [SYSTEM, ASK, call(PARIS, content="")],
+    [ASK, call(("get_weather", '{"city": "Paris"}')), RESULT, END],
+    [ASK, call(("get_weather", MIXED)), result("a\n <b> \"c\"\n"), END],
+    [ASK, call(PARIS), RESULT, END, say("user", "Now?"), call(("now", {}), first=2)]
+    + [result("7 am", "now", 2), say("assistant", "7.")],
+    [ASK, call(PARIS, content="", reasoning_content="t"), RESULT, END],
+]
+
+
 def conversations():
+    """Conversations, and the tools of each."""
+    for messages in conversations_without_tools():
+        yield messages, None
+    for messages in TALKS_WITH_TOOLS:
+        yield messages, TOOLS
+    yield TALKS_WITH_TOOLS[2], None
+    yield TALKS_WITH_TOOLS[3], [tool["function"] for tool in TOOLS]
+
+
+def conversations_without_tools():
     for system in SYSTEMS:
         for turns in TURNS[: 8 if system is None else 5] + (THOUGHTS if system is None else []):
             messages = [] if system is None else [{"role": "system", "content": system}]
@@ -77,11 +163,11 @@ def outcome(make):
         return {"error": str(error)}
 
 
-def case(tokenizer, jinja, messages):
+def case(tokenizer, jinja, messages, tools):
     def apply(talk, **more):
-        return tokenizer.apply_chat_template(talk, chat_template=jinja, **more)
+        return tokenizer.apply_chat_template(talk, tools=tools, chat_template=jinja, **more)
 
-    result = {"messages": messages}
+    result = {"messages": messages, "tools": tools}
     result["text"] = outcome(lambda: apply(messages, tokenize=False))
     result["prompt"] = outcome(
         lambda: apply(messages[:-1], tokenize=False, add_generation_prompt=True)
@@ -124,7 +210,7 @@ def main():
     )
     with open(os.path.join(out, "cases.jsonl"), "w", encoding="utf-8") as file:
         for name, jinja in found:
-            cases = [case(tokenizer, jinja, messages) for messages in conversations()]
+            cases = [case(tokenizer, jinja, *talk) for talk in conversations()]
             print(json.dumps({"name": name, "jinja": jinja, "cases": cases}), file=file)
 
 

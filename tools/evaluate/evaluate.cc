@@ -50,7 +50,7 @@ int64_t Characters(absl::string_view text) {
 }
 
 absl::StatusOr<Question> ParseQuestion(const JsonRecord& record) {
-  const nlohmann::json& json = record.json;
+  const nlohmann::ordered_json& json = record.json;
   const auto wrong = [&](absl::string_view what) {
     return InvalidArgument(record.where, ": ", what);
   };
@@ -63,7 +63,7 @@ absl::StatusOr<Question> ParseQuestion(const JsonRecord& record) {
   if (endings == json.end() || !endings->is_array()) {
     return wrong("expected \"endings\", a list of strings");
   }
-  for (const nlohmann::json& ending : *endings) {
+  for (const nlohmann::ordered_json& ending : *endings) {
     if (!ending.is_string() || ending.get_ref<const std::string&>().empty()) {
       return wrong(
           "an ending is empty or not a string; expected a text, by whose length scores are "
@@ -71,7 +71,7 @@ absl::StatusOr<Question> ParseQuestion(const JsonRecord& record) {
     }
     question.endings.push_back(ending.get<std::string>());
   }
-  const nlohmann::json label = json.value("label", nlohmann::json());
+  const nlohmann::ordered_json label = json.value("label", nlohmann::ordered_json());
   int64_t number = -1;
   if (label.is_number_integer()) {
     number = label.get<int64_t>();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,7 @@ bool Parse(absl::string_view text, nlohmann::json_sax<json>* sax, bool strict, s
 }
 
 // Builds the value from parser events, so that a limit stops the parser at once.
+template <typename Json>
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}
@@ -69,13 +71,17 @@ class Builder final : public nlohmann::json_sax<json> {
   bool number_float(number_float_t value, const string_t&) override { return Add(value); }
   bool string(string_t& value) override { return Add(std::move(value)); }
   bool binary(binary_t&) override { return Fail("binary values are not JSON"); }
-  bool start_object(size_t) override { return Open(json::object()); }
-  bool start_array(size_t) override { return Open(json::array()); }
+  bool start_object(size_t) override { return Open(Json::object()); }
+  bool start_array(size_t) override { return Open(Json::array()); }
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
 
   bool key(string_t& name) override {
-    auto [member, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
+    auto& object = open_.back()->template get_ref<typename Json::object_t&>();
+    if (std::is_same_v<Json, nlohmann::ordered_json> && object.size() >= kMostOrderedMembers) {
+      return Fail(absl::StrCat("an object of more than ", kMostOrderedMembers, " members"));
+    }
+    auto [member, inserted] = object.emplace(name, nullptr);
     if (!inserted)
       return Fail(absl::StrCat("the key ", Excerpt(name), " appears twice in one object"));
     member_ = &member->second;
@@ -95,18 +101,19 @@ class Builder final : public nlohmann::json_sax<json> {
     return Fail(std::string(reason));
   }
 
-  json& root() { return root_; }
+  Json& root() { return root_; }
   const std::string& error() const { return error_; }
 
  private:
   static constexpr size_t kMostReason = 200;
+  static constexpr size_t kMostOrderedMembers = 65536;
 
   bool Fail(std::string error) {
     error_ = std::move(error);
     return false;
   }
 
-  json* Place(json value) {
+  Json* Place(Json value) {
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -119,12 +126,12 @@ class Builder final : public nlohmann::json_sax<json> {
     return member_;
   }
 
-  bool Add(json value) {
+  bool Add(Json value) {
     Place(std::move(value));
     return true;
   }
 
-  bool Open(json value) {
+  bool Open(Json value) {
     if (static_cast<int>(open_.size()) >= max_depth_) {
       return Fail(absl::StrCat("nested deeper than ", max_depth_, " levels"));
     }
@@ -139,9 +146,9 @@ class Builder final : public nlohmann::json_sax<json> {
   }
 
   const int max_depth_;
-  json root_;
-  std::vector<json*> open_;
-  json* member_ = nullptr;
+  Json root_;
+  std::vector<Json*> open_;
+  Json* member_ = nullptr;
   std::string error_;
 };
 
@@ -182,15 +189,14 @@ std::string PlaceOf(absl::string_view text, size_t position) {
                       column);
 }
 
-}  // namespace
-
-absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
-                               const JsonLimits& limits) {
+template <typename Json>
+absl::StatusOr<Json> ParseAs(absl::string_view text, absl::string_view where,
+                             const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     return InvalidArgument(where, ": ", text.size(), " bytes of JSON, expected at most ",
                            limits.max_bytes);
   }
-  Builder builder(limits.max_depth);
+  Builder<Json> builder(limits.max_depth);
   size_t consumed = 0;
   if (!Parse(text, &builder, /*strict=*/true, &consumed)) {
     const size_t last = consumed - (consumed > 0 ? 1 : 0);
@@ -198,6 +204,19 @@ absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
                            ", near ", ExcerptAround(text, last));
   }
   return std::move(builder.root());
+}
+
+}  // namespace
+
+absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
+                               const JsonLimits& limits) {
+  return ParseAs<json>(text, where, limits);
+}
+
+absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(absl::string_view text,
+                                                        absl::string_view where,
+                                                        const JsonLimits& limits) {
+  return ParseAs<nlohmann::ordered_json>(text, where, limits);
 }
 
 JsonStart StartOfJson(absl::string_view text) {

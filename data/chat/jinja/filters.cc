@@ -72,6 +72,9 @@ void AppendJson(const JinjaValue& value, const JsonStyle& style, int64_t depth, 
     case Kind::kInteger:
       absl::StrAppend(&out, value.integer);
       break;
+    case Kind::kFloat:
+      absl::StrAppend(&out, *value.text);
+      break;
     case Kind::kString:
       quote(*value.text);
       break;
@@ -351,7 +354,8 @@ bool ApplyTest(absl::string_view name, const JinjaValue& value, const JinjaArgum
         {"none", value.Is(Kind::kNone)},
         {"string", value.Is(Kind::kString)},
         {"mapping", value.Is(Kind::kMap)},
-        {"number", value.is_number()},
+        {"number", value.is_number() || value.Is(Kind::kFloat)},
+        {"float", value.Is(Kind::kFloat)},
         {"integer", value.Is(Kind::kInteger)},
         {"boolean", value.Is(Kind::kBool)},
         {"true", is_true},

@@ -67,6 +67,8 @@ bool IsTrue(const JinjaValue& value) {
     case Kind::kBool:
     case Kind::kInteger:
       return value.integer != 0;
+    case Kind::kFloat:
+      return *value.text != "0.0" && *value.text != "-0.0";
     case Kind::kString:
       return !value.text->empty();
     case Kind::kList:
@@ -84,8 +86,14 @@ bool AreEqual(const JinjaValue& a, const JinjaValue& b, JinjaWork& work) {
   work.Count();
   if (!work.ok()) return false;
   if (a.is_number() && b.is_number()) return a.integer == b.integer;
+  const auto counts = [](const JinjaValue& value) {
+    return value.is_number() || value.Is(Kind::kFloat);
+  };
+  if (a.kind != b.kind && counts(a) && counts(b)) work.Fail("compares a float with an integer");
   if (a.kind != b.kind) return false;
   switch (a.kind) {
+    case Kind::kFloat:
+      return *a.text == *b.text;
     case Kind::kString:
       work.Count(std::min(a.text->size(), b.text->size()));
       return *a.text == *b.text;
@@ -139,6 +147,7 @@ std::string ToText(const JinjaValue& value, JinjaWork& work) {
       return value.integer != 0 ? "True" : "False";
     case Kind::kInteger:
       return absl::StrCat(value.integer);
+    case Kind::kFloat:
     case Kind::kString:
       work.Count(value.text->size());
       return work.ok() ? *value.text : "";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
 
 namespace zeroth {
 
@@ -17,14 +18,26 @@ struct JinjaNode;
 // A value of a template. Copies share what they hold, which nothing changes but the members of a
 // namespace.
 struct JinjaValue {
-  enum class Kind { kUndefined, kNone, kBool, kInteger, kString, kList, kMap, kNamespace, kMacro };
+  enum class Kind {
+    kUndefined,
+    kNone,
+    kBool,
+    kInteger,
+    kFloat,
+    kString,
+    kList,
+    kMap,
+    kNamespace,
+    kMacro
+  };
   using List = std::vector<JinjaValue>;
   using Map = std::vector<std::pair<std::string, JinjaValue>>;  // in the order of insertion
 
   Kind kind = Kind::kUndefined;
-  int depth = 0;                              // of lists and maps in one another
-  int64_t integer = 0;                        // also of kBool
-  std::shared_ptr<const std::string> text{};  // of kString; of kUndefined: the name, maybe null
+  int depth = 0;        // of lists and maps in one another
+  int64_t integer = 0;  // also of kBool
+  // Of kString; of kFloat: the number as Python writes it; of kUndefined: the name, maybe null.
+  std::shared_ptr<const std::string> text{};
   std::shared_ptr<const List> list{};
   std::shared_ptr<Map> map{};  // of kMap and kNamespace
   const JinjaNode* macro = nullptr;
@@ -32,12 +45,16 @@ struct JinjaValue {
   static JinjaValue None() { return {.kind = Kind::kNone}; }
   static JinjaValue Bool(bool value) { return {.kind = Kind::kBool, .integer = value ? 1 : 0}; }
   static JinjaValue Integer(int64_t value) { return {.kind = Kind::kInteger, .integer = value}; }
+  static JinjaValue Float(double value);
   static JinjaValue String(std::string value);
   static JinjaValue Undefined(absl::string_view name);
   static JinjaValue Of(List values);
   static JinjaValue Of(Map members);
+  // A value of JSON, without binary values.
+  static JinjaValue OfJson(const nlohmann::ordered_json& json);
 
   bool Is(Kind other) const { return kind == other; }
+  // What is counted with. A float is only written and compared.
   bool is_number() const { return kind == Kind::kInteger || kind == Kind::kBool; }
   // The member of this name of a map or namespace, or null.
   const JinjaValue* Find(absl::string_view name) const;

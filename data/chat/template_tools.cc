@@ -1,0 +1,179 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Tools in what a template writes: none of them may be left out, and what they spell is text.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/unicode.h"
+#include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/chat/jinja/text.h"
+
+namespace zeroth {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ChangeText = absl::FunctionRef<absl::Status(std::string&)>;
+
+// Changes each string of a JSON value, the names of members included.
+absl::Status ChangeStrings(Json& json, ChangeText change) {
+  if (json.is_string()) return change(json.get_ref<std::string&>());
+  if (json.is_array()) {
+    for (Json& each : json) ZEROTH_RETURN_IF_ERROR(ChangeStrings(each, change));
+  }
+  if (json.is_object()) {
+    Json changed = Json::object();
+    for (const auto& [key, value] : json.items()) {
+      std::string name = key;
+      ZEROTH_RETURN_IF_ERROR(change(name));
+      ZEROTH_RETURN_IF_ERROR(ChangeStrings(value, change));
+      changed[name] = std::move(value);
+    }
+    json = std::move(changed);
+  }
+  return absl::OkStatus();
+}
+
+// Changes each text of a conversation.
+absl::Status ChangeTexts(std::vector<ChatMessage>& messages, ChatTools& tools, ChangeText change) {
+  for (ChatMessage& message : messages) {
+    for (std::string* const text : {&message.content, &message.name, &message.tool_call_id,
+                                    message.thought.has_value() ? &*message.thought : nullptr}) {
+      if (text != nullptr) ZEROTH_RETURN_IF_ERROR(change(*text));
+    }
+    ZEROTH_RETURN_IF_ERROR(ChangeStrings(message.tool_calls, change));
+  }
+  return ChangeStrings(tools, change);
+}
+
+// What blocks wrote, one after the other.
+std::string Joined(absl::string_view text, absl::Span<const JinjaSpan> spans) {
+  std::string joined;
+  for (const JinjaSpan& span : spans) {
+    absl::StrAppend(&joined, text.substr(span.begin, span.end - span.begin));
+  }
+  return joined;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ChatTemplate::MarkSpecial(std::vector<ChatMessage>& messages,
+                                                      ChatTools& tools) const {
+  constexpr uint32_t kFirstPrivate = 0xE000;
+  std::string mark;
+  bool is_used = true;
+  for (uint32_t c = kFirstPrivate; is_used; ++c) {
+    mark.clear();
+    AppendUtf8(c, &mark);
+    is_used = absl::StrContains(source_->text, mark);
+    ZEROTH_RETURN_IF_ERROR(ChangeTexts(messages, tools, [&](const std::string& text) {
+      is_used = is_used || absl::StrContains(text, mark);
+      return absl::OkStatus();
+    }));
+  }
+  bool marks = false;
+  const auto mark_special = [&](std::string& text) -> absl::Status {
+    std::string marked;
+    ZEROTH_RETURN_IF_ERROR(
+        tokenizer_->SplitSpecial(text, [&](absl::string_view part, std::optional<int32_t> token) {
+          if (!token.has_value()) {
+            absl::StrAppend(&marked, part);
+            return absl::OkStatus();
+          }
+          // Behind each character, since the rest may spell another token.
+          for (size_t at = 0; at < part.size();) {
+            const size_t length = DecodeUtf8(part.substr(at)).length;
+            absl::StrAppend(&marked, part.substr(at, length), mark);
+            at += length;
+          }
+          marks = true;
+          return absl::OkStatus();
+        }));
+    ZEROTH_RETURN_IF_ERROR(tokenizer_->SplitSpecial(
+        marked, [&](absl::string_view part, std::optional<int32_t> token) -> absl::Status {
+          if (!token.has_value()) return absl::OkStatus();
+          return InvalidArgument("a message has ", Excerpt(part),
+                                 ", a special token of one character, which cannot be written as "
+                                 "text; remove it from the message");
+        }));
+    text = std::move(marked);
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(ChangeTexts(messages, tools, mark_special));
+  return marks ? mark : "";
+}
+
+absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
+                                            absl::Span<const JinjaSpan> generated,
+                                            absl::Span<const ChatMessage> messages,
+                                            const ChatTools& tools) const {
+  constexpr char kRemedy[] =
+      ". Choose a --chat_template that writes tools, or leave them out of the record";
+  // Opening the reply changes nothing before it. A template that refuses the change looks at it.
+  const auto writes = [&](absl::Span<const ChatMessage> changed, const ChatTools& changed_tools,
+                          std::string* learned) {
+    std::vector<JinjaSpan> spans;
+    const auto other = Run(changed, changed_tools, messages.back().role != "assistant", &spans);
+    if (other.ok() && learned != nullptr) *learned = Joined(*other, spans);
+    return !other.ok() || *other != text;
+  };
+  if (!tools.empty() && !writes(messages, {}, nullptr)) {
+    return InvalidArgument(
+        "the chat template does not write the record's \"tools\": without them "
+        "it writes the same text",
+        kRemedy);
+  }
+  const std::string learned = Joined(text, generated);
+  std::vector<ChatMessage> changed(messages.begin(), messages.end());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    const bool calls = !message.tool_calls.empty();
+    if (message.role != "tool" && !calls) continue;
+    // Says whether a change of changed[i], which it takes back, is written.
+    const auto is_written = [&](absl::string_view what, bool is_learned) -> absl::Status {
+      std::string other = learned + "?";
+      const bool written = writes(changed, tools, &other);
+      changed[i] = message;
+      if (!written) {
+        return InvalidArgument("the chat template does not write ", what, " of message ", i + 1,
+                               kRemedy);
+      }
+      if (!is_learned || !marks_replies_ || other != learned) return absl::OkStatus();
+      return InvalidArgument("the chat template's {% generation %} blocks leave out ", what,
+                             " of message ", i + 1,
+                             ": it would not be trained. Expected the blocks around tool calls");
+    };
+    if (!StripPython(message.content).empty() || message.role == "tool") {
+      changed[i].content += "?";
+      ZEROTH_RETURN_IF_ERROR(
+          is_written(calls ? "the text beside the tool calls" : "a tool's result", calls));
+    }
+    for (size_t call = 0; call < message.tool_calls.size(); ++call) {
+      const auto function = [&]() -> Json& { return changed[i].tool_calls[call]["function"]; };
+      function()["name"] = message.tool_calls[call]["function"]["name"].get<std::string>() + "?";
+      ZEROTH_RETURN_IF_ERROR(is_written("the name of a tool call", true));
+      const Json& arguments = message.tool_calls[call]["function"]["arguments"];
+      if (arguments.empty()) continue;
+      function()["arguments"] = arguments.is_string() ? Json("?") : Json::object();
+      ZEROTH_RETURN_IF_ERROR(is_written("the arguments of a tool call", true));
+      if (!arguments.is_string()) continue;
+      const std::string quoted = arguments.dump();
+      if (absl::StrContains(quoted, '\\') && absl::StrContains(text, quoted)) {
+        return InvalidArgument("the chat template writes the arguments of a tool call of message ",
+                               i + 1, " as a string of JSON in JSON, ", Excerpt(quoted),
+                               "; give \"arguments\" as an object, not as a string");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth
