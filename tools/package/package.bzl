@@ -17,7 +17,7 @@ def _packages_impl(ctx):
         progress_message = "Packing the programs",
         use_default_shell_env = True,
     )
-    return [DefaultInfo(files = depset([output]))]
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles(files = [output]))]
 
 packages = rule(
     implementation = _packages_impl,

@@ -47,15 +47,15 @@ bash_words() { bash -c 'eval "$(zeroth completion bash)"; COMP_WORDS=("$@"); COM
                         echo "${COMPREPLY[*]}"' bash "$@"; }
 expect "bash: a command" "train" "$(bash_words zeroth tra)"
 expect "bash: a flag" "--strategy=" "$(bash_words zeroth train --strateg)"
-expect "bash: a value" "full_shard" "$(bash_words zeroth train --strategy = full_s)"
-expect "bash: all values" "cosine linear" "$(bash_words zeroth train --lr_schedule = | tr ' ' '\n' | grep -x 'cosine\|linear' | xargs)"
+expect "bash: a value" "last" "$(bash_words zeroth train --grad_sync = la)"
+expect "bash: all values" "assistant all" "$(bash_words zeroth train --loss_on =)"
 expect "bash: a flag of Abseil's" "--max_tokens=" "$(bash_words zeroth generate --max_t)"
 
 if command -v fish >/dev/null; then
   fish_words() { fish -c "zeroth completion fish | source; complete -C 'zeroth $1'" | cut -f 1 | xargs; }
   expect "fish: a command" "train" "$(fish_words tra)"
   expect "fish: a flag" "--strategy" "$(fish_words 'train --strateg')"
-  expect "fish: a value" "--strategy=full_shard" "$(fish_words 'train --strategy=full_s')"
+  expect "fish: a value" "--grad_sync=last" "$(fish_words 'train --grad_sync=la')"
 else
   echo "SKIPPED: there is no fish"
 fi
@@ -74,7 +74,7 @@ ZSH
   zsh_line() { zsh -f complete.zsh "$1" | tr -d '\r' | grep -a -o 'GOT=.*END' | tail -n 1; }
   expect "zsh: a command" "GOT=zeroth trainEND" "$(zsh_line 'zeroth tra')"
   expect "zsh: a flag" "GOT=zeroth train --strategyEND" "$(zsh_line 'zeroth train --strateg')"
-  expect "zsh: a value" "GOT=zeroth train --strategy=full_shardEND" "$(zsh_line 'zeroth train --strategy=full_s')"
+  expect "zsh: a value" "GOT=zeroth train --grad_sync=lastEND" "$(zsh_line 'zeroth train --grad_sync=la')"
 else
   echo "SKIPPED: there is no zsh"
 fi
