@@ -22,16 +22,16 @@ run_each() { # run_each ZEROTH
   local program="$1"
   [[ "$(zeroth --version)" == "Zeroth $version, commit "* ]] || fail "$program --version: $(zeroth --version)"
   zeroth tokenize --in=text.md --tokenizer=byte --out=tokens.bin || fail tokenize
-  zeroth plan --model=gpt2_124m --machine=H100 --world_size=8 --seq_len=512 | grep -q GiB || fail plan
+  zeroth plan --model=gpt2_124m --machine=H100 --world_size=8 --seq_len=512 | grep fits >/dev/null || fail plan
   zeroth train --data=text.md --steps=2 --seq_len=16 --batch_size=1 --world_size=2 --out=run || fail train
   zeroth generate --model=run/final --prompt=The --max_tokens=4 || fail generate
   zeroth evaluate --model=run/final --data=text.md --seq_len=16 || fail evaluate
   zeroth convert --in=run/final --out=model.gguf || fail convert
-  zeroth inspect model.gguf | grep -q embd || fail inspect
-  zeroth completion bash | grep -q -- --strategy= || fail completion
+  zeroth inspect model.gguf | grep embd >/dev/null || fail inspect
+  zeroth completion bash | grep -e --strategy= >/dev/null || fail completion
   if python3 -c 'import tomllib' 2>/dev/null; then
     zeroth report run || fail report
-    zeroth follow run --help | grep -q mlflow || fail follow
+    zeroth follow run --help | grep mlflow >/dev/null || fail follow
   fi
   cd - >/dev/null
 }
