@@ -22,6 +22,7 @@
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/built_with.h"
 #include "zeroth/options/option_registry.h"
 
 // From version_stamp.cc: the commit at which the program was last linked, with "-modified" if files
@@ -234,7 +235,7 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
     PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
   if (given.others.count("version") > 0) {
-    PrintAndExit(absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n"));
+    PrintAndExit(absl::StrCat("Zeroth 0.1.0, commit ", zeroth_commit, "\n", BuiltWith()));
   }
   TrainOptions options;
   if (!given.others["config"].empty()) {

@@ -8,7 +8,7 @@
 //   --flagfile=FILE  reads further words of the command line, one a line; # begins a comment
 //   --undefok=NAMES  comma-separated names of flags that may be unknown
 //   --help           prints all flags; --help=markdown prints docs/flags.md
-//   --version        prints the version and the commit
+//   --version        prints the version, the commit, and what the program was built with
 
 #pragma once
 

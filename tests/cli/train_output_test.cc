@@ -242,6 +242,9 @@ TEST(TrainOutputTest, TheVersionIsPrinted) {
   EXPECT_EQ(run.exit_code, 0) << run.output;
   ExpectSaid(run, "Zeroth ");
   ExpectSaid(run, "commit ");
+  ExpectSaid(run, "compiler      ");
+  ExpectSaid(run, "oneDNN ");
+  ExpectSaid(run, "; this processor runs ");
 }
 
 }  // namespace

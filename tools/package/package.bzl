@@ -1,0 +1,31 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Makes the packages of the programs. Their names depend on what the programs need, so the output is a folder."""
+
+def _packages_impl(ctx):
+    output = ctx.actions.declare_directory(ctx.label.name)
+    programs = {name: program.files.to_list()[0] for program, name in ctx.attr.programs.items()}
+    arguments = ctx.actions.args()
+    arguments.add_all([ctx.file._script, output.path, ctx.attr.version, ctx.file.dispatcher, ctx.file.license])
+    arguments.add_all(["%s=%s" % (name, file.path) for name, file in programs.items()])
+    ctx.actions.run_shell(
+        arguments = [arguments],
+        # Finds patchelf, strip and readelf, as the compiler is found.
+        command = 'exec python3 -B "$@"',
+        inputs = programs.values() + [ctx.file._script, ctx.file.dispatcher, ctx.file.license],
+        mnemonic = "Package",
+        outputs = [output],
+        progress_message = "Packing the programs",
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles(files = [output]))]
+
+packages = rule(
+    implementation = _packages_impl,
+    attrs = {
+        "dispatcher": attr.label(allow_single_file = True, mandatory = True),
+        "license": attr.label(allow_single_file = True, mandatory = True),
+        "programs": attr.label_keyed_string_dict(allow_files = True, mandatory = True),
+        "version": attr.string(mandatory = True),
+        "_script": attr.label(allow_single_file = True, default = "//tools/package:package.py"),
+    },
+)

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Makes a wheel and a Debian package of the programs, with the libraries that not every Linux has.
+
+    package.py OUTPUT VERSION DISPATCHER LICENSE NAME=PROGRAM...
+
+Both have one tree: bin/zeroth, and in lib/zeroth the programs that it runs and their libraries. The same programs
+give the same bytes: files are in the order of their names, without times, owners or names of this machine.
+"""
+
+import base64
+import gzip
+import hashlib
+import io
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+
+# Libraries of every Debian with C++ programs, and of the policies for wheels (PEP 600).
+EVERYWHERE = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so.*")
+DATE = (1980, 1, 1, 0, 0, 0)  # the earliest of a ZIP archive
+DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+SUMMARY = "Trains and fine-tunes language models, sharded over ranks"
+MODULE = '''"""The programs of Zeroth: python -m zeroth COMMAND is the same as zeroth COMMAND."""
+
+import os
+import sys
+
+__version__ = "%s"
+
+
+def main():
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "zeroth")
+    os.execv(program, [program] + sys.argv[1:])
+'''
+
+
+def run(*command):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def libraries_of(program):
+    """Returns the paths of the shared libraries to bundle by the names under which they are looked up."""
+    found = {}
+    for name, path in re.findall(r"^\s*(\S+) => (.*?)(?: \(0x[0-9a-f]+\))?$", run("ldd", program), re.MULTILINE):
+        if EVERYWHERE.fullmatch(name):
+            continue
+        if path == "not found":
+            sys.exit("package: %s needs %s, which is not found; build the program on this machine" % (program, name))
+        found[name] = path
+    return found
+
+
+def notices(libraries):
+    """Returns the licences of the libraries: Debian's copyright files, or those in licenses/ beside their folder."""
+    texts = {}
+    for path in libraries.values():
+        licenses = os.path.join(os.path.dirname(os.path.dirname(path)), "licenses")
+        # Since /usr was merged, a package may name a file by either path.
+        real = os.path.realpath(path)
+        owner = subprocess.run(["dpkg", "-S", real, real.removeprefix("/usr")], check=False, capture_output=True, text=True)
+        if owner.stdout:
+            package = owner.stdout.split(":")[0]
+            found = {package: "/usr/share/doc/%s/copyright" % package}
+        elif os.path.isdir(licenses):
+            found = {name: os.path.join(licenses, name) for name in os.listdir(licenses)}
+        else:
+            sys.exit("package: no licence of %s was found, neither of Debian's packages nor in %s" % (path, licenses))
+        texts.update({name: read(file).decode(errors="replace") for name, file in found.items()})
+    return "".join("\n==== %s\n\n%s" % entry for entry in sorted(texts.items()))
+
+
+def stage(tree, dispatcher, license_file, programs):
+    """Fills the folder, and returns the licences of what is in it."""
+    folder = os.path.join(tree, "lib", "zeroth")
+    os.makedirs(folder)
+    os.makedirs(os.path.join(tree, "bin"))
+    shutil.copy(dispatcher, os.path.join(tree, "bin", "zeroth"))
+    libraries = {}
+    for name, program in programs.items():
+        target = os.path.join(folder, name)
+        if is_elf(program):
+            libraries.update(libraries_of(program))
+            run("strip", "-o", target, program)
+        else:
+            shutil.copy(program, target)
+        os.chmod(target, 0o755)
+    for name, path in libraries.items():
+        run("strip", "--strip-unneeded", "-o", os.path.join(folder, name), path)
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if is_elf(path):
+            # DT_RPATH, unlike DT_RUNPATH, also counts for the libraries of libraries.
+            run("patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", path)
+    os.chmod(os.path.join(tree, "bin", "zeroth"), 0o755)
+    return read(license_file).decode() + notices(libraries)
+
+
+def files_of(tree):
+    """Returns (path in the tree, path) of all files, in the order of the former."""
+    paths = (os.path.join(base, name) for base, _, names in os.walk(tree) for name in names)
+    return sorted((os.path.relpath(path, tree), path) for path in paths)
+
+
+def newest_symbol(tree, prefix):
+    """Returns the newest version of the symbols GLIBC_ or GLIBCXX_ that the tree needs, as (2, 36)."""
+    versions = [(0,)]
+    for _, path in files_of(tree):
+        if is_elf(path):
+            found = re.findall(r"\b%s_([0-9.]+)\b" % prefix, run("readelf", "--wide", "--version-info", path))
+            versions += [tuple(int(part) for part in version.split(".")) for version in found]
+    return max(versions)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_wheel(output, version, tree, licenses, glibc):
+    tag = "py3-none-manylinux_%d_%d_%s" % (*glibc[:2], platform.machine())
+    info = "zeroth-%s.dist-info/" % version
+    entries = [("zeroth/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
+    text = {
+        "zeroth/__init__.py": MODULE % version,
+        "zeroth/__main__.py": "from zeroth import main\n\nmain()\n",
+        info + "METADATA": "Metadata-Version: 2.1\nName: zeroth\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\n"
+                           "Requires-Python: >=3.8\n" % (version, SUMMARY),
+        info + "WHEEL": "Wheel-Version: 1.0\nGenerator: zeroth\nRoot-Is-Purelib: false\nTag: %s\n" % tag,
+        info + "entry_points.txt": "[console_scripts]\nzeroth = zeroth:main\n",
+        info + "LICENSE": licenses,
+    }
+    entries += [(name, content.encode(), 0o644) for name, content in text.items()]
+    record = ""
+    with zipfile.ZipFile(os.path.join(output, "zeroth-%s-%s.whl" % (version, tag)), "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, content, mode in sorted(entries):
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record += "%s,sha256=%s,%d\n" % (name, digest, len(content))
+            write_entry(wheel, name, content, mode)
+        write_entry(wheel, info + "RECORD", (record + info + "RECORD,,\n").encode(), 0o644)
+
+
+def write_entry(wheel, name, content, mode):
+    entry = zipfile.ZipInfo(name, DATE)
+    entry.external_attr = (0o100000 | mode & 0o777) << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    wheel.writestr(entry, content)
+
+
+def tar_of(files):
+    """Returns a compressed archive of (name, content, mode), with the folders of the names."""
+    folders = set()
+    for name, _, _ in files:
+        parts = name.split("/")[1:-1]
+        folders.update("./" + "/".join(parts[:count]) for count in range(len(parts) + 1))
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as compressed, \
+            tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, content, mode in sorted([(name, None, 0o755) for name in folders] + files):
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.uname, entry.gname = mode & 0o777, "root", "root"
+            if content is None:
+                entry.type = tarfile.DIRTYPE
+                archive.addfile(entry)
+            else:
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def write_deb(output, version, tree, licenses, glibc, glibcxx):
+    architecture = DEBIAN_ARCHITECTURES[platform.machine()]
+    files = [("./usr/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
+    zeroth = os.path.join(tree, "bin", "zeroth")
+    for shell, path in (("bash", "bash-completion/completions/zeroth"), ("zsh", "zsh/vendor-completions/_zeroth"),
+                        ("fish", "fish/vendor_completions.d/zeroth.fish")):
+        files.append(("./usr/share/" + path, run(zeroth, "completion", shell).encode(), 0o644))
+    files.append(("./usr/share/doc/zeroth/copyright", licenses.encode(), 0o644))
+    # GCC 12 made GLIBCXX_3.4.30, and each release one more.
+    control = ("Package: zeroth\nVersion: %s\nArchitecture: %s\nMaintainer: The Zeroth Authors <zeroth@localhost>\n"
+               "Installed-Size: %d\nDepends: libc6 (>= %d.%d), libstdc++6 (>= %d), libgcc-s1\n"
+               "Recommends: python3 (>= 3.11)\nSection: science\nPriority: optional\nDescription: %s\n" %
+               (version, architecture, sum(len(content) for _, content, _ in files) // 1024 + 1, *glibc[:2],
+                max(glibcxx[2] - 18, 5), SUMMARY))
+    with open(os.path.join(output, "zeroth_%s_%s.deb" % (version, architecture)), "wb") as deb:
+        deb.write(b"!<arch>\n")
+        for name, content in (("debian-binary", b"2.0\n"), ("control.tar.gz", tar_of(
+                [("./control", control.encode(), 0o644)])), ("data.tar.gz", tar_of(files))):
+            deb.write(b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (name.encode(), 0, 0, 0, 0o100644, len(content)))
+            deb.write(content + b"\n" * (len(content) % 2))
+
+
+def main():
+    output, version, dispatcher, license_file = sys.argv[1:5]
+    programs = dict(word.split("=", 1) for word in sys.argv[5:])
+    if shutil.which("patchelf") is None:
+        sys.exit("package: patchelf is not installed; it sets where programs look for libraries: apt-get install patchelf")
+    os.makedirs(output, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tree = os.path.join(folder, "tree")
+        licenses = stage(tree, dispatcher, license_file, programs)
+        glibc = newest_symbol(tree, "GLIBC")
+        write_wheel(output, version, tree, licenses, glibc)
+        write_deb(output, version, tree, licenses, glibc, newest_symbol(tree, "GLIBCXX"))
+
+
+if __name__ == "__main__":
+    main()

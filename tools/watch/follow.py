@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Follows a run's metrics.jsonl, and sends it to a tracker, or serves it to Prometheus.
+
+    tools/watch/follow.py OUT --to=wandb|mlflow|prometheus [--project=NAME] [--name=NAME] [--port=9464]
+
+OUT is the --out of a run, which need not exist yet. The trackers are told where to send by their own variables, such
+as WANDB_MODE and MLFLOW_TRACKING_URI. What was sent is kept in OUT/follow.TRACKER.json, so a follower that is started
+again, or a run that is resumed, continues the same run of the tracker, and no step is sent twice. The follower ends
+with the run: exit code 0 after a run that finished, 75 after one that was interrupted, and 1 after one that died.
+"""
+
+import argparse
+import hashlib
+import http.server
+import json
+import math
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import tomllib
+
+METRICS = "metrics.jsonl"
+EXIT_CODES = {"finished": 0, "interrupted": 75, "failed": 1}
+LAST_SCRAPE_SECONDS = 300  # that the final values stay available to Prometheus
+
+
+class FollowError(Exception):
+    """An error for the user: what was wrong, where, and what to do."""
+
+
+def say(text):
+    print("follow: " + text, file=sys.stderr, flush=True)
+
+
+def numbers_of(entry, prefix=""):
+    """Returns the numbers of an object by name. In metrics.jsonl "nan", "inf" and "-inf" are strings."""
+    numbers = {}
+    for key, value in entry.items():
+        if isinstance(value, dict):
+            numbers.update(numbers_of(value, prefix + key + "/"))
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) or value in ("nan", "inf", "-inf"):
+            numbers[prefix + key] = float(value)
+    return numbers
+
+
+def read_options(folder):
+    try:
+        with open(os.path.join(folder, "config.toml"), "rb") as file:
+            return tomllib.load(file)
+    except (OSError, ValueError):
+        return {}  # the run has not written it yet
+
+
+# ------------------------------------------------------------------------------------------- the file
+
+
+class Lines:
+    """The complete lines of a file that grows, and that a resumed run replaces by a shorter one."""
+
+    def __init__(self, path):
+        self.path, self.inode, self.offset, self.rest = path, None, 0, b""
+        self.head = b""  # what was read of the first bytes: another run's first line differs in its times
+
+    def read(self):
+        """Returns (began, lines): the lines since the last call; `began` if they are the file's first ones."""
+        try:
+            with open(self.path, "rb") as file:
+                facts = os.fstat(file.fileno())
+                same = file.read(len(self.head)) == self.head
+                if facts.st_ino != self.inode or facts.st_size < self.offset or not same:
+                    self.inode, self.offset, self.rest, self.head = facts.st_ino, 0, b"", b""
+                began = self.offset == len(self.rest)
+                file.seek(self.offset)
+                data = file.read()
+        except FileNotFoundError:
+            return False, []
+        if self.offset == len(self.head):
+            self.head = (self.head + data)[:1000]
+        self.offset += len(data)
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        return began, lines
+
+
+def is_locked(folder):
+    """Whether a run holds the lock of its folder. Trying to take that lock could turn a starting run away."""
+    try:
+        inode = os.stat(folder).st_ino
+        with open("/proc/locks", encoding="ascii") as file:
+            # Devices are not compared: on overlays, stat names another one than the kernel's list.
+            return any(re.search(r"FLOCK .*:%d 0 EOF" % inode, line) for line in file)
+    except OSError:
+        return False
+
+
+# ------------------------------------------------------------------------------------------- trackers
+#
+# open(id) starts a run, or continues the one with this id, and returns its id. send(step, numbers) is called in the
+# order of steps. close(state, summary) tells how the run ended; state is None if only the follower ends.
+
+
+class Wandb:
+    def __init__(self, folder, arguments):
+        try:
+            import wandb  # pylint: disable=import-outside-toplevel
+        except ImportError as error:
+            raise FollowError("--to=wandb needs the package wandb: pip install wandb") from error
+        self.wandb, self.folder, self.arguments, self.run = wandb, folder, arguments, None
+
+    def open(self, run_id):
+        self.run = self.wandb.init(project=self.arguments.project, name=self.arguments.name, id=run_id, resume="allow",
+                                   dir=self.folder)
+        self.run.config.update(read_options(self.folder), allow_val_change=True)
+        return self.run.id
+
+    def last_sent(self, _):
+        return 0
+
+    def send(self, step, numbers):
+        # The numbers of an evaluation join those of its step.
+        self.run.log(numbers, step=step)
+
+    def close(self, state, summary):
+        self.run.summary.update(summary)
+        self.run.finish(exit_code=EXIT_CODES.get(state, 0))
+
+
+class Mlflow:
+    STATES = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+
+    def __init__(self, folder, arguments):
+        try:
+            import mlflow  # pylint: disable=import-outside-toplevel
+        except ImportError as error:
+            raise FollowError("--to=mlflow needs the package mlflow or mlflow-skinny: pip install mlflow-skinny") from error
+        self.mlflow, self.folder, self.arguments, self.run_id = mlflow, folder, arguments, None
+        self.client = mlflow.MlflowClient()
+        self.last_step = 0
+
+    def open(self, run_id):
+        self.run_id = run_id
+        if run_id is not None:
+            self.client.update_run(run_id, status="RUNNING")
+            return run_id
+        found = self.client.get_experiment_by_name(self.arguments.project)
+        experiment = found.experiment_id if found else self.client.create_experiment(self.arguments.project)
+        self.run_id = self.client.create_run(experiment, run_name=self.arguments.name).info.run_id
+        parameters = [self.mlflow.entities.Param(key, str(value)) for key, value in read_options(self.folder).items()]
+        for begin in range(0, len(parameters), 100):  # the most of a request
+            self.client.log_batch(self.run_id, params=parameters[begin:begin + 100])
+        return self.run_id
+
+    def last_sent(self, key):
+        """The server knows also what a follower sent that was killed before it wrote its state."""
+        return max((metric.step for metric in self.client.get_metric_history(self.run_id, key)), default=0)
+
+    def send(self, step, numbers):
+        self.last_step = max(step, self.last_step)
+        now = int(time.time() * 1000)
+        self.client.log_batch(self.run_id, metrics=[self.mlflow.entities.Metric(key, value, now, step)
+                                                    for key, value in numbers.items()])
+
+    def close(self, state, summary):
+        if summary:
+            self.send(self.last_step, {"summary/" + key: value for key, value in summary.items()})
+        if state is not None:
+            self.client.set_terminated(self.run_id, self.STATES[state])
+
+
+class Prometheus:
+    """Serves the newest numbers at /metrics, in the text format 0.0.4."""
+
+    def __init__(self, folder, arguments):
+        self.labels = 'run="%s"' % arguments.name.translate({ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n"})
+        self.numbers, self.state, self.lock, self.read_end = {}, "running", threading.Lock(), threading.Event()
+        tracker = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):  # pylint: disable=invalid-name
+                if self.path.partition("?")[0] != "/metrics":
+                    self.send_error(404, "the metrics are at /metrics")
+                    return
+                text, ended = tracker.text()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+                if ended:
+                    tracker.read_end.set()
+
+            def log_message(self, *_):  # pylint: disable=arguments-differ
+                pass
+
+        try:
+            self.server = http.server.ThreadingHTTPServer(("", arguments.port), Handler)
+        except OSError as error:
+            raise FollowError("--port=%d: %s; choose another --port" % (arguments.port, error.strerror)) from error
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        say("serves %s at http://localhost:%d/metrics" % (folder, self.server.server_port))
+
+    @staticmethod
+    def spell(value):
+        return "NaN" if math.isnan(value) else "%sInf" % "-+"[value > 0] if math.isinf(value) else repr(value)
+
+    def text(self):
+        with self.lock:
+            lines = []
+            for key, value in sorted(self.numbers.items()):
+                name = "zeroth_" + re.sub("[^a-zA-Z0-9_]", "_", key)
+                lines += ["# TYPE %s gauge" % name, "%s{%s} %s" % (name, self.labels, self.spell(value))]
+            lines.append("# TYPE zeroth_run_state gauge")
+            for state in ("running", *EXIT_CODES):
+                lines.append('zeroth_run_state{%s,state="%s"} %d' % (self.labels, state, state == self.state))
+            return ("\n".join(lines) + "\n").encode(), self.state != "running"
+
+    def open(self, run_id):
+        return run_id
+
+    def last_sent(self, _):
+        return 0
+
+    def send(self, step, numbers):
+        with self.lock:
+            self.numbers.update(numbers, step=float(step))
+
+    def close(self, state, _):
+        if state is not None:
+            with self.lock:
+                self.state = state
+            self.read_end.wait(LAST_SCRAPE_SECONDS)
+        self.server.shutdown()
+        self.server.server_close()
+
+
+TRACKERS = {"wandb": Wandb, "mlflow": Mlflow, "prometheus": Prometheus}
+
+# ----------------------------------------------------------------------------------------- the follower
+
+
+class Follower:
+    def __init__(self, folder, tracker, state_file):
+        self.folder, self.tracker, self.state_file = folder, tracker, state_file
+        self.lines = Lines(os.path.join(folder, METRICS))
+        # first: of the file's first line, which a resumed run keeps; step, eval_step: sent last; end: sent last.
+        self.state = {"first": None, "id": None, "step": 0, "eval_step": 0, "end": None}
+        self.is_open, self.was_locked = False, False
+        self.summary, self.end = {}, None
+
+    def save(self):
+        if self.state_file is None:
+            return
+        with open(self.state_file + ".tmp", "w", encoding="utf-8") as file:
+            json.dump(self.state, file)
+        os.replace(self.state_file + ".tmp", self.state_file)
+
+    def load(self):
+        if self.state_file is None:
+            return
+        try:
+            with open(self.state_file, encoding="utf-8") as file:
+                self.state.update(json.load(file))
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            raise FollowError("%s: expected what a follower wrote: %s; delete the file to begin a new run of the tracker"
+                              % (self.state_file, error)) from error
+
+    def begin(self, first_line):
+        """Called when the file is read from its start. Another first line is another run, as after --overwrite."""
+        first = hashlib.sha256(first_line).hexdigest()
+        if self.is_open and first != self.state["first"]:
+            self.tracker.close("failed", {})
+            raise FollowError("%s: another run has replaced the one that was followed; start the follower again" %
+                              self.lines.path)
+        if self.is_open:
+            return
+        self.load()
+        if first != self.state["first"]:
+            self.state = {"first": first, "id": None, "step": 0, "eval_step": 0, "end": None}
+        self.state["id"] = self.tracker.open(self.state["id"])
+        self.is_open = True
+        for kind, key in (("step", "loss"), ("eval_step", "eval_loss")):
+            self.state[kind] = max(self.state[kind], self.tracker.last_sent(key))
+        self.save()
+
+    def send(self, line):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            say("%s: skips a line that is not JSON: %.80r" % (self.lines.path, line))
+            return
+        self.end = None  # a summary before the last line is that of a run that was resumed
+        if isinstance(entry.get("summary"), dict):
+            self.summary = numbers_of(entry["summary"])
+            self.end = "interrupted" if entry["summary"].get("interrupted") else "finished"
+            return
+        step = entry.pop("step", None)
+        kind = "eval_step" if "eval_loss" in entry else "step"
+        if not isinstance(step, int) or step <= self.state[kind]:
+            return
+        for attempt in range(1000000):
+            try:
+                self.tracker.send(step, numbers_of(entry))
+                break
+            except Exception as error:  # pylint: disable=broad-exception-caught # whatever a tracker's network raises
+                say("step %d was not sent, and will be tried again: %s" % (step, error))
+                time.sleep(min(60, 2 ** min(attempt, 6)))
+        self.state[kind] = step
+        self.state["end"] = None
+
+    def poll(self):
+        """Sends what is new. Returns how the run ended, or None while it goes on."""
+        locked = is_locked(self.folder)
+        began, lines = self.lines.read()
+        if lines and began:
+            self.begin(lines[0])
+        for line in lines:
+            if line.strip():
+                self.send(line)
+        if lines:
+            self.save()
+        if self.end == "interrupted" and self.state["end"] == "interrupted":
+            return None  # sent before: this follower was started to wait for the resumed run
+        if self.end is not None and not locked:
+            return self.end
+        if self.was_locked and not locked and not lines:
+            return "failed"
+        self.was_locked = self.was_locked or locked
+        return None
+
+    def follow(self, every):
+        ended = self.poll()
+        while ended is None:
+            time.sleep(every)
+            ended = self.poll()
+        if self.is_open:
+            self.tracker.close(ended, self.summary if self.state["end"] != ended else {})
+            self.state["end"] = ended
+            self.save()
+        say("the run in %s %s after step %d" % (self.folder, "was interrupted" if ended == "interrupted" else ended,
+                                               self.state["step"]))
+        return EXIT_CODES[ended]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="follow", description="Sends a run's metrics to a tracker while it trains.")
+    parser.add_argument("out", metavar="OUT", help="the --out of a run")
+    parser.add_argument("--to", required=True, choices=list(TRACKERS))
+    parser.add_argument("--project", default="zeroth", help="project of W&B, or experiment of MLflow (%(default)s)")
+    parser.add_argument("--name", help="of the run (OUT's last folder)")
+    parser.add_argument("--port", type=int, default=9464, help="for Prometheus (%(default)s)")
+    parser.add_argument("--every", type=float, default=2, help="seconds between looks at the file (%(default)s)")
+    arguments = parser.parse_args()
+    # A link such as zeroth_out/latest points elsewhere once the next run starts.
+    folder = os.path.realpath(arguments.out)
+    arguments.name = arguments.name or os.path.basename(folder)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    follower = None
+    try:
+        tracker = TRACKERS[arguments.to](folder, arguments)
+        state_file = None if arguments.to == "prometheus" else os.path.join(folder, "follow.%s.json" % arguments.to)
+        follower = Follower(folder, tracker, state_file)
+        return follower.follow(arguments.every)
+    except KeyboardInterrupt:
+        # The run goes on, and so may another follower.
+        if follower is not None and follower.is_open:
+            follower.save()
+            tracker.close(None, {})
+        return 130
+    except FollowError as error:
+        say(str(error))
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

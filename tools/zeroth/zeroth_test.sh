@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+#
+# zeroth_test ZEROTH NAME=PROGRAM...: runs the programs as commands, and completes in the shells that are here.
+set -euo pipefail
+zeroth="$PWD/$1"
+shift
+ZEROTH_PROGRAMS="$(mktemp -d "${TEST_TMPDIR:-/tmp}/programs.XXXXXX")"
+export ZEROTH_PROGRAMS
+for program in "$@"; do
+  ln -s "$PWD/${program#*=}" "$ZEROTH_PROGRAMS/${program%%=*}"
+done
+mkdir "$ZEROTH_PROGRAMS/bin"
+ln -s "$zeroth" "$ZEROTH_PROGRAMS/bin/zeroth"
+export PATH="$ZEROTH_PROGRAMS/bin:$PATH"
+cd "$ZEROTH_PROGRAMS"
+
+fail() {
+  printf 'FAILED: %s\n' "$@" >&2
+  exit 1
+}
+
+expect() { # expect WHAT WANTED GOT
+  [[ "$3" == "$2" ]] || fail "$1: expected '$2', got '$3'"
+}
+
+all="$(zeroth --help)"
+for program in "$@"; do
+  name="${program%%=*}"
+  [[ "$all" == *$'\n'"  $name "* ]] || fail "zeroth --help does not name $name"
+  expect "zeroth help $name" "$("./$name" --help || true)" "$(zeroth help "$name" || true)"
+done
+[[ "$(zeroth --version)" == "Zeroth "*"commit "* ]] || fail "zeroth --version prints $(zeroth --version)"
+# Arguments and the exit code are the program's.
+if said="$(zeroth generate --model='a b' 2>&1)"; then fail "a model that is not there was read"; fi
+[[ "$said" == *"a b"* ]] || fail "zeroth generate says: $said"
+for wrong in trian 'help trian' '../train' 'completion csh'; do
+  code=0
+  # shellcheck disable=SC2086  # Two words.
+  said="$(zeroth $wrong 2>&1)" || code=$?
+  [[ "$code" == 2 && "$said" == "zeroth: "* ]] || fail "zeroth $wrong exits with $code and says: $said"
+done
+
+# Bash, as readline calls it.
+# shellcheck disable=SC2016
+bash_words() { bash -c 'eval "$(zeroth completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zeroth
+                        echo "${COMPREPLY[*]}"' bash "$@"; }
+expect "bash: a command" "train" "$(bash_words zeroth tra)"
+expect "bash: a flag" "--strategy=" "$(bash_words zeroth train --strateg)"
+expect "bash: a value" "last" "$(bash_words zeroth train --grad_sync = la)"
+expect "bash: all values" "assistant all" "$(bash_words zeroth train --loss_on =)"
+expect "bash: a flag of Abseil's" "--max_tokens=" "$(bash_words zeroth generate --max_t)"
+
+if command -v fish >/dev/null; then
+  fish_words() { fish -c "zeroth completion fish | source; complete -C 'zeroth $1'" | cut -f 1 | xargs; }
+  expect "fish: a command" "train" "$(fish_words tra)"
+  expect "fish: a flag" "--strategy" "$(fish_words 'train --strateg')"
+  expect "fish: a value" "--grad_sync=last" "$(fish_words 'train --grad_sync=la')"
+else
+  echo "SKIPPED: there is no fish"
+fi
+
+if command -v zsh >/dev/null; then
+  # A line typed into a terminal of zsh, completed, and then printed behind GOT.
+  cat >complete.zsh <<'ZSH'
+zmodload zsh/zpty
+zpty shell "TERM=dumb zsh -fi"
+zpty -w shell 'stty cols 500; PS1=; autoload -U compinit; compinit -u -D; eval "$(zeroth completion zsh)"; bindkey -e; echo READ""Y'
+zpty -r -m shell text '*READY*'
+zpty -w -n shell "$1"$'\t'$'\C-aecho GO""T=\C-eEND\n'
+zpty -r -m shell text '*GOT=*END*'
+print -r -- "$text"
+ZSH
+  zsh_line() { zsh -f complete.zsh "$1" | tr -d '\r' | grep -a -o 'GOT=.*END' | tail -n 1; }
+  expect "zsh: a command" "GOT=zeroth trainEND" "$(zsh_line 'zeroth tra')"
+  expect "zsh: a flag" "GOT=zeroth train --strategyEND" "$(zsh_line 'zeroth train --strateg')"
+  expect "zsh: a value" "GOT=zeroth train --grad_sync=lastEND" "$(zsh_line 'zeroth train --grad_sync=la')"
+else
+  echo "SKIPPED: there is no zsh"
+fi
