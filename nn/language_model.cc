@@ -98,8 +98,10 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
 absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor& tokens,
                                                   const Tensor& targets) {
   ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
-  if (IsDivided(head())) return DividedCrossEntropyOp(context, hidden, head(), targets);
-  return LinearCrossEntropyOp(context, hidden, head(), targets);
+  if (IsDivided(head())) {
+    return DividedCrossEntropyOp(context, hidden, head(), targets, LogitCap());
+  }
+  return LinearCrossEntropyOp(context, hidden, head(), targets, LogitCap());
 }
 
 absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tokens, int64_t from,
@@ -121,15 +123,22 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
                              "; expected 0, or up to ", seq, " with a batch of 1");
     }
     const Tensor asked = hidden.data.View(from * dim, Shape({batch * (seq - from), dim}));
+    Tensor logits;
     if (IsDivided(head())) {
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, DividedLogits(context, asked, head()));
-      return logits.Reshape(Shape({batch, seq - from, logits.dim(1)}));
+      ZEROTH_ASSIGN_OR_RETURN(logits, DividedLogits(context, asked, head()));
+      logits = logits.Reshape(Shape({batch, seq - from, logits.dim(1)}));
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
+      ZEROTH_ASSIGN_OR_RETURN(
+          logits, context.Empty(Shape({batch, seq - from, weight.dim(0)}), DType::kFloat32));
+      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
+          context.kernels(), {.a = asked, .b = weight, .c = logits, .transpose_b = true}));
     }
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
-    ZEROTH_ASSIGN_OR_RETURN(
-        Tensor logits, context.Empty(Shape({batch, seq - from, weight.dim(0)}), DType::kFloat32));
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(
-        context.kernels(), {.a = asked, .b = weight, .c = logits, .transpose_b = true}));
+    if (LogitCap() > 0) {
+      ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+          context.kernels(),
+          {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = LogitCap()}));
+    }
     return logits;
   });
   if (result.ok() && cache != nullptr) cache->Grow(tokens.dim(1));

@@ -75,6 +75,8 @@ class LanguageModel : public Module {
   virtual absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) = 0;
   // [vocab, dim].
   virtual Parameter& head() = 0;
+  // Above 0: a logit x becomes LogitCap() * tanh(x / LogitCap()), in the loss too.
+  virtual float LogitCap() const { return 0; }
   // The number of weights that every token is multiplied with, the head's included.
   virtual int64_t MatmulWeights() const = 0;
   // Layers times the width of all query heads, to which attention's cost is proportional.

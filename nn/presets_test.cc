@@ -17,8 +17,8 @@ TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
       {"gpt2_1558m", 1557611200},    {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
       {"llama3_8b", 8030261248},     {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
       {"qwen25_0_5b", 494032768},    {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624},
-      {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952},   {"phi3_mini", 3821079552},
-      {"phi4", 14659507200}};
+      {"mixtral_8x7b", 46702792704}, {"gemma3_1b", 999885952},   {"gemma2_2b", 2614341888},
+      {"gemma2_9b", 9241705984},     {"phi3_mini", 3821079552},  {"phi4", 14659507200}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();
@@ -87,6 +87,12 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("mixtral_8x7b", "sliding_window", 4096);
   refused("mixtral_8x7b", "router_jitter_noise", 0.1);
   refused("mixtral_8x7b", "num_experts_per_tok", 9);
+  refused("gemma2_2b", "attn_logit_softcapping", -1.0);
+  refused("gemma2_2b", "final_logit_softcapping", "30");
+  refused("gemma2_2b", "hidden_activation", "gelu");
+  refused("gemma2_2b", "query_pre_attn_scalar", 0);
+  refused("gemma2_2b", "rope_local_base_freq", 1e4);
+  refused("gemma2_2b", "use_bidirectional_attention", true);
   refused("gemma3_1b", "attn_logit_softcapping", 50.0);
   refused("gemma3_1b", "final_logit_softcapping", 30.0);
   refused("gemma3_1b", "use_bidirectional_attention", true);
@@ -185,6 +191,28 @@ TEST(PresetsTest, OperationsOfWindowsInSomeLayers) {
   };
   const double seen = 16.0 - 16.0 * 16 / (2 * 64);
   EXPECT_NEAR(flops_with(64) - flops_with(16), 6 * 1024 * 12 * (32.0 - seen), 1.0);
+}
+
+// As in transformers: caps of 50 and 30, and a window in the layers of even number, unless the file
+// says otherwise.
+TEST(PresetsTest, AGemma2HasCapsUnlessTheFileSaysNull) {
+  nlohmann::json config = *PresetConfig("gemma2_2b");
+  config["num_hidden_layers"] = 3;
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) config.erase(key);
+  const nlohmann::json absent = (*ModelRegistry::Create(config))->HfConfig();
+  EXPECT_EQ(absent["attn_logit_softcapping"], 50.0);
+  EXPECT_EQ(absent["final_logit_softcapping"], 30.0);
+  EXPECT_EQ(absent["layer_types"],
+            nlohmann::json({"sliding_attention", "full_attention", "sliding_attention"}));
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    config[key] = nullptr;
+    const nlohmann::json null = (*ModelRegistry::Create(config))->HfConfig();
+    ASSERT_TRUE(null.contains(key));
+    EXPECT_TRUE(null[key].is_null()) << key;
+    const auto again = ModelRegistry::Create(null);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ((*again)->HfConfig(), null);
+  }
 }
 
 TEST(PresetsTest, AVisionTowerIsRefused) {

@@ -266,6 +266,7 @@ absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.ModelType());
   const absl::string_view architecture = GgufArchitectureOf(type);
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), config.where());
+  if (architecture == "gemma2") return Gemma2Metadata(config);
   if (architecture == "gemma3") return Gemma3Metadata(config);
   return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, architecture);
 }
@@ -275,6 +276,7 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), metadata.where());
   if (architecture == "gpt2") return Gpt2Config(metadata, facts);
+  if (architecture == "gemma2") return Gemma2Config(metadata, facts);
   if (architecture == "gemma3") return Gemma3Config(metadata, facts);
   ZEROTH_ASSIGN_OR_RETURN(const LlamaLike* const family, FindLlamaLike(architecture));
   return LlamaConfig(metadata, *family, facts);

@@ -47,7 +47,7 @@ struct GgufTensorName {
 };
 
 // OK if the names of this general.architecture are known: "gpt2", "llama", "qwen2", "qwen3",
-// "qwen3moe", "olmo2", "phi3", "gemma3". Otherwise Unimplemented, with this list.
+// "qwen3moe", "olmo2", "phi3", "gemma2", "gemma3". Otherwise Unimplemented, with this list.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // Returns GGUF's architecture for a model_type of Hugging Face. The names are the same, except that
 // Mistral and Mixtral are Llamas, "qwen3_moe" is "qwen3moe", and "gemma3_text" is "gemma3".

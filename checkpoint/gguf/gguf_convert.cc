@@ -258,8 +258,9 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
       const std::vector<TensorCopy> copies,
       PlanExport(model.weights(), metadata, options.mix ? DType::kFloat16 : options.dtype));
   // transformers' defaults differ between the families.
-  const bool tied_by_default =
-      metadata.Has("gpt2.block_count") || metadata.Has("gemma3.block_count");
+  const bool tied_by_default = metadata.Has("gpt2.block_count") ||
+                               metadata.Has("gemma2.block_count") ||
+                               metadata.Has("gemma3.block_count");
   ZEROTH_ASSIGN_OR_RETURN(const bool tied,
                           model.config().GetBoolOr("tie_word_embeddings", tied_by_default));
   ZEROTH_RETURN_IF_ERROR(

@@ -164,6 +164,64 @@ TEST(GgufConvertTest, APhiRotatesAPartOfAHead) {
   EXPECT_THAT(refused.message(), HasSubstr("rope_type \"longrope\""));
 }
 
+HfDirectory Gemma2With(const TemporaryDirectory& dir, const Json& keys) {
+  return ModelWith("gemma2_tiny", dir, keys);
+}
+
+TEST(GgufConvertTest, AGemma2KeepsItsCaps) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = Gemma2With(dir, {{"query_pre_attn_scalar", 8}});
+  const absl::Status exported =
+      ConvertHfToGguf(model, dir.File("m.gguf"), Options(GgufVocabularySource::kByte));
+  ASSERT_TRUE(exported.ok()) << exported;
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("general.architecture"), "gemma2");
+  EXPECT_EQ(*metadata.GetDouble("gemma2.attn_logit_softcapping"), 1.5);
+  EXPECT_EQ(*metadata.GetDouble("gemma2.final_logit_softcapping"), static_cast<double>(0.8f));
+  EXPECT_EQ(*metadata.GetInt("gemma2.attention.sliding_window"), 12);
+  EXPECT_EQ(*metadata.GetInt("gemma2.attention.key_length"), 8);
+  EXPECT_EQ(*metadata.GetDouble("gemma2.rope.freq_base"), 1e4);
+  const Shape vector({24});
+  std::vector<float> weights =
+      *model.weights().ReadAll("model.layers.1.post_feedforward_layernorm.weight", vector);
+  for (float& weight : weights) weight += 1.0f;
+  EXPECT_EQ(*file->ReadAll("blk.1.post_ffw_norm.weight", vector), weights);
+
+  const auto notes = ConvertGgufToHf(*file, dir.File("back"));
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  const HfDirectory back = OpenModel(dir.File("back"));
+  ExpectSameWeights(model, back);  // its norms are multiples of 2^-12
+  for (const char* key :
+       {"model_type", "architectures", "hidden_activation", "hidden_size", "head_dim",
+        "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size",
+        "rms_norm_eps", "max_position_embeddings", "sliding_window", "query_pre_attn_scalar",
+        "attn_logit_softcapping", "final_logit_softcapping", "vocab_size", "tie_word_embeddings",
+        "eos_token_id"}) {
+    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
+  }
+  EXPECT_EQ(back.config().json()["rope_theta"], 1e4);
+}
+
+TEST(GgufConvertTest, AGemma2ThatLlamaCppComputesOtherwiseIsRefused) {
+  const TemporaryDirectory dir;
+  const Json full = {"full_attention", "full_attention", "full_attention"};
+  const Json changes = {{"query_pre_attn_scalar", 12},
+                        {"hidden_activation", "gelu"},
+                        {"attn_logit_softcapping", nullptr},
+                        {"final_logit_softcapping", nullptr},
+                        {"sliding_window", nullptr},
+                        {"layer_types", full},
+                        {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}};
+  for (const auto& [key, value] : changes.items()) {
+    Json keys = {{"query_pre_attn_scalar", 8}};
+    keys[key] = value;
+    const absl::Status status = GgufMetadataOf(Gemma2With(dir, keys).config()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << key << status;
+    EXPECT_THAT(status.message(), HasSubstr(key));
+  }
+}
+
 // llama.cpp scales scores by the head size, which is 8.
 const Json kGgufGemma = {{"query_pre_attn_scalar", 8}};
 

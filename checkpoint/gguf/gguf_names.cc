@@ -46,7 +46,8 @@ constexpr Row kHead = {"lm_head", "output"};
 Family LlamaLike(absl::string_view name, std::vector<Row> norms,
                  const std::vector<Row>& feed_forward, const std::vector<Row>& more = {}) {
   const bool is_llama = name == "llama" || name == "mixtral";
-  const GgufLayout norm = name == "gemma3" ? GgufLayout::kPlusOne : GgufLayout::kSame;
+  const bool is_gemma = name == "gemma2" || name == "gemma3";
+  const GgufLayout norm = is_gemma ? GgufLayout::kPlusOne : GgufLayout::kSame;
   Family family = {name,
                    "model.",
                    "layers.",
@@ -117,6 +118,7 @@ const std::vector<Family>& Families() {
                               LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
                               LlamaLike("olmo2", norms_after, dense, qk_norms),
                               LlamaLike("phi3", norms_before, fused),
+                              LlamaLike("gemma2", norms_around, dense),
                               LlamaLike("gemma3", norms_around, dense, qk_norms_plus_one)};
   return *families;
 }

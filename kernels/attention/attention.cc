@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/attention/attention.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/kernels/operation.h"
@@ -26,6 +28,13 @@ bool CheckAttentionShape(Operation& op, const AttentionShape& shape) {
   const bool sizes = shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 &&
                      shape.kv_heads >= 0 && shape.head_dim >= 0 && shape.window >= 0;
   if (!op.Require(sizes, "shape", "has a negative size")) return false;
+  const bool scores =
+      shape.scale >= 0 && std::isfinite(shape.scale) && shape.cap >= 0 && std::isfinite(shape.cap);
+  if (!op.Require(scores, "shape",
+                  absl::StrCat("has a score scale of ", shape.scale, " and a cap of ", shape.cap,
+                               ", expected finite numbers of at least 0"))) {
+    return false;
+  }
   const bool divides = shape.kv_heads > 0 ? shape.heads % shape.kv_heads == 0 : shape.heads == 0;
   return divides || op.Require(false, "shape",
                                absl::StrCat("has ", shape.heads, " heads and ", shape.kv_heads,

@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,7 +36,15 @@ struct AttentionShape {
   // Sliding window (Beltagy et al., "Longformer", 2020): a token attends to this many tokens,
   // itself and those before it; 0 for all. Tiles outside of the window cost nothing.
   int64_t window = 0;
+  // Factor of the scores q k^T; 0 for 1 / sqrt(head_dim).
+  float scale = 0;
+  // Above 0: a scaled score s becomes cap * tanh(s / cap) before the softmax (Gemma Team, "Gemma
+  // 2", 2024, section 2); 0: scores are not capped.
+  float cap = 0;
 
+  float score_scale() const {
+    return scale > 0 ? scale : 1.0f / std::sqrt(static_cast<float>(head_dim));
+  }
   int64_t packed_dim() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 inline bool IsEmpty(const AttentionShape& shape) {
@@ -44,7 +53,7 @@ inline bool IsEmpty(const AttentionShape& shape) {
 // For operations on packed tensors: checks that the shape is valid.
 bool CheckAttentionShape(Operation& op, const AttentionShape& shape);
 
-// out = causal softmax(q k^T / sqrt(head_dim)) v, for each head.
+// out = causal softmax(scores) v, for each head; AttentionShape has the scale and cap of scores.
 struct AttentionArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]

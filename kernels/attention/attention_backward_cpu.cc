@@ -15,6 +15,7 @@
 
 #include "zeroth/kernels/attention/attention_tiles-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -40,17 +41,21 @@ void RowDots(const T* dout, const T* out, int64_t stride, int64_t rows, int64_t 
 }
 
 // Replaces the scores in `p` with probabilities, and the gradients of probabilities in `ds` with
-// those of scores. Entries in [valid, kKeyTile) become zeros.
-template <class D>
-HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta,
+// those of scores. Entries in [valid, kKeyTile) become zeros. If `kCaps`, the softmax is of capped
+// scores, and the gradients are those of scores before the cap.
+template <bool kCaps, class D>
+HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float cap, float lse, float delta,
                                    float* HWY_RESTRICT p, float* HWY_RESTRICT ds) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto row_lse = hn::Set(d, lse);
   const auto row_delta = hn::Set(d, delta);
   int64_t i = 0;
   for (; i < valid; i += lanes) {
-    auto e = Exp(d, hn::Sub(hn::Load(d, p + i), row_lse));
+    auto score = hn::Load(d, p + i);
+    if constexpr (kCaps) score = SoftCap(d, score, cap);
+    auto e = Exp(d, hn::Sub(score, row_lse));
     auto grad = hn::Mul(e, hn::Sub(hn::Load(d, ds + i), row_delta));
+    if constexpr (kCaps) grad = hn::Mul(grad, SoftCapSlope(d, score, cap));
     if (i + lanes > valid) {
       const auto mask = hn::FirstN(d, static_cast<size_t>(valid - i));
       e = hn::IfThenElseZero(mask, e);
@@ -87,8 +92,14 @@ void BackwardTile(const AttentionLayout& layout, const FirstKeys& first_keys,
     MicroGemm(d, count, {at.dout + row * width, width, 1}, at.v_t + key * width, kKeyTile,
               layout.dim, nullptr, ds, kKeyTile, vectors);
     for (int64_t i = 0; i < count; ++i) {
-      SoftmaxBackwardRow(d, std::min(seen, row + i + 1 - key), lse[row + i], at.delta[row + i],
-                         p + i * kKeyTile, ds + i * kKeyTile);
+      const int64_t valid = std::min(seen, row + i + 1 - key);
+      if (layout.cap > 0) {
+        SoftmaxBackwardRow<true>(d, valid, layout.cap, lse[row + i], at.delta[row + i],
+                                 p + i * kKeyTile, ds + i * kKeyTile);
+      } else {
+        SoftmaxBackwardRow<false>(d, valid, layout.cap, lse[row + i], at.delta[row + i],
+                                  p + i * kKeyTile, ds + i * kKeyTile);
+      }
       const int64_t hidden = std::clamp<int64_t>(first_keys.Of(row + i) - key, 0, kKeyTile);
       std::fill_n(p + i * kKeyTile, hidden, 0.0f);
       std::fill_n(ds + i * kKeyTile, hidden, 0.0f);

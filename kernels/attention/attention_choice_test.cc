@@ -108,6 +108,26 @@ TEST(AttentionChoiceTest, AutoTakesCudnnWhereItCan) {
   EXPECT_EQ(library.planned.size(), 1u) << "a plan is kept";
 }
 
+TEST(AttentionChoiceTest, CappedScoresAreNotAskedOfCudnn) {
+  Library library;
+  AttentionShape capped = kShape;
+  capped.cap = 50.0f;
+  const auto words = ChoiceOf(AttentionBackend::kAuto, library).Describe(capped, DType::kBFloat16);
+  ASSERT_TRUE(words.ok()) << words.status();
+  EXPECT_EQ(*words,
+            "Zeroth's kernels (cuDNN: capped scores are not asked of it; Zeroth's plain kernels "
+            "compute attention with them)");
+  const absl::Status by_name = ChoiceOf(AttentionBackend::kCudnn, library)
+                                   .CudnnWorkspace(Key(capped, AttentionPass::kBackward), {})
+                                   .status();
+  EXPECT_TRUE(absl::IsUnimplemented(by_name)) << by_name;
+  EXPECT_EQ(library.made, 0);
+  // Another scale is another plan.
+  AttentionShape scaled = kShape;
+  scaled.scale = 0.3f;
+  EXPECT_TRUE(Key(kShape, AttentionPass::kForward) < Key(scaled, AttentionPass::kForward));
+}
+
 TEST(AttentionChoiceTest, AutoLeavesTheRestToOurKernels) {
   Library library;
   AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);

@@ -37,7 +37,8 @@ struct AttentionLayout {
         packed(shape.packed_dim()),
         keys_begin(shape.heads * shape.head_dim),
         values_begin((shape.heads + shape.kv_heads) * shape.head_dim),
-        scale(1.0f / std::sqrt(static_cast<float>(shape.head_dim))) {}
+        scale(shape.score_scale()),
+        cap(shape.cap) {}
 
   // Return the first column of a head in a packed row. A query head's is head * dim.
   int64_t KeyColumn(int64_t kv_head) const { return keys_begin + kv_head * dim; }
@@ -50,7 +51,8 @@ struct AttentionLayout {
   int64_t packed;  // elements of a token in qkv
   int64_t keys_begin;
   int64_t values_begin;
-  float scale;
+  float scale;  // of the scores
+  float cap;    // of the scores; 0: none
 };
 
 // The first key that each query sees, because of the window and of where its document begins. It

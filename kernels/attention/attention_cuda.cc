@@ -1,6 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -28,7 +27,8 @@ HeadLayout LayoutOf(const AttentionShape& shape, const int32_t* starts) {
   at.head_dim = static_cast<int>(shape.head_dim);
   at.packed = shape.packed_dim();
   at.out_token = shape.heads * shape.head_dim;
-  at.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  at.scale = shape.score_scale();
+  at.cap = shape.cap;
   at.window = static_cast<int>(shape.window);
   at.starts = starts;
   return at;

@@ -19,6 +19,7 @@
 
 #include "zeroth/kernels/attention/attention_tiles-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -80,6 +81,17 @@ HWY_INLINE float MaskedSoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t key, 
   return SoftmaxRow(d, scores, valid, vectors, state);
 }
 
+// Caps `rows` rows of scores, `vectors` vectors each.
+HWY_NOINLINE void CapScores(float cap, int64_t rows, int64_t vectors, float* HWY_RESTRICT scores) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < rows; ++r, scores += kKeyTile) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      hn::Store(SoftCap(d, hn::Load(d, scores + v * lanes), cap), d, scores + v * lanes);
+    }
+  }
+}
+
 // Computes query rows [begin, begin + rows) of one head against every key that they see. `q` and
 // `o` are [kQueryTile, width]; `q` is scaled.
 void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, int64_t begin,
@@ -103,6 +115,7 @@ void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, in
       const int64_t vectors = (seen + lanes - 1) / lanes;
       MicroGemm(d, count, {q + r * layout.width, layout.width, 1}, k_tile, kKeyTile, layout.dim,
                 nullptr, scores, kKeyTile, vectors);
+      if (layout.cap > 0) CapScores(layout.cap, count, vectors, scores);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t row = begin + r + i;
         shrink[i] = MaskedSoftmaxRow(d, scores + i * kKeyTile, key, first_keys.Of(row), row + 1,

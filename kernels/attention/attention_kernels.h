@@ -25,6 +25,7 @@ struct HeadLayout {
   int64_t packed = 0;           // from one token to the next in qkv
   int64_t out_token = 0;        // from one token to the next in out
   float scale = 0;              // of the scores
+  float cap = 0;                // of AttentionShape; only the plain kernels have it
   int window = 0;               // of AttentionShape
   const int* starts = nullptr;  // of AttentionArgs, or null
 

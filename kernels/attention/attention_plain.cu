@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Attention in fp32 arithmetic for every shape and type; simple rather than fast. A block computes
-// 64 rows and 64 columns of a result from tiles in shared memory. Wider heads have several blocks,
-// which all compute the same scores.
+// Attention in fp32 arithmetic for every shape and type, with capped scores (kCaps) or without;
+// simple rather than fast. A block computes 64 rows and 64 columns of a result from tiles in shared
+// memory. Wider heads have several blocks, which all compute the same scores.
 
 #include <algorithm>
 #include <cfloat>
@@ -75,6 +75,11 @@ __device__ __forceinline__ void AddMatmul(const float* a, const float* b, int de
   }
 }
 
+// The scaled score, capped: cap * tanh(score * scale / cap).
+__device__ __forceinline__ float Capped(const HeadLayout& at, float score) {
+  return at.cap * tanhf(score * at.scale / at.cap);
+}
+
 // scores += a b^T over all of head_dim, for the tile of a's rows that begins at `query` and the
 // tile of b's rows that begins at `key`. Overwrites the tiles in shared memory; all threads are
 // done with them on return.
@@ -91,7 +96,7 @@ __device__ __forceinline__ void AddScores(const HeadLayout& at, const T* a, int6
   }
 }
 
-template <typename T>
+template <typename T, bool kCaps>
 __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwardParams params) {
   ZEROTH_DYNAMIC_SHARED(float, a_tile);
   float* const b_tile = a_tile + kPlainTile * kPlainStride;
@@ -119,7 +124,12 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
     AddScores(at, qkv + at.Query(batch, head), at.packed, query, keys, key, a_tile, b_tile, scores);
     ForEach(scores, [&](int row, int c, float score) {
       const bool visible = Sees(at, batch, query + row, key + c);
-      weights[row * kPlainStride + c] = visible ? score * at.scale : -INFINITY;
+      const int i = row * kPlainStride + c;
+      if constexpr (kCaps) {
+        weights[i] = visible ? Capped(at, score) : -INFINITY;
+      } else {
+        weights[i] = visible ? score * at.scale : -INFINITY;
+      }
     });
     LoadTile(at, values, at.packed, key, column, b_tile);
     __syncthreads();
@@ -156,7 +166,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
 
 // Computes dk and dv of 64 keys from all queries that see them (kOfKeys), or dq of 64 queries from
 // all keys that they see. One block computes all of a result, so that the order of sums is fixed.
-template <typename T, bool kOfKeys>
+template <typename T, bool kOfKeys, bool kCaps>
 __global__ void __launch_bounds__(kPlainThreads, 2) PlainBackward(AttentionBackwardParams params) {
   ZEROTH_DYNAMIC_SHARED(float, a_tile);
   float* const b_tile = a_tile + kPlainTile * kPlainStride;
@@ -194,15 +204,24 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainBackward(AttentionBackw
       AddScores(at, queries, at.packed, query, keys, key, a_tile, b_tile, scores);
       ForEach(scores, [&](int row, int c, float score) {
         const bool visible = Sees(at, batch, query + row, key + c);
-        weights[row * kPlainStride + c] =
-            visible ? expf(score * at.scale - lse[query + row]) : 0.0f;
+        const int i = row * kPlainStride + c;
+        if constexpr (kCaps) {
+          const float capped = Capped(at, score);
+          weights[i] = visible ? expf(capped - lse[query + row]) : 0.0f;
+          const float t = capped / at.cap;
+          gradients[i] = __fmaf_rn(-t, t, 1.0f);  // the cap's slope, until the gradient is known
+        } else {
+          weights[i] = visible ? expf(score * at.scale - lse[query + row]) : 0.0f;
+        }
       });
       Elements products = {};
       AddScores(at, dout, at.out_token, query, values, key, a_tile, b_tile, products);
       ForEach(products, [&](int row, int c, float product) {
         const int i = row * kPlainStride + c;
         const bool visible = Sees(at, batch, query + row, key + c);
+        [[maybe_unused]] const float slope = kCaps ? gradients[i] : 1.0f;
         gradients[i] = visible ? weights[i] * (product - delta[query + row]) * at.scale : 0.0f;
+        if constexpr (kCaps) gradients[i] *= slope;
       });
       LoadTile(at, kOfKeys ? queries : keys, at.packed, other, column, a_tile);
       if (kOfKeys) LoadTile(at, dout, at.out_token, query, column, b_tile);
@@ -255,16 +274,30 @@ __global__ void __launch_bounds__(kMapThreads)
 absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
                                 const AttentionForwardParams& params, cudaStream_t stream) {
   return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
-    return ZEROTH_LAUNCH(PlainForward<T>, plan.forward, stream, params);
+    if (params.at.cap > 0) {
+      return ZEROTH_LAUNCH((PlainForward<T, true>), plan.forward, stream, params);
+    }
+    return ZEROTH_LAUNCH((PlainForward<T, false>), plan.forward, stream, params);
   });
 }
+
+namespace {
+
+template <typename T, bool kCaps>
+absl::Status LaunchBackward(const AttentionPlan& plan, const AttentionBackwardParams& params,
+                            cudaStream_t stream) {
+  ZEROTH_RETURN_IF_ERROR(
+      ZEROTH_LAUNCH((PlainBackward<T, true, kCaps>), plan.backward_keys, stream, params));
+  return ZEROTH_LAUNCH((PlainBackward<T, false, kCaps>), plan.backward_queries, stream, params);
+}
+
+}  // namespace
 
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream) {
   return DispatchType(dtype, [&]<typename T>(TypeTag<T>) -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(
-        ZEROTH_LAUNCH((PlainBackward<T, true>), plan.backward_keys, stream, params));
-    return ZEROTH_LAUNCH((PlainBackward<T, false>), plan.backward_queries, stream, params);
+    return params.at.cap > 0 ? LaunchBackward<T, true>(plan, params, stream)
+                             : LaunchBackward<T, false>(plan, params, stream);
   });
 }
 

@@ -62,7 +62,8 @@ absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, DType d
         "); use a smaller batch");
   }
   const bool half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
-  if (half && aligned && shape.head_dim % 8 == 0 && shape.head_dim <= 128) {
+  const bool plain = shape.cap > 0;  // the other kernels have no caps
+  if (half && aligned && !plain && shape.head_dim % 8 == 0 && shape.head_dim <= 128) {
     if (shape.head_dim <= 64) return MmaPlan<64>(shape);
     return shape.head_dim <= 96 ? MmaPlan<96>(shape) : MmaPlan<128>(shape);
   }

@@ -69,6 +69,14 @@ TEST(AttentionPlanTest, BlocksCoverTheSequence) {
   EXPECT_EQ(wide.backward_keys.grid.x, 2u * 3 * 2);
 }
 
+TEST(AttentionPlanTest, CappedScoresArePlain) {
+  AttentionShape shape{3, 128, 6, 2, 64};
+  shape.scale = 0.25f;
+  EXPECT_EQ(PlanOf(shape).path, AttentionPath::kMma);
+  shape.cap = 50.0f;
+  EXPECT_EQ(PlanOf(shape).path, AttentionPath::kPlain);
+}
+
 TEST(AttentionPlanTest, RefusesWhatCannotBeCounted) {
   const absl::Status too_long =
       PlanAttention({1, int64_t{1} << 31, 1, 1, 64}, DType::kBFloat16, true).status();

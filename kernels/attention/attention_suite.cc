@@ -54,7 +54,8 @@ int64_t OutCount(const AttentionShape& shape) {
 
 std::string ToString(const AttentionShape& shape) {
   return absl::StrCat("batch ", shape.batch, ", seq ", shape.seq, ", heads ", shape.heads, " / ",
-                      shape.kv_heads, ", head_dim ", shape.head_dim, ", window ", shape.window);
+                      shape.kv_heads, ", head_dim ", shape.head_dim, ", window ", shape.window,
+                      ", scale ", shape.scale, ", cap ", shape.cap);
 }
 
 // The allowed error, relative to the largest element. fp32: rounding of a dot product of head_dim
@@ -163,6 +164,44 @@ TEST_P(AttentionSuite, RandomWindowsAndDocuments) {
     if (i % 3 != 1) starts = RandomStarts(shape, i % 4 == 0 ? 10 : 200);
     CheckTypes(shape, 1.0f, starts);
     if (HasFatalFailure()) return;
+  }
+}
+
+// Scores from far below the cap to far above, alone and with windows and documents.
+TEST_P(AttentionSuite, CappedAndScaledScores) {
+  for (int i = 0; i < 24; ++i) {
+    AttentionShape shape;
+    shape.batch = RandomSize(1, 2);
+    shape.seq = RandomSize(1, 200);
+    shape.kv_heads = RandomSize(1, 2);
+    shape.heads = shape.kv_heads * RandomSize(1, 2);
+    shape.head_dim = i % 2 == 0 ? 8 * RandomSize(1, 9) : RandomSize(1, 40);
+    if (i % 4 != 0) shape.scale = 0.05f * static_cast<float>(RandomSize(1, 12));
+    if (i % 6 != 5) shape.cap = 0.5f * static_cast<float>(RandomSize(1, 100));
+    if (i % 3 != 0) shape.window = RandomSize(1, 100);
+    std::vector<int32_t> starts;
+    if (i % 3 != 1) starts = RandomStarts(shape, 90);
+    CheckTypes(shape, i % 5 == 0 ? 3.0f : 1.0f, starts);
+    if (HasFatalFailure()) return;
+  }
+  AttentionShape empty{2, 0, 2, 1, 4};
+  empty.cap = 5.0f;
+  CheckTypes(empty, 1.0f);
+}
+
+// A cap bounds scores of many hundreds, and keeps NaN.
+TEST_P(AttentionSuite, ACapBoundsLargeScores) {
+  AttentionShape shape{1, 100, 2, 1, 16};
+  shape.cap = 2.0f;
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> qkv = RoundTo(dtype, RandomNormal(QkvCount(shape), 20.0f));
+    const Forward forward = RunForward(shape, qkv, dtype);
+    const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+    ExpectCloseIn(dtype, Download(forward.out), expected.out, ForwardTolerance(dtype), 0.0, "out");
+    for (const float lse : Download(forward.lse)) EXPECT_LT(lse, 2.0f + std::log(101.0f));
+    qkv[40 * shape.packed_dim() + 2 * shape.head_dim] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> out = Download(RunForward(shape, qkv, dtype).out);
+    for (int64_t t = 0; t < shape.seq; ++t) EXPECT_EQ(std::isnan(out[t * 32]), t >= 40) << t;
   }
 }
 
@@ -321,23 +360,36 @@ TEST_P(AttentionSuite, RefusesWhatDoesNotFit) {
   args.starts = Tensor();
   args.shape.window = -1;
   ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "shape", "negative"});
+  args.shape.window = 0;
+  args.shape.cap = -1.0f;
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "shape", "cap of -1"});
+  args.shape.cap = std::numeric_limits<float>::infinity();
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "shape", "cap of inf"});
+  args.shape.cap = 0;
+  args.shape.scale = std::nanf("");
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "shape", "scale of nan"});
 }
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
-  const AttentionShape shape{2, 5, 4, 2, 3};
-  std::mt19937_64 random(7);
-  std::normal_distribution<double> normal;
-  std::vector<double> qkv(static_cast<size_t>(QkvCount(shape)));
-  std::vector<double> dout(static_cast<size_t>(OutCount(shape)));
-  for (double& x : qkv) x = normal(random);
-  for (double& x : dout) x = normal(random);
-  const auto loss = [&](const std::vector<double>& x) {
-    const std::vector<double> out = reference::Attention(shape, x).out;
-    double sum = 0.0;
-    for (size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
-    return sum;
-  };
-  ExpectGradient(loss, qkv, reference::AttentionBackward(shape, dout, qkv));
+  AttentionShape plain{2, 5, 4, 2, 3};
+  AttentionShape capped = plain;
+  capped.scale = 0.9f;
+  capped.cap = 1.5f;
+  for (const AttentionShape& shape : {plain, capped}) {
+    std::mt19937_64 random(7);
+    std::normal_distribution<double> normal;
+    std::vector<double> qkv(static_cast<size_t>(QkvCount(shape)));
+    std::vector<double> dout(static_cast<size_t>(OutCount(shape)));
+    for (double& x : qkv) x = normal(random);
+    for (double& x : dout) x = normal(random);
+    const auto loss = [&](const std::vector<double>& x) {
+      const std::vector<double> out = reference::Attention(shape, x).out;
+      double sum = 0.0;
+      for (size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+      return sum;
+    };
+    ExpectGradient(loss, qkv, reference::AttentionBackward(shape, dout, qkv));
+  }
 }
 
 namespace {

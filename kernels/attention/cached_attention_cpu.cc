@@ -21,6 +21,7 @@
 
 #include "zeroth/kernels/cpu/element-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -36,6 +37,11 @@ void QueryRow(const AttentionLayout& layout, const T* q, const T* keys, const T*
     scores[key] = layout.scale * Dot(dim, q, keys + key * stride);
   }
   const auto n = static_cast<size_t>(count);
+  if (layout.cap > 0) {
+    Transform(
+        n, scores, [cap = layout.cap](auto d, auto x) HWY_ATTR { return SoftCap(d, x, cap); },
+        scores);
+  }
   const float max = *std::max_element(scores, scores + count);
   Transform(
       n, scores, [max](auto d, auto x) HWY_ATTR { return Exp(d, hn::Sub(x, hn::Set(d, max))); },

@@ -4,7 +4,6 @@
 // kernels of training compute prompts.
 
 #include <algorithm>
-#include <cmath>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -63,6 +62,9 @@ __global__ void __launch_bounds__(kThreads) Attend(CachedAttentionCall call, flo
     for (int64_t i = 0; key < end && i < dim; ++i) {
       score = __fmaf_rn(query[i], ToFloat(keys[key * row + i]), score);
     }
+    if (call.shape.cap > 0.0f && key < end) {
+      score = call.shape.cap * tanhf(score / call.shape.cap);
+    }
     const float larger = fmaxf(max, BlockMax<kThreads>(score, scratch));
     const float shrink = expf(max - larger);
     max = larger;
@@ -96,8 +98,7 @@ absl::Status Run(const CachedAttentionCall& call, CudaKernels& kernels) {
     }
     const LaunchShape blocks = Blocks(shape.seq * shape.heads, kThreads,
                                       2 * static_cast<size_t>(shape.head_dim) * sizeof(float));
-    return ZEROTH_LAUNCH(Attend<T>, blocks, target.stream, call,
-                         1.0f / std::sqrt(static_cast<float>(shape.head_dim)));
+    return ZEROTH_LAUNCH(Attend<T>, blocks, target.stream, call, shape.score_scale());
   });
 }
 const OnCuda<Run> cached_attention;

@@ -61,14 +61,16 @@ TEST_P(CachedAttentionSuite, PiecesAreTheWholeSequence) {
     shape.heads = shape.kv_heads * RandomSize(1, 3);
     shape.head_dim = RandomSize(1, 70);
     if (i % 3 == 0) shape.window = RandomSize(1, 160);
+    if (i % 5 < 2) shape.scale = 0.05f * static_cast<float>(RandomSize(1, 12));
+    if (i % 5 > 0) shape.cap = 0.5f * static_cast<float>(RandomSize(1, 20));
     std::vector<int64_t> lengths;
     for (int64_t done = 0; done < shape.seq; done += lengths.back()) {
       lengths.push_back(std::min(shape.seq - done, i % 2 == 0 ? RandomSize(1, 60) : 1));
     }
     const DType dtype = kElementTypes[i % 3];
     SCOPED_TRACE(absl::StrCat("seq ", shape.seq, ", heads ", shape.heads, " / ", shape.kv_heads,
-                              ", head_dim ", shape.head_dim, ", window ", shape.window, ", ",
-                              DTypeName(dtype)));
+                              ", head_dim ", shape.head_dim, ", window ", shape.window, ", scale ",
+                              shape.scale, ", cap ", shape.cap, ", ", DTypeName(dtype)));
     const std::vector<float> qkv = RoundTo(dtype, RandomNormal(shape.seq * shape.packed_dim()));
     std::vector<float> out;
     const absl::Status status = RunInPieces(shape, qkv, dtype, lengths, out);

@@ -7,7 +7,6 @@
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
-#include <cmath>
 #include <exception>
 #include <unordered_map>
 #include <utility>
@@ -130,7 +129,7 @@ class GraphBuilder {
  private:
   using TensorPointer = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+  float scale() const { return shape_.score_scale(); }
   int64_t out_width() const { return key_.all_heads * shape_.head_dim; }
 
   template <typename Options>

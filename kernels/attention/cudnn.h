@@ -37,8 +37,8 @@ struct CudnnAttentionKey {
 
   int64_t packed_dim() const { return (all_heads + 2 * all_kv_heads) * shape.head_dim; }
   auto Tied() const {
-    return std::tie(shape.batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim, dtype,
-                    pass, all_heads, all_kv_heads);
+    return std::tie(shape.batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim,
+                    shape.scale, dtype, pass, all_heads, all_kv_heads);
   }
   bool operator<(const CudnnAttentionKey& other) const { return Tied() < other.Tied(); }
 };

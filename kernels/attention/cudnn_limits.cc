@@ -17,6 +17,11 @@ absl::Status CheckCudnnAttention(const AttentionShape& shape, DType dtype, bool 
     return Unimplemented("cuDNN: it has no attention with heads ", shape.head_dim,
                          " wide, expected a multiple of 8");
   }
+  if (shape.cap > 0) {
+    return Unimplemented(
+        "cuDNN: capped scores are not asked of it; Zeroth's plain kernels compute "
+        "attention with them");
+  }
   if (shape.window > 0 || packed_documents) {
     return Unimplemented("cuDNN: ", packed_documents ? "packed documents" : "sliding windows",
                          " are not asked of it; Zeroth's own kernels compute attention with them");

@@ -60,6 +60,10 @@ bool Check(Operation& op, const BasicArgs& args) {
       return op.Require(
           args.scalar >= 0 && args.scalar < 1, "scalar",
           absl::StrCat("is ", args.scalar, ", expected a rate of at least 0 and below 1"));
+    case BasicOp::kSoftCap:
+      expect_none("b", args.b);
+      return op.Require(args.scalar > 0, "scalar",
+                        absl::StrCat("is ", args.scalar, ", expected a cap above 0"));
     default:
       expect_none("b", args.b);
       return op.ok();

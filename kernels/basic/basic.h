@@ -27,6 +27,7 @@ enum class BasicOp : uint8_t {
   kSilu,             // a / (1 + e^-a)
   kSiluBackward,     // b times the slope at a, the operation's argument
   kTanh,             // tanh(a)
+  kSoftCap,          // scalar * tanh(a / scalar), scalar above 0
   kTanhBackward,     // b * (1 - a^2), a the operation's result
   kSigmoid,          // 1 / (1 + e^-a)
   kSigmoidBackward,  // b * a * (1 - a), a the operation's result
@@ -65,7 +66,7 @@ struct BasicArgs {
   Matrix b = {};
   Matrix out = {};          // one element type for all three: fp32, bf16 or fp16
   bool accumulate = false;  // add to out, in fp32, and round once
-  float scalar = 1;         // kScale, kFill; the rate of kDropout, in [0, 1)
+  float scalar = 1;         // kScale, kSoftCap, kFill; the rate of kDropout, in [0, 1)
   int64_t group = 1;        // at least 1
   DropoutDraws draws = {};
 };

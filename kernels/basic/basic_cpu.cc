@@ -17,6 +17,7 @@
 
 #include "zeroth/kernels/activation/activation-inl.h"
 #include "zeroth/kernels/cpu/element-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -91,6 +92,8 @@ void Apply(const BasicCall& call, int64_t element, size_t count, float* a, const
     case BasicOp::kTanh:
       for (size_t i = 0; i < count; ++i) a[i] = std::tanh(a[i]);
       return;
+    case BasicOp::kSoftCap:
+      return map([scalar](auto d, auto x, auto) HWY_ATTR { return SoftCap(d, x, scalar); });
     case BasicOp::kTanhBackward:
       return map([](auto d, auto x, auto y)
                      HWY_ATTR { return hn::Mul(y, hn::NegMulAdd(x, x, hn::Set(d, 1.0f))); });

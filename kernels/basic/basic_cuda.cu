@@ -39,6 +39,10 @@ struct SiluGradient {
 struct TanhOf {
   __device__ float operator()(float a, float, int64_t) const { return tanhf(a); }
 };
+struct SoftCapOf {
+  float cap;
+  __device__ float operator()(float a, float, int64_t) const { return cap * tanhf(a / cap); }
+};
 struct TanhGradient {
   __device__ float operator()(float a, float b, int64_t) const {
     return b * __fmaf_rn(-a, a, 1.0f);
@@ -193,6 +197,8 @@ absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
       return elements(SiluGradient());
     case BasicOp::kTanh:
       return elements(TanhOf());
+    case BasicOp::kSoftCap:
+      return elements(SoftCapOf{call.scalar});
     case BasicOp::kTanhBackward:
       return elements(TanhGradient());
     case BasicOp::kSigmoid:

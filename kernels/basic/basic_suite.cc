@@ -41,6 +41,8 @@ const ElementCase kElements[] = {
     {"silu backward", BasicOp::kSiluBackward, 2,
      [](double a, double b) { return b * Logistic(a) * (1 + a * Logistic(-a)); }},
     {"tanh", BasicOp::kTanh, 1, [](double a, double) { return std::tanh(a); }},
+    {"soft cap", BasicOp::kSoftCap, 1,
+     [](double a, double) { return kScalar * std::tanh(a / kScalar); }},
     {"tanh backward", BasicOp::kTanhBackward, 2,
      [](double a, double b) { return b * (1 - a * a); }},
     {"sigmoid", BasicOp::kSigmoid, 1, [](double a, double) { return Logistic(a); }},
@@ -118,6 +120,7 @@ TEST_P(BasicSuite, ActivationsKeepNaNAndStandInfinity) {
   };
   EXPECT_EQ(of(BasicOp::kRelu), (std::vector<float>{inf, 0, 200, 0, 1e-30f, 0}));
   EXPECT_EQ(of(BasicOp::kTanh), (std::vector<float>{1, -1, 1, -1, 1e-30f, 0}));
+  EXPECT_EQ(of(BasicOp::kSoftCap), (std::vector<float>{1, -1, 1, -1, 1e-30f, 0}));
   const std::vector<float> sigmoid = of(BasicOp::kSigmoid);
   const std::vector<float> expected = {1, 0, 1, 0, 0.5f, 0.5f};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(sigmoid[i], expected[i], 1e-7) << i;

@@ -98,7 +98,7 @@ TEST_P(TeamSizeTest, SoftmaxCrossEntropy) {
     std::vector<float> gradients = logits;
     double loss = 0.0;
     SoftmaxCrossEntropy(kRows, kVocab, gradients.data(), targets.data(), DType::kFloat32, 0.01f,
-                        loss);
+                        /*cap=*/0, loss);
     gradients.push_back(static_cast<float>(loss));
     return gradients;
   });

@@ -3,6 +3,7 @@
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -65,6 +66,8 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
   if (args.divisor.defined()) op.Count("divisor", args.divisor, 1, DType::kFloat32);
   if (args.dhidden.defined()) op.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols, type);
   if (args.dweight.defined()) op.Exactly("dweight", args.dweight, args.weight.shape(), gradient);
+  op.Require(args.logit_cap >= 0 && std::isfinite(args.logit_cap), "logit_cap",
+             absl::StrCat("is ", args.logit_cap, ", expected a finite number of at least 0"));
   if (!op.ok()) return op.status();
   LinearCrossEntropyCall call;
   call.rows = hidden.rows;
@@ -81,6 +84,7 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
   call.dweight = RawDataOrNull(args.dweight);
   call.accumulate_dweight = args.accumulate_dweight;
   call.grad_scale = args.grad_scale;
+  call.logit_cap = args.logit_cap;
   return op.Run(call);
 }
 

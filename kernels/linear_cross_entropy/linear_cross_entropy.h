@@ -15,7 +15,8 @@
 
 namespace zeroth {
 
-// Computes the mean cross-entropy of softmax(hidden weight^T) against targets, and its gradients.
+// Computes the mean cross-entropy of softmax(logits) against targets, and its gradients. The logits
+// are hidden weight^T, capped if logit_cap is above 0.
 // It works on chunks of rows, so that the logits of at most one chunk exist at a time. Gradients
 // are computed together with the loss, while the logits of a chunk exist (as in the Liger kernels,
 // Hsu et al., 2024). Chunks depend on shapes alone and are added in order: deterministic.
@@ -31,6 +32,8 @@ struct LinearCrossEntropyArgs {
   Tensor dweight;  // [vocab, dim]; undefined for the loss alone or when frozen
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;  // gradients are those of grad_scale * loss
+  // Above 0: a logit x becomes logit_cap * tanh(x / logit_cap), as in Gemma 2; 0: no cap.
+  float logit_cap = 0.0f;
 };
 
 namespace kernels {
@@ -56,6 +59,7 @@ struct LinearCrossEntropyCall {
   void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;
+  float logit_cap = 0.0f;
 };
 
 }  // namespace zeroth

@@ -24,6 +24,7 @@
 
 #include "zeroth/kernels/cpu/element-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
+#include "zeroth/kernels/cpu/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -75,52 +76,74 @@ void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, 
   Convert(size_t{1}, to + target, &at_target);
 }
 
-// Processes one row in three passes, during which it stays in the L2 cache. Returns its loss. Its
-// gradients have type `gradients`; without one, there are none.
-double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
-  return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
-    T* to = reinterpret_cast<T*>(x);
-    if (target == kIgnoredTarget) {
-      if (gradients.has_value()) std::fill_n(to, n, T{});
-      return 0.0;
-    }
-    const float max = Largest(static_cast<size_t>(n), x);
-    const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
-    const double sum = RowExp<true>(x, n, max);
-    if (gradients.has_value()) GradientRow(x, n, target, sum, factor, to);
-    return std::log(sum) - logit;
-  });
-}
-
 void PartStatistics(const float* x, int64_t n, float& max, float& sum) {
   max = Largest(static_cast<size_t>(n), x);
   sum = static_cast<float>(RowExp<false>(x, n, max));
 }
 
+// Writes the gradients of the logits in `x`; if `cap` is above 0, of those before the cap, where
+// `x` holds those after it. `to` may begin where x does.
 template <typename T>
 void PartGradient(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
-                  T* to) {
+                  float cap, T* to) {
   const float scale = static_cast<float>(factor / sum);
   const bool is_here = target >= 0 && target < n;
   const float at_target = is_here ? x[target] : 0.0f;
   const auto gradient = [scale, max](auto d, auto v) HWY_ATTR {
     return hn::Mul(hn::Set(d, scale), Exp(d, hn::Sub(v, hn::Set(d, max))));
   };
-  Transform(static_cast<size_t>(n), to, gradient, x);
+  if (cap > 0) {
+    const auto capped = [scale, max, cap](auto d, auto v) HWY_ATTR {
+      const auto e = Exp(d, hn::Sub(v, hn::Set(d, max)));
+      return hn::Mul(hn::Mul(hn::Set(d, scale), e), SoftCapSlope(d, v, cap));
+    };
+    Transform(static_cast<size_t>(n), to, capped, x);
+  } else {
+    Transform(static_cast<size_t>(n), to, gradient, x);
+  }
   if (!is_here) return;
   float e = 0.0f;
   Transform(size_t{1}, &e, gradient, &at_target);
   e -= factor;
+  if (cap > 0) e *= 1.0f - at_target / cap * (at_target / cap);
   Convert(size_t{1}, to + target, &e);
 }
 
+// Processes one row in three passes, during which it stays in the L2 cache. Returns its loss. Its
+// gradients have type `gradients`; without one, there are none.
+double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor,
+               float cap) {
+  return WithElementType(gradients.value_or(DType::kFloat32), [&]<typename T>(T) HWY_ATTR {
+    T* to = reinterpret_cast<T*>(x);
+    if (target == kIgnoredTarget) {
+      if (gradients.has_value()) std::fill_n(to, n, T{});
+      return 0.0;
+    }
+    if (cap > 0) {
+      Transform(
+          static_cast<size_t>(n), x, [cap](auto d, auto v) HWY_ATTR { return SoftCap(d, v, cap); },
+          static_cast<const float*>(x));
+    }
+    const float max = Largest(static_cast<size_t>(n), x);
+    const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
+    if (cap > 0) {  // its gradients need the logits
+      const double sum = RowExp<false>(x, n, max);
+      if (gradients.has_value()) PartGradient(x, n, target, max, sum, factor, cap, to);
+      return std::log(sum) - logit;
+    }
+    const double sum = RowExp<true>(x, n, max);
+    if (gradients.has_value()) GradientRow(x, n, target, sum, factor, to);
+    return std::log(sum) - logit;
+  });
+}
+
 void PartGradientRow(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
-                     DType dtype, void* to) {
+                     float cap, DType dtype, void* to) {
   WithElementType(dtype, [&]<typename T>(T) HWY_ATTR {
     if (target == kIgnoredTarget) {
       std::fill_n(static_cast<T*>(to), n, T{});
     } else {
-      PartGradient(x, n, target, max, sum, factor, static_cast<T*>(to));
+      PartGradient(x, n, target, max, sum, factor, cap, static_cast<T*>(to));
     }
   });
 }
@@ -141,12 +164,12 @@ void SoftmaxPart(const float* x, int64_t n, float& max, float& sum) {
 }
 
 void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, double sum,
-                        float factor, DType dtype, void* to) {
-  HWY_DYNAMIC_DISPATCH(PartGradientRow)(x, n, target, max, sum, factor, dtype, to);
+                        float factor, float cap, DType dtype, void* to) {
+  HWY_DYNAMIC_DISPATCH(PartGradientRow)(x, n, target, max, sum, factor, cap, dtype, to);
 }
 
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
-                         std::optional<DType> gradients, float factor, double& loss) {
+                         std::optional<DType> gradients, float factor, float cap, double& loss) {
   const auto row_loss = HWY_DYNAMIC_DISPATCH(RowLoss);
   // Keeps the losses of a block of rows and then adds them in order, so that the sum does not
   // depend on the number of threads.
@@ -156,7 +179,7 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
     const int64_t count = std::min(kBlock, rows - begin);
     ParallelFor(count, 1, [&](int64_t r, int64_t, int64_t) {
       losses[r] =
-          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
+          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor, cap);
     });
     for (int64_t r = 0; r < count; ++r) loss += losses[r];
   }
@@ -240,7 +263,8 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& 
     const int64_t rows = std::min(chunk_rows, call.rows - begin);
     const LossChunk chunk{call, call.weight, logits, call.vocab, weight_sum, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), kernels));
-    SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor, loss);
+    SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor,
+                        call.logit_cap, loss);
     if (call.dhidden != nullptr) {
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), kernels));
     }

@@ -35,10 +35,10 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& 
 // Adds -log softmax(logits)[target] to `loss` for every row whose target is not kIgnoredTarget, in
 // the order of rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,
 // vocab] is overwritten, from its first byte on, with (softmax - one-hot(target)) * factor in that
-// type, or with zeros if the row is ignored. Otherwise the contents of `logits` are lost. The
-// result does not depend on the number of threads.
+// type, or with zeros if the row is ignored. Otherwise the contents of `logits` are lost. `cap` is
+// LinearCrossEntropyArgs::logit_cap. The result does not depend on the number of threads.
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
-                         std::optional<DType> gradients, float factor, double& loss);
+                         std::optional<DType> gradients, float factor, float cap, double& loss);
 
 // SoftmaxPart and SoftmaxGradientRow do the same for a row whose parts belong to several ranks.
 // SoftmaxPart computes a part's largest logit and its sum of e^(x - max): -infinity and 0 for an
@@ -46,8 +46,8 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
 void SoftmaxPart(const float* x, int64_t n, float& max, float& sum);
 // Given `max` and `sum` of the whole row, writes (softmax - one-hot(target)) * factor in type
 // `dtype`, or zeros for kIgnoredTarget. A target outside of [0, n) is in another part. `to` may be
-// x if it is fp32.
+// x if it is fp32. If `cap` is above 0, x is capped, and the gradients are those before the cap.
 void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, double sum,
-                        float factor, DType dtype, void* to);
+                        float factor, float cap, DType dtype, void* to);
 
 }  // namespace zeroth::cpu

@@ -59,9 +59,10 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
     const int64_t rows = std::min(plan.chunk_rows, call.rows - begin);
     const LossChunk chunk{call, weight, logits, plan.words, sums, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), *blas, target));
-    ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(
-        rows, call.vocab, plan.words, logits, call.targets + begin, divisor, gradients, call.dtype,
-        call.grad_scale, losses + begin, kernels.properties().shared_bytes_per_block, target));
+    ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(rows, call.vocab, plan.words, logits, call.targets + begin,
+                                       divisor, gradients, call.dtype, call.grad_scale,
+                                       call.logit_cap, losses + begin,
+                                       kernels.properties().shared_bytes_per_block, target));
     if (call.dhidden != nullptr) {
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), *blas, target));
     }

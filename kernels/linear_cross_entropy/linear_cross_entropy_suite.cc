@@ -68,7 +68,8 @@ void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args,
   const absl::StatusOr<std::vector<int32_t>> targets = args.targets.ToHost<int32_t>();
   ASSERT_TRUE(targets.ok()) << targets.status();
   reference::LinearCrossEntropyOutput expected = reference::LinearCrossEntropy(
-      dim, vocab, ToDouble(Download(args.hidden)), ToDouble(Download(args.weight)), *targets);
+      dim, vocab, ToDouble(Download(args.hidden)), ToDouble(Download(args.weight)), *targets,
+      static_cast<double>(args.logit_cap));
   double factor = 1.0;
   if (args.divisor.defined()) {
     const auto counted = std::count_if(targets->begin(), targets->end(),
@@ -97,6 +98,22 @@ TEST_P(LinearCrossEntropySuite, RandomShapes) {
     Check(args);
     if (HasFatalFailure()) return;
   }
+}
+
+// Logits from far below the cap to far above.
+TEST_P(LinearCrossEntropySuite, CapsLogits) {
+  for (int i = 0; i < 42; ++i) {
+    LinearCrossEntropyArgs args =
+        Random(RandomSize(1, 90), RandomSize(1, 40), RandomSize(1, 300), kTypePairs[i % 7]);
+    args.logit_cap = 0.25f * static_cast<float>(RandomSize(1, 120));
+    args.grad_scale = i % 2 == 0 ? 1.0f : 0.37f;
+    if (i % 3 == 0) args.divisor = Upload({1}, {static_cast<float>(RandomSize(1, 400)) * 0.25f});
+    Check(args);
+    if (HasFatalFailure()) return;
+  }
+  LinearCrossEntropyArgs args = Random(3, 4, 30, kTypePairs[0]);
+  args.logit_cap = -1.0f;
+  ExpectInvalid(kernels::LinearCrossEntropy(kernels(), args), {"LinearCrossEntropy", "logit_cap"});
 }
 
 TEST_P(LinearCrossEntropySuite, AccumulatesTheWeightGradientOnRequest) {

@@ -45,11 +45,20 @@ __global__ void __launch_bounds__(kMapThreads)
 // The maximum of no logits. It is finite, so that an exponential relative to it is not NaN.
 constexpr float kBelowAll = -3.0e38f;
 
-// Loads logits [at, at + kWidth) of a row of `vocab`. Past the end there is -infinity, whose
-// exponential is 0 whatever the maximum. The row's memory extends to a multiple of kWidth.
+// cap * tanh(x / cap).
+__device__ __forceinline__ float SoftCap(float x, float cap) { return cap * tanhf(x / cap); }
+
+// Loads logits [at, at + kWidth) of a row of `vocab`, and caps them if `kCaps`. Past the end there
+// is -infinity, whose exponential is 0 whatever the maximum. The row's memory extends to a multiple
+// of kWidth.
+template <bool kCaps = false>
 __device__ __forceinline__ void LoadLogits(const float* row, int at, int vocab,
-                                           float (&value)[kWidth]) {
+                                           float (&value)[kWidth], float cap = 0.0f) {
   LoadPack<kWidth>(row + at, value);
+  if constexpr (kCaps) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) value[i] = SoftCap(value[i], cap);
+  }
   if (at + kWidth <= vocab) return;
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : -INFINITY;
@@ -107,15 +116,28 @@ class Gradients {
         scale_of_sum_(scale / softmax.sum),
         counts_(Counts(target, vocab)) {}
 
-  // Replaces logits [at, at + kWidth), of which those from `vocab` on become zeros.
-  __device__ __forceinline__ void Replace(int at, float (&value)[kWidth]) const {
+  // Replaces logits [at, at + kWidth), of which those from `vocab` on become zeros. If `kCaps`,
+  // they are capped, and the gradients are those of the logits before the cap.
+  template <bool kCaps = false>
+  __device__ __forceinline__ void Replace(int at, float (&value)[kWidth], float cap = 0.0f) const {
+    [[maybe_unused]] float slope[kWidth];
+    if constexpr (kCaps) {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        const float t = value[i] / cap;
+        slope[i] = __fmaf_rn(-t, t, 1.0f);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) value[i] = softmax_.Exponential(value[i]) * scale_of_sum_;
     const bool has_target = target_ >= at && target_ < at + kWidth;
-    if (!has_target && counts_ && at + kWidth <= vocab_) return;
+    if constexpr (!kCaps) {
+      if (!has_target && counts_ && at + kWidth <= vocab_) return;
+    }
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       if (at + i == target_) value[i] -= scale_;
+      if constexpr (kCaps) value[i] *= slope[i];
       if (!counts_ || at + i >= vocab_) value[i] = 0.0f;
     }
   }
@@ -199,25 +221,28 @@ __global__ void __launch_bounds__(kBlock)
 
 // The same without a copy. In the first pass, each thread keeps its maximum and the sum relative to
 // that. The second pass overwrites the logits with gradients, a stretch at a time. A gradient is
-// not longer than a logit, so that a stretch overwrites nothing that later stretches read.
-template <typename T>
+// not longer than a logit, so that a stretch overwrites nothing that later stretches read. If
+// `kCaps`, both passes cap the logits as they load them.
+template <typename T, bool kCaps>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int vocab, int stride, float* logits, const int32_t* targets,
-                      LossDivisor divisor, bool gradients, float grad_scale, float* losses) {
+                      LossDivisor divisor, bool gradients, float grad_scale, float* losses,
+                      float cap) {
   ZEROTH_SHARED(float, scratch, [kThreads / 32]);
   const int64_t row = blockIdx.x;
   const float* const x = logits + row * stride;
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
   const int32_t target = targets[row];
   const bool counts = Counts(target, vocab);
-  const float at_target = counts ? x[target] : 0.0f;
+  float at_target = counts ? x[target] : 0.0f;
+  if constexpr (kCaps) at_target = SoftCap(at_target, cap);
 
   constexpr int kStep = kThreads * kWidth;
   const int first = static_cast<int>(threadIdx.x) * kWidth;
   float value[kWidth] = {};
   Softmax softmax;
   for (int at = first; at < vocab; at += kStep) {
-    LoadLogits(x, at, vocab, value);
+    LoadLogits<kCaps>(x, at, vocab, value, cap);
     softmax.Raise(LargestOf(softmax.largest, value));
     softmax.Add(value);
   }
@@ -230,8 +255,12 @@ __global__ void __launch_bounds__(kThreads)
   const Gradients gradients_of(softmax, vocab, target, grad_scale / Value(divisor));
   for (int begin = 0; begin < stride; begin += kStep) {
     const int at = begin + first;
-    if (at < vocab) LoadPack<kWidth>(x + at, value);
-    gradients_of.Replace(at, value);
+    if constexpr (kCaps) {
+      if (at < vocab) LoadLogits<true>(x, at, vocab, value, cap);
+    } else {
+      if (at < vocab) LoadPack<kWidth>(x + at, value);
+    }
+    gradients_of.template Replace<kCaps>(at, value, cap);
     __syncthreads();  // all threads have read this stretch
     if (at < stride) StorePack<kWidth>(value, dx + at);
   }
@@ -271,17 +300,19 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
                          const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
-                         float grad_scale, float* losses, size_t shared_bytes,
+                         float grad_scale, float cap, float* losses, size_t shared_bytes,
                          const LaunchTarget& target) {
   const auto row_bytes = static_cast<size_t>(stride) * sizeof(float);
   return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
-    const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes) {
+    const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes, auto... more) {
       return Launch("SoftmaxLoss", kernel, Blocks(rows, threads, dynamic_shared_bytes),
                     target.stream, static_cast<int>(vocab), static_cast<int>(stride), logits,
-                    targets, divisor, gradients, grad_scale, losses);
+                    targets, divisor, gradients, grad_scale, losses, more...);
     };
+    // The vocabularies of models with capped logits are too long for shared memory.
+    if (cap > 0.0f) return launch(SoftmaxLossKernel<T, true>, kThreads, 0, cap);
     if (row_bytes + kStaticSharedBytes > shared_bytes) {
-      return launch(SoftmaxLossKernel<T>, kThreads, 0);
+      return launch(SoftmaxLossKernel<T, false>, kThreads, 0, cap);
     }
     // A long row's block is alone on its SM, and needs all of its threads.
     return row_bytes > kShortRowBytes

@@ -29,11 +29,13 @@ struct LossDivisor {
 // For each row: losses[row] = log(sum(exp(logits))) - logits[target], or 0 if the target does not
 // count. If `gradients`, the logits are overwritten with (softmax - one_hot(target)) * grad_scale /
 // divisor in `dtype`, from the start of each row's memory, and with zeros from `vocab` to `stride`.
+// `cap` is LinearCrossEntropyArgs::logit_cap: if above 0, the logits are capped first, and the
+// gradients are those before the cap.
 // Rows that fit into `shared_bytes`, the shared memory that a block may have, are read once, and
 // longer ones twice. `stride` is a multiple of 8, and `logits` is aligned to 16 bytes.
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
                          const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
-                         float grad_scale, float* losses, size_t shared_bytes,
+                         float grad_scale, float cap, float* losses, size_t shared_bytes,
                          const LaunchTarget& target);
 
 // *loss = sum(losses) / divisor, or 0 if no target counts.

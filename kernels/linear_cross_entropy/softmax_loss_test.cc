@@ -88,7 +88,7 @@ class SoftmaxLossTest : public testing::Test {
                                  properties().multiprocessors};
     ASSERT_EQ(SoftmaxLoss(kRows, vocab, stride, data.data<float>(), targets.data<int32_t>(),
                           LossDivisor{counted.data<int32_t>()}, /*gradients=*/true, dtype, kScale,
-                          losses.data<float>(), shared_bytes, target),
+                          /*cap=*/0, losses.data<float>(), shared_bytes, target),
               absl::OkStatus());
     const std::vector<float> loss = *losses.ToHost<float>();
     const std::vector<float> gradients = *data.ToHost<float>();

@@ -70,7 +70,7 @@ absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) 
   if (!op.ok()) return op.status();
   return op.Run(SoftmaxGradientCall{
       rows, columns, parts, args.logits.data<float>(), args.targets.data<int32_t>(),
-      args.statistics.data<float>(), args.divisor.data<float>(), args.grad_scale,
+      args.statistics.data<float>(), args.divisor.data<float>(), args.grad_scale, args.logit_cap,
       args.losses.data<float>(), type.dtype, RawDataOrNull(args.dlogits)});
 }
 

@@ -39,11 +39,12 @@ struct SoftmaxStatisticsArgs {
 };
 
 struct SoftmaxGradientArgs {
-  Tensor logits;      // fp32 [rows, columns]
+  Tensor logits;      // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
   Tensor targets;     // int32 [rows], local; rows with -100 do not count
   Tensor statistics;  // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
   Tensor divisor;     // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
   float grad_scale = 1.0f;
+  float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
   Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], or 0 for a row that
                   // does not count
   // fp32, bf16 or fp16 [rows, columns], overwritten with the gradients of grad_scale * sum of
@@ -98,6 +99,7 @@ struct SoftmaxGradientCall {
   const float* statistics = nullptr;
   const float* divisor = nullptr;
   float grad_scale = 1.0f;
+  float logit_cap = 0.0f;
   float* losses = nullptr;
   DType dtype = DType::kFloat32;
   void* dlogits = nullptr;  // or null

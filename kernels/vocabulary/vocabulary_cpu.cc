@@ -89,7 +89,8 @@ absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
               : 0.0f;
       if (call.dlogits == nullptr) continue;
       SoftmaxGradientRow(call.logits + row * call.columns, call.columns, target, all.max, all.sum,
-                         factor, call.dtype, Advance(call.dlogits, row * call.columns, call.dtype));
+                         factor, call.logit_cap, call.dtype,
+                         Advance(call.dlogits, row * call.columns, call.dtype));
     }
   });
 }

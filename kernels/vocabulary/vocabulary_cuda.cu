@@ -95,7 +95,12 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCal
   T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
   for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
     const float hot = i == target ? factor : 0.0f;
-    out[i] = FromFloat<T>(counts ? expf(x[i] - max) * scale - hot : 0.0f);
+    float gradient = counts ? expf(x[i] - max) * scale - hot : 0.0f;
+    if (call.logit_cap > 0.0f) {
+      const float t = x[i] / call.logit_cap;
+      gradient *= __fmaf_rn(-t, t, 1.0f);
+    }
+    out[i] = FromFloat<T>(gradient);
   }
 }
 

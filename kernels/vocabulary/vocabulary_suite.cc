@@ -23,8 +23,9 @@ struct WholeLoss {
   std::vector<double> gradient;  // of the mean
 };
 
+// If `cap` is above 0, `logits` are capped, and the gradient is that of the logits before the cap.
 WholeLoss Reference(int64_t rows, int64_t vocab, const std::vector<float>& logits,
-                    const std::vector<int32_t>& targets) {
+                    const std::vector<int32_t>& targets, double cap) {
   WholeLoss whole;
   double counted = 0;
   for (const int32_t target : targets) counted += target == kIgnored ? 0 : 1;
@@ -37,7 +38,8 @@ WholeLoss Reference(int64_t rows, int64_t vocab, const std::vector<float>& logit
     whole.losses.push_back(counts ? std::log(sum) - static_cast<double>(x[target]) : 0);
     for (int64_t i = 0; i < vocab; ++i) {
       const double p = std::exp(static_cast<double>(x[i])) / sum - (i == target ? 1 : 0);
-      whole.gradient.push_back(counts ? p / counted : 0);
+      const double t = cap > 0 ? static_cast<double>(x[i]) / cap : 0;
+      whole.gradient.push_back(counts ? p / counted * (1 - t * t) : 0);
     }
   }
   return whole;
@@ -51,14 +53,16 @@ TEST_P(VocabularySuite, PartsTogetherAreTheWholeSoftmax) {
     const int64_t rows = RandomSize(1, 40);
     const int64_t vocab = RandomSize(1, 300);
     const int64_t parts = RandomSize(1, 5);
-    const std::vector<float> logits = RandomNormal(rows * vocab, 3.0f);
+    std::vector<float> logits = RandomNormal(rows * vocab, 3.0f);
+    const float cap = trial % 2 == 0 ? 0.0f : 4.0f;
+    for (float& x : logits) x = cap > 0 ? cap * std::tanh(x / cap) : x;
     std::vector<int32_t> targets;
     for (int64_t row = 0; row < rows; ++row) {
       targets.push_back(RandomSize(0, 4) == 0 ? kIgnored
                                               : static_cast<int32_t>(RandomSize(0, vocab - 1)));
     }
     targets[0] = static_cast<int32_t>(vocab - 1);
-    const WholeLoss expected = Reference(rows, vocab, logits, targets);
+    const WholeLoss expected = Reference(rows, vocab, logits, targets, static_cast<double>(cap));
     const Tensor statistics = Unwritten({parts, rows, kSoftmaxStatistics});
     const Tensor all_targets = UploadTokens({rows}, targets);
     const auto begin_of = [&](int64_t part) { return vocab * part / parts; };
@@ -92,6 +96,7 @@ TEST_P(VocabularySuite, PartsTogetherAreTheWholeSoftmax) {
       args.targets = local_targets[static_cast<size_t>(part)];
       args.statistics = statistics;
       args.divisor = counted;
+      args.logit_cap = cap;
       args.losses = Unwritten({rows});
       args.dlogits = dtype == DType::kFloat32 ? args.logits : Unwritten({rows, count}, dtype);
       ASSERT_TRUE(kernels::SoftmaxGradient(kernels(), args).ok());

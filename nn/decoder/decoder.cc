@@ -107,7 +107,10 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Lor
   options.kv_heads = config.kv_heads;
   options.head_dim = config.head_dim;
   options.window = config.IsLocal(layer) || !config.mixes_windows ? config.window : 0;
-  if (config.rotary) options.rope = config.IsLocal(layer) ? config.local_rope : config.rope;
+  if (config.rotary) {
+    options.rope = config.IsLocal(layer) && !config.one_rope ? config.local_rope : config.rope;
+  }
+  options.cap = static_cast<float>(config.score_cap);
   const auto qk_norm = [&](const std::string& norm, int64_t width) {
     if (!config.qk_norm_over_all_heads) width = config.head_dim;
     return norm.empty() ? nullptr
@@ -116,6 +119,9 @@ DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const Lor
   };
   const auto head_dim = static_cast<double>(config.head_dim);
   const auto scalar = static_cast<double>(config.query_scalar);
+  // Norms of queries have the factor where there are some.
+  const bool scales_scores = names.q_norm.empty() && config.query_scalar != config.head_dim;
+  if (scales_scores) options.scale = static_cast<float>(1.0 / std::sqrt(scalar));
   attention_ = AddChild(std::make_unique<Attention>(
       attention, options,
       MakeLinear(attention, names.qkv, config.dim, {q, kv, kv}, linear(config.qkv_bias, false),

@@ -75,9 +75,10 @@ struct DecoderConfig {
   } norm_placement = NormPlacement::kBefore;
   double norm_eps = 1e-5;
   bool qk_norm_over_all_heads = false;  // see QkNorms
-  // Scores are divided by this number's square root; 0: by that of head_dim. Numbers other than
-  // head_dim need norms of queries.
+  // Scores are divided by this number's square root; 0: by that of head_dim.
   int64_t query_scalar = 0;
+  double score_cap = 0;           // AttentionShape::cap
+  double logit_cap = 0;           // LanguageModel::LogitCap
   bool scaled_embedding = false;  // embeddings are multiplied by the square root of dim
 
   // Rotary positions; false: a learned vector for each position.
@@ -87,10 +88,11 @@ struct DecoderConfig {
   // The number of tokens that a token attends to, itself and those before it; 0: all.
   int64_t window = 0;
   // True: the layers of `full_layers` attend to all tokens and rotate by `rope`; the others have
-  // the window and rotate by `local_rope`, as in Gemma 3.
+  // the window and rotate by `local_rope`, as in Gemma 3, or by `rope` as well if `one_rope`.
   bool mixes_windows = false;
   int64_t window_pattern = 0;  // without layer_types, every window_pattern-th layer is a full one
   std::vector<int64_t> full_layers;
+  bool one_rope = false;
   RopeSpec local_rope;
   bool IsLocal(int64_t layer) const;
 
@@ -167,6 +169,7 @@ class Decoder : public LanguageModel {
  protected:
   absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) override;
   Parameter& head() override { return *head_; }
+  float LogitCap() const override { return static_cast<float>(config_.logit_cap); }
   int64_t MatmulWeights() const override;
   int64_t AttentionWidth() const override {
     return config_.layers * config_.heads * config_.head_dim;

@@ -48,7 +48,7 @@ absl::Status CheckKeys(const DecoderFamily& family, const nlohmann::json& json) 
   for (const auto& [name, value] : json.items()) {
     if (value.is_null() || IsHarmlessKey(name) || has(family.keys, name) ||
         has(family.fixed, name) || (family.base.rotary && IsRopeKey(name)) || name == kLayerTypes ||
-        (family.base.mixes_windows && name == kLocalRopeTheta)) {
+        (family.base.mixes_windows && !family.base.one_rope && name == kLocalRopeTheta)) {
       continue;
     }
     // A flag that is off changes nothing, whatever it is.
@@ -101,7 +101,10 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   DecoderConfig config = family.base;
   for (const ConfigKey& key : family.keys) {
     const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field);
-    if (size != nullptr && key.null_is_zero && reader.IsNull(key.name)) config.*(*size) = 0;
+    const auto* number = std::get_if<double DecoderConfig::*>(&key.field);
+    const bool is_zero = key.null_is_zero && reader.IsNull(key.name);
+    if (size != nullptr && is_zero) config.*(*size) = 0;
+    if (number != nullptr && is_zero) config.*(*number) = 0;
     if (!key.required && !reader.Has(key.name)) continue;
     std::visit([&](auto field) { Read(reader, key.name, config.*field); }, key.field);
   }
@@ -112,7 +115,7 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   }
   ReadLayerTypes(json, reader, config);
   ZEROTH_RETURN_IF_ERROR(reader.status());
-  if (config.mixes_windows) {
+  if (config.mixes_windows && !config.one_rope) {
     ZEROTH_ASSIGN_OR_RETURN(
         config.rope, ReadRopeOfLayers(json, kFullAttention, config.rope, config.max_positions));
     ZEROTH_ASSIGN_OR_RETURN(
@@ -158,6 +161,8 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field);
     // transformers writes null for a size that follows from others.
     if (size != nullptr && config.*(*size) == 0) json[key.name] = nullptr;
+    const auto* number = std::get_if<double DecoderConfig::*>(&key.field);
+    if (number != nullptr && key.null_is_zero && config.*(*number) == 0) json[key.name] = nullptr;
   }
   for (const FixedKey& key : family.fixed) {
     const bool writes = key.use == FixedKey::Use::kBoth || key.use == FixedKey::Use::kWrite;

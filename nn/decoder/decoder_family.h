@@ -27,7 +27,8 @@ struct ConfigKey {
                std::vector<int64_t> DecoderConfig::*>
       field;
   bool required = false;
-  // Null sets a size to 0, with its meaning in DecoderConfig. Otherwise null counts as absent.
+  // Null sets a size or a number to 0, with its meaning in DecoderConfig, and 0 is written as null.
+  // Otherwise null counts as absent.
   bool null_is_zero = false;
 };
 

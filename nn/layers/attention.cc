@@ -17,6 +17,8 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   shape_.kv_heads = options.kv_heads;
   shape_.head_dim = options.head_dim;
   shape_.window = options.window;
+  shape_.scale = options.scale;
+  shape_.cap = options.cap;
   qkv_ = AddChild(std::move(qkv));
   // The matrix that holds queries, keys and values, or one of the three.
   const int64_t kv_width = options.kv_heads * options.head_dim;

@@ -22,6 +22,8 @@ struct AttentionOptions {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t window = 0;            // AttentionShape::window
+  float scale = 0;               // AttentionShape::scale
+  float cap = 0;                 // AttentionShape::cap
   std::optional<RopeSpec> rope;  // rotary positions, or none
 };
 

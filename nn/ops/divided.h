@@ -74,7 +74,8 @@ absl::Status FinishGradient(Context& context, const Parameter& parameter,
 // The mean cross-entropy of LinearCrossEntropyOp where `weight` is a part of the vocabulary. Ranks
 // exchange three numbers for each row; logits exist a chunk of rows of a part at a time.
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
-                                            Parameter& weight, const Tensor& targets);
+                                            Parameter& weight, const Tensor& targets,
+                                            float logit_cap = 0);
 
 // Logits fp32 [rows, vocab] of hidden [rows, dim], the same on every rank.
 absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,

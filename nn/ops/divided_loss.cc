@@ -30,11 +30,13 @@ int64_t ChunkRows(int64_t rows, int64_t vocab) {
 // One loss, while it is computed.
 class DividedLoss {
  public:
-  DividedLoss(Context& context, TensorRanks& ranks, const Tensor& hidden, Parameter& weight)
+  DividedLoss(Context& context, TensorRanks& ranks, const Tensor& hidden, Parameter& weight,
+              float logit_cap)
       : context_(context),
         ranks_(ranks),
         hidden_(hidden.Reshape(Shape({hidden.numel() / hidden.dim(-1), hidden.dim(-1)}))),
         weight_(weight),
+        logit_cap_(logit_cap),
         vocab_(weight.global_shape().dim(0)),
         first_(BeginOfShare(vocab_, ranks.index(), ranks.size())) {}
 
@@ -62,6 +64,7 @@ class DividedLoss {
   TensorRanks& ranks_;
   const Tensor hidden_;
   Parameter& weight_;
+  const float logit_cap_;  // 0: none
   const int64_t vocab_;
   const int64_t first_;
   Tensor values_;
@@ -124,6 +127,11 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
                        .transpose_b = true}),
         weight_.name());
   }
+  if (logit_cap_ > 0) {
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context_.kernels(),
+        {.op = BasicOp::kSoftCap, .a = logits, .out = logits, .scalar = logit_cap_}));
+  }
   const int64_t of_piece = count * kSoftmaxStatistics;
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor all,
@@ -144,6 +152,7 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   args.statistics = all;
   args.divisor = divisor_;
   args.grad_scale = context_.loss_scale();
+  args.logit_cap = logit_cap_;
   args.losses = losses_.View(begin, Shape({count}));
   if (dhidden_.defined() && hidden.dtype() == DType::kFloat32) {
     args.dlogits = logits;
@@ -190,7 +199,8 @@ absl::Status DividedLoss::StoreWeightGradient() {
 }  // namespace
 
 absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
-                                            Parameter& weight, const Tensor& targets) {
+                                            Parameter& weight, const Tensor& targets,
+                                            float logit_cap) {
   ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, weight));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, hidden.data, weight.name()));
   if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({all.dim(0), all.dim(1)})) {
@@ -198,7 +208,7 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
                            targets.shape().ToString(), ", expected int32 [", all.dim(0), ", ",
                            all.dim(1), "]");
   }
-  DividedLoss divided(context, *ranks, all, weight);
+  DividedLoss divided(context, *ranks, all, weight, logit_cap);
   ZEROTH_ASSIGN_OR_RETURN(Tensor mean, divided.Compute(targets));
   Value loss = context.MakeEnd(std::move(mean));
   if (loss.node == nullptr || hidden.node == nullptr) return loss;

@@ -11,7 +11,7 @@
 namespace zeroth {
 
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
-                                           const Tensor& targets) {
+                                           const Tensor& targets, float logit_cap) {
   const Shape& shape = hidden.data.shape();
   if (shape.rank() != 3 || weight.shape().rank() != 2 || shape.dim(2) != weight.shape().dim(1)) {
     return InvalidArgument("loss: hidden states ", shape.ToString(), " against head '",
@@ -31,6 +31,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
   ZEROTH_ASSIGN_OR_RETURN(args.loss, context.Empty(Shape({1}), DType::kFloat32));
   args.divisor = context.loss_divisor();
   args.grad_scale = context.loss_scale();
+  args.logit_cap = logit_cap;
   if (context.recording()) {
     ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.EmptyLike(args.hidden));
     if (weight.requires_grad()) {

@@ -55,8 +55,8 @@ std::vector<RunSetup> AllSetups() {
   }
   setups.push_back(Divided("olmo2_tiny", 4, 4).front());
   // Norms of heads, projections with and without biases or side by side, and Mixtral's experts.
-  for (const char* model : {"gemma3_tiny", "qwen3_tiny", "qwen2_tiny", "mistral_tiny",
-                            "mixtral_tiny", "llama31_tiny", "phi3_tiny"}) {
+  for (const char* model : {"gemma2_tiny", "gemma3_tiny", "qwen3_tiny", "qwen2_tiny",
+                            "mistral_tiny", "mixtral_tiny", "llama31_tiny", "phi3_tiny"}) {
     setups.push_back(Divided(model, 4, 2).back());
   }
   for (const char* model : Families()) {
@@ -105,7 +105,8 @@ TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
 }
 
 TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
-  for (const char* model : {"gemma3_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
+  for (const char* model :
+       {"gemma2_tiny", "gemma3_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
     RunSetup plain = Divided(model, 4, 2).front();
     plain.strategy = "full_shard";
     plain.steps = 4;
@@ -139,8 +140,8 @@ TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
 TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
   for (const auto& [model, sequence] :
        {std::pair("llama_tiny", false), std::pair("llama_tiny", true),
-        std::pair("gemma3_tiny", true), std::pair("olmo2_tiny", false),
-        std::pair("qwen3_moe_tiny", true)}) {
+        std::pair("gemma2_tiny", true), std::pair("gemma3_tiny", true),
+        std::pair("olmo2_tiny", false), std::pair("qwen3_moe_tiny", true)}) {
     SCOPED_TRACE(model);
     RunSetup divided = Divided(model, 4, 2).front();
     divided.strategy = "full_shard";
@@ -169,8 +170,8 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
   for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
-    for (const char* model : {"gemma3_tiny", "gpt2_tiny", "llama_tiny", "olmo2_tiny", "phi3_tiny",
-                              "qwen3_tiny", "qwen3_moe_tiny"}) {
+    for (const char* model : {"gemma2_tiny", "gemma3_tiny", "gpt2_tiny", "llama_tiny", "olmo2_tiny",
+                              "phi3_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
       RunSetup one;
       one.model = model;
       one.precision = precision;

@@ -22,7 +22,9 @@ struct Head {
         query_column(head * shape.head_dim),
         key_column((shape.heads + head / (shape.heads / shape.kv_heads)) * shape.head_dim),
         value_column(key_column + shape.kv_heads * shape.head_dim),
-        scale(1.0 / std::sqrt(static_cast<double>(shape.head_dim))) {}
+        scale(shape.scale > 0 ? static_cast<double>(shape.scale)
+                              : 1.0 / std::sqrt(static_cast<double>(shape.head_dim))),
+        cap(static_cast<double>(shape.cap)) {}
 
   int64_t Query(int64_t t) const { return (first_token + t) * packed + query_column; }
   int64_t Key(int64_t t) const { return (first_token + t) * packed + key_column; }
@@ -35,13 +37,27 @@ struct Head {
     return in_window && (document == nullptr || document[t] == document[u]);
   }
 
+  // The score of key u for query t before the cap.
+  double Score(const std::vector<double>& qkv, int64_t t, int64_t u) const {
+    double score = 0.0;
+    for (int64_t i = 0; i < dim; ++i) score += qkv[Query(t) + i] * qkv[Key(u) + i];
+    return score * scale;
+  }
+  // The slope of the cap at that score: 1 / cosh^2.
+  double Slope(const std::vector<double>& qkv, int64_t t, int64_t u) const {
+    if (cap == 0) return 1.0;
+    const double cosh = std::cosh(Score(qkv, t, u) / cap);
+    return 1.0 / (cosh * cosh);
+  }
+
   // Probabilities of keys 0 … t for query t, and the logarithm of the sum of exponentials.
   std::vector<double> Row(const std::vector<double>& qkv, int64_t t, double& lse) const {
     std::vector<double> p(static_cast<size_t>(t + 1));
     for (int64_t u = 0; u <= t; ++u) {
-      double score = 0.0;
-      for (int64_t i = 0; i < dim; ++i) score += qkv[Query(t) + i] * qkv[Key(u) + i];
-      p[u] = Sees(t, u) ? score * scale : -std::numeric_limits<double>::infinity();
+      const double score = Score(qkv, t, u);
+      p[u] = !Sees(t, u) ? -std::numeric_limits<double>::infinity()
+             : cap > 0   ? cap * std::tanh(score / cap)
+                         : score;
     }
     const double max = *std::max_element(p.begin(), p.end());
     double sum = 0.0;
@@ -61,6 +77,7 @@ struct Head {
   int64_t key_column;
   int64_t value_column;
   double scale;
+  double cap;
 };
 
 void BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
@@ -77,7 +94,7 @@ void BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
     mean += p[u] * dp[u];
   }
   for (int64_t u = 0; u <= t; ++u) {
-    const double dscore = p[u] * (dp[u] - mean) * at.scale;
+    const double dscore = p[u] * (dp[u] - mean) * at.Slope(qkv, t, u) * at.scale;
     for (int64_t i = 0; i < at.dim; ++i) {
       dqkv[at.Query(t) + i] += dscore * qkv[at.Key(u) + i];
       dqkv[at.Key(u) + i] += dscore * qkv[at.Query(t) + i];

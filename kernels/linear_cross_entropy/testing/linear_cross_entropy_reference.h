@@ -16,10 +16,10 @@ struct LinearCrossEntropyOutput {
 };
 
 // Loss and gradients of the loss. hidden [rows, dim], weight [vocab, dim]; rows whose target is
-// -100 do not count.
+// -100 do not count. If `cap` is above 0, logits are cap * tanh(hidden weight^T / cap).
 LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab,
                                             const std::vector<double>& hidden,
                                             const std::vector<double>& weight,
-                                            const std::vector<int32_t>& targets);
+                                            const std::vector<int32_t>& targets, double cap = 0);
 
 }  // namespace zeroth::reference
