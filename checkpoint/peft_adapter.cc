@@ -212,6 +212,7 @@ namespace {
 
 constexpr char kConfig[] = "adapter_config.json";
 constexpr char kWeights[] = "adapter_model.safetensors";
+constexpr char kHead[] = "lm_head.weight";
 
 // A is [rank, in], B is [out, rank].
 absl::Status CheckHalf(const WeightsSource& weights, const std::string& name, int rank_dim,
@@ -232,9 +233,13 @@ absl::Status SetNames(const WeightsSource& weights, PeftAdapter& adapter) {
         absl::ConsumePrefix(&layer, kPrefix) && absl::ConsumeSuffix(&layer, kWeight) &&
         (absl::ConsumeSuffix(&layer, kLoraA) || absl::ConsumeSuffix(&layer, kLoraB));
     absl::string_view saved = name;
-    if (!is_half && absl::ConsumePrefix(&saved, kPrefix) && adapter.Saves(saved)) {
-      adapter.saved.emplace_back(saved);
-      continue;
+    if (!is_half && absl::ConsumePrefix(&saved, kPrefix)) {
+      if (adapter.Saves(saved)) {
+        adapter.saved.emplace_back(saved);
+        continue;
+      }
+      // PEFT stores a tied head a second time.
+      if (adapter.ties_weights && saved == kHead) continue;
     }
     if (!is_half) {
       return InvalidArgument(weights.description(), ": tensor \"", name,
