@@ -213,8 +213,8 @@ TEST_P(PeftParityTest, SoAreThoseOfDividedLayers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Adapters, PeftParityTest,
-                         ::testing::Values("gpt2_lora", "llama31_tied", "llama_lora",
-                                           "llama_rslora", "llama_saved"),
+                         ::testing::Values("gpt2_dora", "gpt2_lora", "llama31_tied", "llama_dora",
+                                           "llama_lora", "llama_rslora", "llama_saved"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace

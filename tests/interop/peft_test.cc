@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"rslora", "llama_tiny", {"--lora_rslora", "--lora_targets=q_proj"}},
                       Case{"saved", "llama_tiny", {"--lora_modules_to_save=embed_tokens,lm_head"}},
                       Case{"tied", "llama31_tiny", {"--lora_modules_to_save=embed_tokens"}},
+                      Case{"dora", "llama_tiny", {"--lora_dora"}},
+                      Case{"transposed_dora", "gpt2_tiny", {"--lora_dora"}},
                       Case{"transposed", "gpt2_tiny", {}}),
     [](const auto& instance) { return std::string(instance.param.name); });
 

@@ -21,6 +21,7 @@ STEPS, ROWS, LR = 3, 8, 1e-2
 # Folder: the base, and what its configuration has beside a rank of 3 and an alpha of 5.
 ADAPTERS = {
     "llama_lora": ("llama_tiny", {"target_modules": ALL}),
+    "llama_dora": ("llama_tiny", {"target_modules": ALL, "use_dora": True}),
     "llama_rslora": ("llama_tiny", {"target_modules": ["q_proj", "down_proj"], "use_rslora": True}),
     "llama_saved": (
         "llama_tiny",
@@ -37,6 +38,15 @@ ADAPTERS = {
     "gpt2_lora": (
         "gpt2_tiny",
         {"target_modules": ["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"], "fan_in_fan_out": True},
+    ),
+    "gpt2_dora": (
+        "gpt2_tiny",
+        {
+            "target_modules": ["c_attn", "mlp.c_proj"],
+            "fan_in_fan_out": True,
+            "use_dora": True,
+            "use_rslora": True,
+        },
     ),
 }
 
@@ -69,6 +79,9 @@ def write(folder, base, options):
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.05)
+        # The norms of the base's weights at first.
+        if "magnitude" in name:
+            parameter.data *= torch.empty_like(parameter).uniform_(0.7, 1.3)
     model.save_pretrained(folder)
     os.remove(os.path.join(folder, "README.md"))
 
