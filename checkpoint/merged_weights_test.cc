@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -85,6 +86,36 @@ TEST(MergedWeightsTest, AddsTheAdaptersInBothLayoutsAndAnyRange) {
                                            expected.begin() + static_cast<int64_t>(end)));
       }
     }
+  }
+}
+
+// Of W + B A, whose rows are (30 + 20 * 10, 31 + 20 * 11) and (32 + 21 * 10, 33 + 21 * 11).
+TEST(MergedWeightsTest, MagnitudesAreTheNormsOfRowsOrColumns) {
+  const TemporaryDirectory dir;
+  const auto model =
+      Write(dir.File("m"),
+            {{"a", Shape({1, 2})}, {"b", Shape({2, 1})}, {"w", Shape({2, 2})}, {"m", Shape({2})}});
+  const double rows[2][2] = {{230, 251}, {242, 264}};
+  for (const bool of_columns : {false, true}) {
+    SCOPED_TRACE(of_columns);
+    LowRankProduct product{"w", "b", "a", false};
+    product.magnitude = "m";
+    product.outputs_are_columns = of_columns;
+    const auto merged = MergedWeights::Create(model, model, {product}, 1);
+    ASSERT_TRUE(merged.ok()) << merged.status();
+    EXPECT_THAT((*merged)->names(), ElementsAre("w"));
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t output = of_columns ? i % 2 : i / 2;
+      const double norm = of_columns ? std::hypot(rows[0][output], rows[1][output])
+                                     : std::hypot(rows[output][0], rows[output][1]);
+      const double expected = rows[i / 2][i % 2] * (40.0 + static_cast<double>(output)) / norm;
+      float value = 0;
+      ASSERT_TRUE((*merged)->ReadElements("w", i, absl::MakeSpan(&value, 1)).ok());
+      EXPECT_FLOAT_EQ(value, static_cast<float>(expected)) << i;
+    }
+    product.magnitude = "a";  // [1, 2]
+    EXPECT_THAT(std::string(MergedWeights::Create(model, model, {product}, 1).status().message()),
+                HasSubstr("made for another model?"));
   }
 }
 

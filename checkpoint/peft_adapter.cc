@@ -63,15 +63,6 @@ absl::StatusOr<std::vector<std::string>> ModulesToSave(const HfConfig& config) {
   return modules;
 }
 
-// [a, b] as [b, a].
-absl::StatusOr<std::vector<float>> ReadHalf(const WeightsSource& source, const std::string& name,
-                                            bool transposed) {
-  ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(name));
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, source.ReadAll(name, shape));
-  if (!transposed) return values;
-  return Transposed(shape, values);
-}
-
 }  // namespace
 
 std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values) {
@@ -132,6 +123,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   // Otherwise PEFT would leave the head as it was in the base.
   if (adapter.ties_weights) json["ensure_weight_tying"] = true;
   json["use_rslora"] = adapter.rslora;
+  json["use_dora"] = adapter.dora;
   json["init_lora_weights"] = true;
   json["inference_mode"] = true;
   return HfConfig::Parse(json.dump(), "adapter_config.json");
@@ -164,6 +156,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
                                                 "modules_to_save",
                                                 "peft_type",
                                                 "r",
+                                                "use_dora",
                                                 "use_rslora"};
   for (const auto& [key, value] : config.json().items()) {
     const auto is_in = [&key = key](absl::Span<const absl::string_view> keys) {
@@ -190,6 +183,7 @@ absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
   }
   ZEROTH_ASSIGN_OR_RETURN(adapter.modules_to_save, ModulesToSave(config));
   ZEROTH_ASSIGN_OR_RETURN(adapter.rslora, config.GetBoolOr("use_rslora", false));
+  ZEROTH_ASSIGN_OR_RETURN(adapter.dora, config.GetBoolOr("use_dora", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.dropout, config.GetDoubleOr("lora_dropout", 0));
   ZEROTH_ASSIGN_OR_RETURN(adapter.fan_in_fan_out, config.GetBoolOr("fan_in_fan_out", false));
   ZEROTH_ASSIGN_OR_RETURN(adapter.base_model, config.GetStringOr("base_model_name_or_path", ""));
@@ -204,6 +198,10 @@ std::string PeftNameOfB(absl::string_view layer) {
   return absl::StrCat(kPrefix, layer, kLoraB, kWeight);
 }
 
+std::string PeftNameOfMagnitude(absl::string_view layer) {
+  return absl::StrCat(kPrefix, layer, kLoraMagnitude);
+}
+
 std::string PeftNameOfSaved(absl::string_view parameter) {
   return absl::StrCat(kPrefix, parameter);
 }
@@ -212,6 +210,7 @@ namespace {
 
 constexpr char kConfig[] = "adapter_config.json";
 constexpr char kWeights[] = "adapter_model.safetensors";
+constexpr char kHead[] = "lm_head.weight";
 
 // A is [rank, in], B is [out, rank].
 absl::Status CheckHalf(const WeightsSource& weights, const std::string& name, int rank_dim,
@@ -228,13 +227,23 @@ absl::Status SetNames(const WeightsSource& weights, PeftAdapter& adapter) {
   std::set<std::string> layers;
   for (const std::string& name : weights.names()) {
     absl::string_view layer = name;
+    if (adapter.dora && absl::ConsumePrefix(&layer, kPrefix) &&
+        absl::ConsumeSuffix(&layer, kLoraMagnitude)) {
+      layers.emplace(layer);
+      continue;
+    }
+    layer = name;
     const bool is_half =
         absl::ConsumePrefix(&layer, kPrefix) && absl::ConsumeSuffix(&layer, kWeight) &&
         (absl::ConsumeSuffix(&layer, kLoraA) || absl::ConsumeSuffix(&layer, kLoraB));
     absl::string_view saved = name;
-    if (!is_half && absl::ConsumePrefix(&saved, kPrefix) && adapter.Saves(saved)) {
-      adapter.saved.emplace_back(saved);
-      continue;
+    if (!is_half && absl::ConsumePrefix(&saved, kPrefix)) {
+      if (adapter.Saves(saved)) {
+        adapter.saved.emplace_back(saved);
+        continue;
+      }
+      // PEFT stores a tied head a second time.
+      if (adapter.ties_weights && saved == kHead) continue;
     }
     if (!is_half) {
       return InvalidArgument(weights.description(), ": tensor \"", name,
@@ -247,6 +256,13 @@ absl::Status SetNames(const WeightsSource& weights, PeftAdapter& adapter) {
   for (const std::string& layer : layers) {
     ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfA(layer), 0, adapter.rank));
     ZEROTH_RETURN_IF_ERROR(CheckHalf(weights, PeftNameOfB(layer), 1, adapter.rank));
+    if (!adapter.dora) continue;
+    const std::string name = PeftNameOfMagnitude(layer);
+    ZEROTH_ASSIGN_OR_RETURN(const Shape magnitude, weights.ShapeOf(name));
+    const int64_t outputs = weights.Find(PeftNameOfB(layer))->shape.dim(0);
+    if (magnitude == Shape({outputs})) continue;
+    return InvalidArgument(weights.description(), ": tensor \"", name, "\" has shape ",
+                           magnitude.ToString(), ", expected [", outputs, "]");
   }
   adapter.layers.assign(layers.begin(), layers.end());
   return absl::OkStatus();
@@ -268,104 +284,6 @@ absl::StatusOr<PeftDirectory> PeftDirectory::Open(const std::string& path) {
                           SafetensorsFile::Open((base / kWeights).string()));
   ZEROTH_RETURN_IF_ERROR(SetNames(*weights, adapter));
   return PeftDirectory(std::move(adapter), std::move(weights));
-}
-
-absl::Status MergedWeights::Check(const LowRankProduct& product) const {
-  ZEROTH_ASSIGN_OR_RETURN(const Shape weight, base_->ShapeOf(product.weight));
-  ZEROTH_ASSIGN_OR_RETURN(const Shape left, adapters_->ShapeOf(product.left));
-  ZEROTH_ASSIGN_OR_RETURN(const Shape right, adapters_->ShapeOf(product.right));
-  const int inner = product.transposed ? 1 : 0;
-  const int outer = 1 - inner;
-  if (weight.rank() == 2 && left.rank() == 2 && right.rank() == 2 &&
-      left.dim(inner) == weight.dim(0) && right.dim(outer) == weight.dim(1) &&
-      left.dim(outer) == right.dim(inner)) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument(adapters_->description(), ": \"", product.left, "\" ", left.ToString(),
-                         " and \"", product.right, "\" ", right.ToString(), " do not go with \"",
-                         product.weight, "\" ", weight.ToString(), " of ", base_->description(),
-                         "; was this adapter made for another model?");
-}
-
-absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(
-    std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
-    const std::vector<LowRankProduct>& products, double scale,
-    std::map<std::string, std::string, std::less<>> replaced) {
-  std::shared_ptr<MergedWeights> merged(
-      new MergedWeights(std::move(base), std::move(adapters), scale));
-  for (const LowRankProduct& product : products) {
-    ZEROTH_RETURN_IF_ERROR(merged->Check(product));
-    merged->products_[product.weight] = product;
-  }
-  for (const auto& [weight, name] : replaced) {
-    ZEROTH_ASSIGN_OR_RETURN(const Shape old_shape, merged->base_->ShapeOf(weight));
-    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, merged->adapters_->ShapeOf(name));
-    if (shape == old_shape) continue;
-    return InvalidArgument(merged->adapters_->description(), ": \"", name, "\" ", shape.ToString(),
-                           " does not go with \"", weight, "\" ", old_shape.ToString(), " of ",
-                           merged->base_->description(),
-                           "; was this adapter made for another model?");
-  }
-  merged->replaced_ = std::move(replaced);
-  if (merged->base_ != merged->adapters_) return merged;
-  for (const LowRankProduct& product : products) {
-    merged->tensors_.erase(product.left);
-    merged->tensors_.erase(product.right);
-  }
-  return merged;
-}
-
-absl::StatusOr<std::shared_ptr<const LowRankHalves>> MergedWeights::HalvesOf(
-    const LowRankProduct& product) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (halves_ != nullptr && last_ == product.weight) return halves_;
-  auto halves = std::make_shared<LowRankHalves>();
-  ZEROTH_ASSIGN_OR_RETURN(halves->left, ReadHalf(*adapters_, product.left, product.transposed));
-  ZEROTH_ASSIGN_OR_RETURN(halves->right, ReadHalf(*adapters_, product.right, product.transposed));
-  const Shape& weight = base_->Find(product.weight)->shape;
-  halves->columns = weight.dim(1);
-  halves->rank = weight.dim(0) == 0 ? 0 : static_cast<int64_t>(halves->left.size()) / weight.dim(0);
-  last_ = product.weight;
-  halves_ = std::move(halves);
-  return halves_;
-}
-
-absl::Status MergedWeights::ReadElements(absl::string_view name, int64_t begin,
-                                         absl::Span<float> out) const {
-  if (Find(name) == nullptr) return MissingTensor(name);
-  if (const auto other = replaced_.find(name); other != replaced_.end()) {
-    return adapters_->ReadElements(other->second, begin, out);
-  }
-  ZEROTH_RETURN_IF_ERROR(base_->ReadElements(name, begin, out));
-  const auto product = products_.find(name);
-  if (product == products_.end() || out.empty()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const LowRankHalves> halves,
-                          HalvesOf(product->second));
-  halves->AddTo(scale_, begin, out);
-  return absl::OkStatus();
-}
-
-void LowRankHalves::AddTo(double scale, int64_t begin, absl::Span<float> part) const {
-  if (part.empty()) return;
-  std::vector<double> sums(static_cast<size_t>(columns));
-  int64_t row = begin / columns;
-  int64_t first = begin % columns;
-  while (!part.empty()) {
-    const int64_t count = std::min(columns - first, static_cast<int64_t>(part.size()));
-    std::fill_n(sums.begin(), count, 0.0);
-    for (int64_t r = 0; r < rank; ++r) {
-      const double factor = left[static_cast<size_t>(row * rank + r)];
-      const float* const others = right.data() + r * columns + first;
-      for (int64_t i = 0; i < count; ++i) sums[static_cast<size_t>(i)] += factor * others[i];
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      float& value = part[static_cast<size_t>(i)];
-      value = static_cast<float>(value + scale * sums[static_cast<size_t>(i)]);
-    }
-    part.remove_prefix(static_cast<size_t>(count));
-    first = 0;
-    ++row;
-  }
 }
 
 }  // namespace zeroth

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,7 @@ struct PeftAdapter {
   int64_t rank = 0;
   double alpha = 0;
   bool rslora = false;  // rank-stabilized: the scale is alpha / sqrt(rank)
+  bool dora = false;    // each layer has magnitudes beside its halves
   double dropout = 0;   // of training; inference ignores it
   // True if the adapted weights are [in, out], as GPT-2's; all of them or none.
   bool fan_in_fan_out = false;
@@ -55,7 +57,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 
 // The inverse, without `layers` and `saved`, which follow from the tensors' names. InvalidArgument
 // for a key that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes
-// something else: ranks by layer, biases, magnitudes.
+// something else: ranks by layer, biases.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
 
 // Unimplemented for an adapter that saves the embedding of a model with a tied head, and leaves the
@@ -69,12 +71,16 @@ std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 // The suffixes after a layer's name for its two halves, here and in the trainer's checkpoints.
 inline constexpr absl::string_view kLoraA = ".lora_A";
 inline constexpr absl::string_view kLoraB = ".lora_B";
+// The suffix for its magnitudes, [out], in PEFT's files, too.
+inline constexpr absl::string_view kLoraMagnitude = ".lora_magnitude_vector";
 
 // The names of a layer's two halves in adapter_model.safetensors. For any layout of the weight, A
 // is [rank, in] and B is [out, rank]. The adapter adds PeftAdapter::scale * B A, or its
 // transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
+// The name there of the layer's magnitudes, with PeftAdapter::dora.
+std::string PeftNameOfMagnitude(absl::string_view layer);
 // The name there of a parameter that is stored in full.
 std::string PeftNameOfSaved(absl::string_view parameter);
 
@@ -107,24 +113,40 @@ class PeftDirectory {
 };
 
 // An adapter adds scale * left right to a weight [rows, columns], where left is [rows, rank] and
-// right is [rank, columns]. Both may be stored transposed.
+// right is [rank, columns]. Both may be stored transposed. With magnitudes, each row, or column, of
+// the sum is then scaled such that its norm is its magnitude.
 struct LowRankProduct {
   std::string weight;
   std::string left;
   std::string right;
-  bool transposed = false;  // left is stored as [rank, rows], right as [columns, rank]
+  bool transposed = false;           // left is stored as [rank, rows], right as [columns, rank]
+  std::string magnitude;             // empty: none
+  bool outputs_are_columns = false;  // which magnitudes are of
 };
 
 // The halves of an adapter: left is [rows, rank], right is [rank, columns].
 struct LowRankHalves {
-  // Adds scale * left right to a part of a weight [rows, columns], from its element `begin` on.
-  // Sums over the rank are in float64, and rounded once together with the weight.
+  // Adds scale * left right to a part of a weight [rows, columns], from its element `begin` on, and
+  // multiplies it by the factors. Sums over the rank are in float64, and rounded once together with
+  // the weight.
   void AddTo(double scale, int64_t begin, absl::Span<float> part) const;
+  // Sets `factors` to the magnitudes over the norms of the rows or columns of the weight that AddTo
+  // makes without factors. `read` returns the weight from element `begin` on, a block at a time.
+  absl::Status SetFactors(
+      double scale, absl::Span<const float> magnitudes, bool outputs_are_columns,
+      const std::function<absl::Status(int64_t begin, absl::Span<float> values)>& read);
 
   std::vector<float> left;
   std::vector<float> right;
   int64_t rank = 0;
   int64_t columns = 0;
+  std::vector<double> factors;  // of the outputs; empty: none
+  bool outputs_are_columns = false;
+
+ private:
+  // Calls visit(i, output, value) for each element of `part`, with its sum in float64.
+  template <typename F>
+  void Visit(double scale, int64_t begin, absl::Span<const float> part, const F& visit) const;
 };
 
 // A model's weights with adapters added, computed as they are read. Holds the halves of one adapter

@@ -43,6 +43,8 @@ TEST(PeftAdapterTest, TheConfigSaysWhatPeftReads) {
   EXPECT_EQ(PeftAdapterConfig(adapter)->json()["use_rslora"], false);
   EXPECT_EQ(adapter.scale(), 2.5 / 8);
   adapter.rslora = true;
+  EXPECT_EQ(PeftAdapterConfig(adapter)->json()["use_dora"], false);
+  adapter.dora = true;
   adapter.dropout = 0.05;
   EXPECT_TRUE(PeftAdapterConfig(adapter)->json()["modules_to_save"].is_null());
   EXPECT_FALSE(PeftAdapterConfig(adapter)->json().contains("ensure_weight_tying"));
@@ -54,6 +56,7 @@ TEST(PeftAdapterTest, TheConfigSaysWhatPeftReads) {
   const auto read = ParsePeftAdapter(*stabilized);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->dropout, 0.05);
+  EXPECT_TRUE(read->dora);
   EXPECT_EQ(read->modules_to_save, adapter.modules_to_save);
   EXPECT_EQ(stabilized->json()["ensure_weight_tying"], true);
   EXPECT_TRUE(read->Saves("model.embed_tokens.weight"));
@@ -91,6 +94,8 @@ TEST(PeftAdapterTest, NamesOfTensors) {
             "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
   EXPECT_EQ(PeftNameOfB("model.layers.0.self_attn.q_proj"),
             "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
+  EXPECT_EQ(PeftNameOfMagnitude("model.layers.0.self_attn.q_proj"),
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector");
 }
 
 TEST(PeftAdapterTest, AnAdapterOfNothingIsRefused) {

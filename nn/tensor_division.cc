@@ -16,12 +16,16 @@ namespace {
 // outputs.
 constexpr absl::string_view kLoraA = ".lora_A";
 constexpr absl::string_view kLoraB = ".lora_B";
+constexpr absl::string_view kMagnitude = ".lora_magnitude_vector";  // of its outputs
 
 const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
   const absl::string_view kind =
       absl::string_view(parameter).substr(std::min(dot, parameter.size()));
-  if (kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB) return nullptr;
+  if (kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB &&
+      kind != kMagnitude) {
+    return nullptr;
+  }
   const absl::string_view module = absl::string_view(parameter).substr(0, dot);
   const auto rule = std::find_if(rules.begin(), rules.end(), [&](const DivisionRule& candidate) {
     return module == candidate.module || absl::EndsWith(module, "." + candidate.module);

@@ -63,6 +63,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--lora_rank", "lora_r use_lora"},
     {"--lora_modules_to_save", "modules_to_save"},
     {"--lora_rslora", "use_rslora peft_use_rslora"},
+    {"--lora_dora", "use_dora peft_use_dora"},
     {"--lora_targets", "lora_target_modules"},
     {"--ema_decay", "use_ema"},
     {"--trace", "profile"},

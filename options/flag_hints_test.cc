@@ -69,6 +69,7 @@ TEST(FlagHintsTest, HintsAreFlags) {
                               "lora_r",
                               "modules_to_save",
                               "use_rslora",
+                              "use_dora",
                               "lora_target_modules",
                               "use_ema",
                               "profile",

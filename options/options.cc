@@ -118,6 +118,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(o.cuda_graphs && !o.trace.empty(), "trace cuda_graphs",
          "a timeline is of work that is enqueued piece by piece, and a graph is one piece; trace a "
          "run without graphs");
+  refuse(o.lora_dora && o.lora_dropout > 0, "lora_dora lora_dropout",
+         "DoRA's norms are those of the whole weight; leave one of them out");
   constexpr char kGraph[] =
       "a graph has the update in it, so that nothing can be decided before; leave one of them out";
   refuse(o.cuda_graphs && o.lora_dropout > 0, "lora_dropout cuda_graphs",

@@ -131,6 +131,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--lora_alpha=nan: expected a finite number", [](TrainOptions& o) { o.lora_alpha = NAN; }},
       {"--skip_loss_zscore=12: expected a finite number of at least 0 and below 11.2694",
        [](TrainOptions& o) { o.skip_loss_zscore = 12; }},
+      {"--lora_dora and --lora_dropout=0.1",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.lora_dora = true;
+         o.lora_dropout = 0.1;
+       }},
       {"--lora_dropout=0.1 and --cuda_graphs",
        [](TrainOptions& o) {
          o.lora_rank = 2;

@@ -31,6 +31,7 @@ LoraOptions TrainOptions::lora() const {
   lora.rank = lora_rank;
   lora.alpha = lora_alpha;
   lora.rslora = lora_rslora;
+  lora.dora = lora_dora;
   lora.dropout = lora_dropout;
   if (lora_targets != "all") lora.targets = NamesIn(lora_targets);
   lora.modules_to_save = NamesIn(lora_modules_to_save);

@@ -2,6 +2,7 @@
 
 #include "zeroth/train/export.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,9 +28,9 @@ namespace zeroth {
 namespace {
 
 // Merges the LoRA adapters of a model into its weights, one parameter at a time: weight + scale *
-// (A B). The result is a plain model, which other tools can read. Parameters without adapters pass
-// through. A weight is held back until both matrices of its adapter have arrived; in a model's
-// order of parameters that is within one layer.
+// (A B), scaled to the magnitudes if it has any. The result is a plain model, which other tools can
+// read. Parameters without adapters pass through. A weight is held back until all of its adapter
+// has arrived; in a model's order of parameters that is within one layer.
 class AdapterMerger {
  public:
   using Sink =
@@ -38,8 +39,8 @@ class AdapterMerger {
   // The model outlives the merger. `sink` gets each parameter that is complete.
   AdapterMerger(const LanguageModel& model, Sink sink) : sink_(std::move(sink)) {
     for (const LoraAdapter& adapter : LoraAdapters(model)) {
-      for (const Parameter* parameter : {adapter.weight, adapter.a, adapter.b}) {
-        pending_of_[parameter] = pending_.size();
+      for (const Parameter* parameter : {adapter.weight, adapter.a, adapter.b, adapter.magnitude}) {
+        if (parameter != nullptr) pending_of_[parameter] = pending_.size();
       }
       pending_.push_back({adapter, {}});
     }
@@ -51,8 +52,8 @@ class AdapterMerger {
     if (found == pending_of_.end()) return sink_(parameter, values);
     Pending& pending = pending_[found->second];
     pending.values[&parameter].assign(values.begin(), values.end());
-    constexpr size_t kParts = 3;
-    return pending.values.size() == kParts ? Merge(pending) : absl::OkStatus();
+    const size_t parts = pending.adapter.magnitude == nullptr ? 3 : 4;
+    return pending.values.size() == parts ? Merge(pending) : absl::OkStatus();
   }
 
  private:
@@ -71,6 +72,14 @@ class AdapterMerger {
     halves.rank = adapter.a->global_shape().dim(is_in_out ? 1 : 0);
     halves.columns = adapter.weight->global_shape().dim(1);
     std::vector<float>& weight = values[adapter.weight];
+    if (adapter.magnitude != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(
+          halves.SetFactors(adapter.options->scale(), values[adapter.magnitude], is_in_out,
+                            [&weight](int64_t begin, absl::Span<float> block) {
+                              std::copy_n(weight.begin() + begin, block.size(), block.begin());
+                              return absl::OkStatus();
+                            }));
+    }
     halves.AddTo(adapter.options->scale(), 0, absl::MakeSpan(weight));
     return sink_(*adapter.weight, weight);
   }
@@ -98,6 +107,7 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
     adapter.rank = part.options->rank;
     adapter.alpha = part.options->alpha;
     adapter.rslora = part.options->rslora;
+    adapter.dora = part.options->dora;
     adapter.dropout = part.options->dropout;
     adapter.modules_to_save = part.options->modules_to_save;
     adapter.layers.push_back(part.layer());

@@ -101,6 +101,7 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
   ZEROTH_RETURN_IF_ERROR(
       Adopt("lora_rslora", unset.lora_rslora, adapter.rslora, options.lora_rslora));
+  ZEROTH_RETURN_IF_ERROR(Adopt("lora_dora", unset.lora_dora, adapter.dora, options.lora_dora));
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_modules_to_save", unset.lora_modules_to_save,
                                absl::StrJoin(adapter.modules_to_save, ","),
                                options.lora_modules_to_save));
@@ -132,6 +133,9 @@ std::map<std::string, PeftTensor> PeftHalves(const LanguageModel& model) {
       halves[parameter->name()] = {name, transposed ? Shape({own.dim(1), own.dim(0)}) : own,
                                    transposed};
     }
+    if (adapter.magnitude == nullptr) continue;
+    halves[adapter.magnitude->name()] = {PeftNameOfMagnitude(layer),
+                                         adapter.magnitude->global_shape()};
   }
   return halves;
 }
@@ -328,6 +332,26 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
 }
 
 ParameterReader ModelSource::Reader(uint64_t seed) const {
+  const ParameterReader stored = StoredReader(seed);
+  if (!model_options_.lora.dora || adapter_ != nullptr) return stored;
+  absl::StatusOr<std::unique_ptr<LanguageModel>> built = Build();
+  if (!built.ok()) {
+    return [error = built.status()](const Parameter&, int64_t, absl::Span<float>) { return error; };
+  }
+  const std::shared_ptr<const LanguageModel> model = *std::move(built);
+  return [model, stored](const Parameter& parameter, int64_t begin,
+                         absl::Span<float> out) -> absl::Status {
+    for (const LoraAdapter& adapter : LoraAdapters(*model)) {
+      if (adapter.magnitude->name() != parameter.name()) continue;
+      return InitialMagnitudes(adapter, begin, out, [&](int64_t from, absl::Span<float> values) {
+        return stored(*adapter.weight, from, values);
+      });
+    }
+    return stored(parameter, begin, out);
+  };
+}
+
+ParameterReader ModelSource::StoredReader(uint64_t seed) const {
   return [this, seed](const Parameter& parameter, int64_t begin,
                       absl::Span<float> out) -> absl::Status {
     if (adapter_ != nullptr) {

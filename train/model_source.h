@@ -100,6 +100,8 @@ class ModelSource {
   // The files of --tokenizer=`choice`.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
   absl::StatusOr<std::unique_ptr<LanguageModel>> BuildFrom(const nlohmann::json& config) const;
+  // Reader without the magnitudes of DoRA, which follow from other values.
+  ParameterReader StoredReader(uint64_t seed) const;
 
   std::string name_;  // in messages, as "--model=gpt2_124m"
   nlohmann::json config_;

@@ -280,7 +280,8 @@ void Reporter::PrintAdapters() {
   Say(absl::StrFormat(
       "adapters  %s of rank %d, alpha %g%s, on %d weights%s: %.2fM "
       "parameters are trained, the rest is frozen",
-      options_.lora_rslora ? "rsLoRA" : "LoRA", options_.lora_rank, options_.lora_alpha,
+      absl::StrCat(options_.lora_rslora ? "rs" : "", options_.lora_dora ? "DoRA" : "LoRA"),
+      options_.lora_rank, options_.lora_alpha,
       options_.lora_dropout > 0 ? absl::StrCat(", dropout ", options_.lora_dropout) : "",
       adapters.size(), saved.empty() ? "" : absl::StrCat(", and ", saved, " in full"),
       static_cast<double>(numel) / 1e6));

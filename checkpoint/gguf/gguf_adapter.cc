@@ -98,6 +98,12 @@ absl::Status ConvertAdapterToGguf(const HfConfig& base_config, const PeftAdapter
     return InvalidArgument(weights.description(),
                            ": an adapter of alpha 0, which llama.cpp would use with scale 1");
   }
+  if (adapter.dora) {
+    return Unimplemented(
+        weights.description(),
+        ": a GGUF adapter has only low-rank halves, and DoRA's magnitudes are none; "
+        "write the merged model instead (--lora_export=merged)");
+  }
   if (!adapter.saved.empty()) {
     return Unimplemented(weights.description(), ": \"", adapter.saved.front(),
                          "\" is stored in full beside the adapters, and a GGUF adapter has only "

@@ -28,6 +28,14 @@ uint32_t DropoutThreshold(float rate) {
 namespace kernels {
 namespace {
 
+// Checks that a matrix to read has the size of `out`. One without a distance between its rows is
+// one row, read again for each row of `out`.
+bool Reads(Operation& op, const char* field, Matrix matrix, const Matrix& out, SharedType& type) {
+  const bool again = matrix.stride == 0 && matrix.rows == out.rows && out.rows > 1;
+  if (again) matrix.rows = 1;
+  return op.Sized(field, matrix, again ? 1 : out.rows, out.cols, type);
+}
+
 bool Check(Operation& op, const BasicArgs& args) {
   SharedType type;
   op.Inside("out", args.out, type);
@@ -45,8 +53,12 @@ bool Check(Operation& op, const BasicArgs& args) {
   op.Require(
       !mean_gradient || out.rows % args.group == 0, "out",
       absl::StrCat("has ", out.rows, " rows, expected a multiple of the group of ", args.group));
-  const int64_t group = args.op == BasicOp::kMean ? args.group : 1;
-  op.Sized("a", args.a, mean_gradient ? out.rows / args.group : out.rows * group, out.cols, type);
+  if (mean_gradient || args.op == BasicOp::kMean) {
+    op.Sized("a", args.a, mean_gradient ? out.rows / args.group : out.rows * args.group, out.cols,
+             type);
+  } else {
+    Reads(op, "a", args.a, out, type);
+  }
   switch (args.op) {
     case BasicOp::kMultiply:
     case BasicOp::kReluBackward:
@@ -54,7 +66,7 @@ bool Check(Operation& op, const BasicArgs& args) {
     case BasicOp::kTanhBackward:
     case BasicOp::kSigmoidBackward:
     case BasicOp::kSoftmaxBackward:
-      return op.Sized("b", args.b, out.rows, out.cols, type);
+      return Reads(op, "b", args.b, out, type);
     case BasicOp::kDropout:
       expect_none("b", args.b);
       return op.Require(

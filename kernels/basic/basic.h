@@ -19,7 +19,8 @@ namespace zeroth {
 
 // The operation that computes `out`. In a Backward, b is the gradient of the operation's result.
 enum class BasicOp : uint8_t {
-  // Elementwise. All matrices have one shape, and `out` may be a or b.
+  // Elementwise. All matrices have one shape, and `out` may be a or b. a or b with a stride of 0 is
+  // one row, which is read again for each row of `out`.
   kScale,            // scalar * a
   kMultiply,         // a * b
   kRelu,             // the larger of a and 0

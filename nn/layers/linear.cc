@@ -28,7 +28,7 @@ absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activati
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     const bool is_read = context.unread_result() != this || activation != Activation::kNone;
-    ZEROTH_ASSIGN_OR_RETURN(const Value out, Product(context, in, activation, is_read));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, Product(context, in, parts_, activation, is_read));
     return CastOutput(context, out);
   });
 }
@@ -38,20 +38,21 @@ bool Linear::UseFp8() {
   return uses_fp8_;
 }
 
-absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activation activation,
+absl::StatusOr<Value> Linear::Product(Context& context, const Value& x,
+                                      const std::vector<LinearPart>& parts, Activation activation,
                                       bool is_read) {
   // Blocks of deterministic pieces do not support a fused activation.
   const TensorRanks* const ranks = context.tensor_ranks();
   const bool in_blocks = ranks != nullptr && ranks->options().deterministic > 0;
   if (in_blocks && activation == Activation::kGelu) {
-    ZEROTH_ASSIGN_OR_RETURN(const Value y, LinearOp(context, x, parts_, layout_));
+    ZEROTH_ASSIGN_OR_RETURN(const Value y, LinearOp(context, x, parts, layout_));
     return GeluOp(context, y);
   }
-  if (!uses_fp8_) return LinearOp(context, x, parts_, layout_, activation, is_read);
+  if (!uses_fp8_) return LinearOp(context, x, parts, layout_, activation, is_read);
   if (activation == Activation::kSilu) {
     return Unimplemented("layer '", name(), "' multiplies in fp8, which takes no fused SiLU");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts_, layout_, is_read));
+  ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts, layout_, is_read));
   return activation == Activation::kGelu ? GeluOp(context, y) : y;
 }
 

@@ -51,9 +51,10 @@ class Linear : public Module {
   bool uses_fp8() const { return uses_fp8_; }
 
  protected:
-  // The weights' matmuls with x, plus the biases, and then `activation`. x has the type that the
-  // hooks ask for. `is_read` is that of LinearOp.
-  absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation,
+  // The matmuls of `parts`, which are the layer's, perhaps without biases, with x, plus the biases,
+  // and then `activation`. x has the type that the hooks ask for. `is_read` is that of LinearOp.
+  absl::StatusOr<Value> Product(Context& context, const Value& x,
+                                const std::vector<LinearPart>& parts, Activation activation,
                                 bool is_read = true);
 
  private:

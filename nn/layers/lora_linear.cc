@@ -91,6 +91,10 @@ bool LoraOptions::Adapts(absl::string_view projection) const {
 }
 
 absl::Status ValidateLoraOptions(const LoraOptions& options) {
+  if (options.dora && options.dropout > 0) {
+    return Unimplemented("LoRA: DoRA with a dropout of ", options.dropout,
+                         "; the norms are those of the whole weight, so leave one of them out");
+  }
   // As float, in which layers compute, a dropout just below 1 would be 1.
   const auto dropout = static_cast<float>(options.dropout);
   if (options.rank >= 0 && std::isfinite(options.alpha) && dropout >= 0 && dropout < 1) {
@@ -125,10 +129,16 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
           in_out ? Shape({lora.rank, projection.out}) : Shape({projection.out, lora.rank}),
           Initializer::Zeros());
       for (Parameter* half : {adapter.a, adapter.b}) half->set_matrix({in_out});
+      if (lora.dora) {
+        adapter.magnitude = AddParameter(prefix + "lora_magnitude_vector", Shape({projection.out}),
+                                         Initializer::Zeros());
+      }
       adapter.layout = layout();
       adapter.options = &lora_;
       adapters_.push_back(adapter);
     }
+    product_parts_.push_back(parts()[i]);
+    if (lora.dora && lora.Adapts(ProjectionName(parts()[i]))) product_parts_.back().bias = nullptr;
   }
 }
 
@@ -138,10 +148,14 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
   }
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, Activation::kNone));
+    ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, product_parts_, Activation::kNone));
     ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, LowRankParts(), layout(),
                                         static_cast<float>(lora_.scale()),
                                         static_cast<float>(lora_.dropout)));
+    if (lora_.dora) {
+      ZEROTH_ASSIGN_OR_RETURN(y, MagnitudeOp(context, y, MagnitudeParts(), layout(),
+                                             static_cast<float>(lora_.scale())));
+    }
     if (activation != Activation::kNone) {
       ZEROTH_ASSIGN_OR_RETURN(y, GeluOp(context, y));
     }
@@ -163,6 +177,20 @@ std::vector<LowRankPart> LoraLinear::LowRankParts() const {
   return low_rank;
 }
 
+std::vector<MagnitudePart> LoraLinear::MagnitudeParts() const {
+  std::vector<MagnitudePart> magnitudes;
+  const std::vector<LowRankPart> low_rank = LowRankParts();
+  for (size_t i = 0; i < adapters_.size(); ++i) {
+    const LoraAdapter& adapter = adapters_[i];
+    const auto part = std::find_if(parts().begin(), parts().end(), [&](const LinearPart& one) {
+      return one.weight == adapter.weight;
+    });
+    magnitudes.push_back(
+        {adapter.weight, adapter.a, adapter.b, adapter.magnitude, part->bias, low_rank[i].column});
+  }
+  return magnitudes;
+}
+
 std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
                                     const LoraOptions& lora) {
   const bool adapted =
@@ -181,11 +209,38 @@ std::vector<LoraAdapter> LoraAdapters(const Module& module) {
   return adapters;
 }
 
+absl::Status InitialMagnitudes(
+    const LoraAdapter& adapter, int64_t begin, absl::Span<float> out,
+    const std::function<absl::Status(int64_t begin, absl::Span<float> values)>& read) {
+  const bool in_out = adapter.layout == WeightLayout::kInOut;
+  const int64_t columns = adapter.weight->global_shape().dim(1);
+  const auto count = static_cast<int64_t>(out.size());
+  const int64_t first_row = in_out ? 0 : begin;
+  const int64_t rows = in_out ? adapter.weight->global_shape().dim(0) : count;
+  constexpr int64_t kBlock = int64_t{1} << 20;
+  const int64_t step = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, columns));
+  std::vector<double> sums(out.size());
+  std::vector<float> block;
+  for (int64_t row = 0; row < rows; row += step) {
+    block.resize(static_cast<size_t>(std::min(step, rows - row) * columns));
+    ZEROTH_RETURN_IF_ERROR(read((first_row + row) * columns, absl::MakeSpan(block)));
+    for (size_t i = 0; i < block.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      const int64_t output = in_out ? at % columns - begin : row + at / columns;
+      if (output < 0 || output >= count) continue;
+      sums[static_cast<size_t>(output)] += static_cast<double>(block[i]) * block[i];
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) out[i] = static_cast<float>(std::sqrt(sums[i]));
+  return absl::OkStatus();
+}
+
 std::vector<Parameter*> SavedParameters(const Module& module) {
   std::set<const Parameter*> halves;
   for (const LoraAdapter& adapter : LoraAdapters(module)) {
     halves.insert(adapter.a);
     halves.insert(adapter.b);
+    halves.insert(adapter.magnitude);
   }
   std::vector<Parameter*> saved;
   if (halves.empty()) return saved;
@@ -202,6 +257,7 @@ absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& option
   for (const LoraAdapter& adapter : LoraAdapters(model)) {
     adapter.a->set_requires_grad(true);
     adapter.b->set_requires_grad(true);
+    if (adapter.magnitude != nullptr) adapter.magnitude->set_requires_grad(true);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -20,6 +22,7 @@
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/low_rank.h"
+#include "zeroth/nn/ops/magnitude.h"
 
 namespace zeroth {
 
@@ -29,6 +32,9 @@ struct LoraOptions {
   // Rank-stabilized LoRA (Kalajdzievski, "A Rank Stabilization Scaling Factor for Fine-Tuning with
   // LoRA", 2023): the scale is alpha / sqrt(rank) instead of alpha / rank.
   bool rslora = false;
+  // DoRA (Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024): the adapted weight is
+  // scaled such that the weights of each output have a trained norm. Not with dropout.
+  bool dora = false;
   // While training, each adapter computes with a dropout of its input: each element is 0 with this
   // probability, in [0, 1). See DropoutOp for what decides which ones.
   double dropout = 0;
@@ -50,23 +56,25 @@ struct LoraOptions {
 absl::Status ValidateLoraOptions(const LoraOptions& options);
 
 // An adapter: the layer computes with weight + options->scale() * (a b), or (b a) if weights are
-// [out, in].
+// [out, in]; with a magnitude, each output's weights are then scaled to this norm.
 struct LoraAdapter {
   // The name of the adapted projection, as in "model.layers.0.self_attn.q_proj".
   std::string layer() const;
 
-  Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
-  Parameter* a = nullptr;       // kInOut: [in, rank]; kOutIn: [rank, in]
-  Parameter* b = nullptr;       // kInOut: [rank, out]; kOutIn: [out, rank]
+  Parameter* weight = nullptr;     // kInOut: [in, out]; kOutIn: [out, in]
+  Parameter* a = nullptr;          // kInOut: [in, rank]; kOutIn: [rank, in]
+  Parameter* b = nullptr;          // kInOut: [rank, out]; kOutIn: [out, rank]
+  Parameter* magnitude = nullptr;  // [out]; nullptr without options->dora
   WeightLayout layout = WeightLayout::kOutIn;
   const LoraOptions* options = nullptr;  // of the layer, which has them as long as it lives
 };
 
 // A linear layer with adapters on some of its projections. Parameters are [projection.]lora_A,
 // normal with the variance 1 / (3 in) of PEFT's uniform values, and [projection.]lora_B, zeros, so
-// that training starts from the layer without adapters. Adapters multiply in the type of the
-// activations, even if the layer itself multiplies in fp8. The caller freezes the weights: see
-// FreezeAllButAdapters.
+// that training starts from the layer without adapters. So it does with [projection.]
+// lora_magnitude_vector if InitialMagnitudes makes its values; its initializer makes zeros.
+// Adapters multiply in the type of the activations, even if the layer itself multiplies in fp8. The
+// caller freezes the weights: see FreezeAllButAdapters.
 class LoraLinear : public Linear {
  public:
   // `lora` is enabled.
@@ -81,9 +89,13 @@ class LoraLinear : public Linear {
  private:
   // The adapters, with the columns of this rank's part of each projection.
   std::vector<LowRankPart> LowRankParts() const;
+  // The same with their magnitudes.
+  std::vector<MagnitudePart> MagnitudeParts() const;
 
   const LoraOptions lora_;
   std::vector<LoraAdapter> adapters_;
+  // The layer's parts, without the biases of those that have a magnitude: it does not scale these.
+  std::vector<LinearPart> product_parts_;
 };
 
 // Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear. Models make their
@@ -93,6 +105,12 @@ std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& optio
 
 // The adapters of a module and its descendants, in order of declaration.
 std::vector<LoraAdapter> LoraAdapters(const Module& module);
+
+// Sets `out` to the adapter's initial magnitudes from output `begin` on: the norms of the weights
+// of each output, which `read` returns by elements of the undivided weight, a block at a time.
+absl::Status InitialMagnitudes(
+    const LoraAdapter& adapter, int64_t begin, absl::Span<float> out,
+    const std::function<absl::Status(int64_t begin, absl::Span<float> values)>& read);
 
 // The parameters of a model with adapters that are trained in full beside them.
 std::vector<Parameter*> SavedParameters(const Module& module);

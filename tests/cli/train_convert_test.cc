@@ -181,6 +181,40 @@ TEST(TrainConvertTest, AModelIsExportedInTheTypeOfItsBase) {
   EXPECT_FALSE(fs::exists(alone / "final"));
 }
 
+TEST(TrainConvertTest, SoAreThoseWithMagnitudes) {
+  for (const char* family : {"gpt2_tiny", "llama_tiny"}) {
+    SCOPED_TRACE(family);
+    const std::string base = absl::StrCat("tests/testdata/", family);
+    const fs::path out = Scratch() / absl::StrCat(family, "_dora");
+    const Flags adapters = {"--lora_rank=3", "--lora_alpha=5", "--lora_dora", "--lora_export=both"};
+    const Outcome run = RunTrainer(With(Training(family, out), adapters));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_NE(run.output.find("DoRA of rank 3, alpha 5"), std::string::npos) << run.output;
+    const std::string checkpoint = "--in=" + (out / "step-00000003").string();
+    ExpectConverted({checkpoint, "--out=" + (out / "merged").string()});
+    ExpectSameModel(out / "merged", out / "final", 0);
+    ExpectConverted({checkpoint, "--lora_export=adapter", "--out=" + (out / "alone").string()});
+    ExpectSameAdapter(out / "alone", out / "final_adapter");
+    const std::string adapter = "--in=" + (out / "final_adapter").string();
+    ExpectConverted({adapter, "--base=" + base, "--out=" + (out / "applied").string()});
+    const auto applied = HfDirectory::Open((out / "applied").string());
+    const auto exported = HfDirectory::Open((out / "final").string());
+    ASSERT_TRUE(applied.ok() && exported.ok());
+    ExpectSameWeights(applied->weights(), exported->weights(), 0);
+    const Converted refused = Convert({adapter, "--lora_export=adapter", "--base=" + base,
+                                       "--out=" + (out / "adapter.gguf").string()});
+    EXPECT_NE(refused.errors.find("write the merged model instead"), std::string::npos)
+        << refused.errors;
+    const fs::path same = Scratch() / absl::StrCat(family, "_same_dora");
+    const Outcome begun = RunTrainer(With(
+        Training(family, same), {"--init_adapter=" + (out / "final_adapter").string(),
+                                 "--init_from=", "--lora_export=both", "--lr=0", "--min_lr=0"}));
+    ASSERT_EQ(begun.exit_code, 0) << begun.output;
+    ExpectSameAdapter(same / "final_adapter", out / "final_adapter");
+    EXPECT_TRUE(Read(same / "final/model.safetensors") == Read(out / "final/model.safetensors"));
+  }
+}
+
 TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
   for (const char* family : {"gpt2_tiny", "llama_tiny"}) {
     SCOPED_TRACE(family);

@@ -101,6 +101,13 @@ absl::StatusOr<LoneAdapter> OpenLoneAdapter(const std::string& path) {
       lone.tensors.push_back(std::move(copy));
     }
   }
+  for (const std::string& layer : lone.adapter.layers) {
+    if (!lone.adapter.dora) break;
+    TensorCopy copy;
+    copy.to = PeftNameOfMagnitude(layer);
+    copy.from = is_peft ? copy.to : absl::StrCat(layer, kLoraMagnitude);
+    lone.tensors.push_back(std::move(copy));
+  }
   for (const std::string& parameter : lone.adapter.saved) {
     TensorCopy copy;
     copy.to = PeftNameOfSaved(parameter);

@@ -38,6 +38,7 @@ LowRankProduct ProductOf(bool in_out, std::string weight, std::string a, std::st
   product.left = std::move(b);
   product.right = std::move(a);
   if (in_out) std::swap(product.left, product.right);
+  product.outputs_are_columns = in_out;
   return product;
 }
 
@@ -48,6 +49,7 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   for (const std::string& layer : checkpoint.adapter->layers) {
     products.push_back(ProductOf(checkpoint.adapter->fan_in_fan_out, absl::StrCat(layer, ".weight"),
                                  absl::StrCat(layer, kLoraA), absl::StrCat(layer, kLoraB)));
+    if (checkpoint.adapter->dora) products.back().magnitude = absl::StrCat(layer, kLoraMagnitude);
   }
   const std::shared_ptr<const WeightsSource>& weights = checkpoint.model.shared_weights();
   ZEROTH_ASSIGN_OR_RETURN(
@@ -78,6 +80,7 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
     products.push_back(ProductOf(in_out, base->weights().StoredName(layer + ".weight"),
                                  PeftNameOfA(layer), PeftNameOfB(layer)));
     products.back().transposed = in_out;
+    if (adapter.adapter().dora) products.back().magnitude = PeftNameOfMagnitude(layer);
   }
   std::map<std::string, std::string, std::less<>> replaced;
   for (const std::string& parameter : adapter.adapter().saved) {

@@ -1,0 +1,35 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/nn/ops/linear.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// The magnitudes of an adapted weight, weight + scale * (a b), and the columns of a layer's output
+// that it makes.
+struct MagnitudePart {
+  Parameter* weight = nullptr;     // kInOut: [in, out]; kOutIn: [out, in]
+  Parameter* a = nullptr;          // kInOut: [in, rank]; kOutIn: [rank, in]
+  Parameter* b = nullptr;          // kInOut: [rank, out]; kOutIn: [out, rank]
+  Parameter* magnitude = nullptr;  // [out]
+  Parameter* bias = nullptr;       // [out], frozen, or nullptr
+  int64_t column = 0;              // where its `out` columns begin
+};
+
+// x [.., columns] → the same shape: x[.., j] * magnitude[j] / n[j] + bias[j] in the columns of each
+// part, and x in the others. n[j] is the 2-norm of the adapted weight's inputs of output j, in
+// fp32, a block of rows of the weight at a time. As in PEFT, backward treats n as a constant (Liu
+// et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024, section 4.3).
+absl::StatusOr<Value> MagnitudeOp(Context& context, const Value& x,
+                                  absl::Span<const MagnitudePart> parts, WeightLayout layout,
+                                  float scale);
+
+}  // namespace zeroth

@@ -1,0 +1,133 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Writes the adapters of README.md: `gen.py TESTDATA`, with PEFT, transformers and torch.
+
+Each adapter starts from random values of float32, which PEFT writes. PEFT then trains it in float64
+for three steps. Values in files are rounded once, at the end.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+STEPS, ROWS, LR = 3, 8, 1e-2
+
+# Folder: the base, and what its configuration has beside a rank of 3 and an alpha of 5.
+ADAPTERS = {
+    "llama_lora": ("llama_tiny", {"target_modules": ALL}),
+    "llama_dora": ("llama_tiny", {"target_modules": ALL, "use_dora": True}),
+    "llama_rslora": ("llama_tiny", {"target_modules": ["q_proj", "down_proj"], "use_rslora": True}),
+    "llama_saved": (
+        "llama_tiny",
+        {"target_modules": ["v_proj", "up_proj"], "modules_to_save": ["embed_tokens", "lm_head"]},
+    ),
+    "llama31_tied": (
+        "llama31_tiny",
+        {
+            "target_modules": ["v_proj", "down_proj"],
+            "modules_to_save": ["embed_tokens"],
+            "ensure_weight_tying": True,
+        },
+    ),
+    "gpt2_lora": (
+        "gpt2_tiny",
+        {"target_modules": ["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"], "fan_in_fan_out": True},
+    ),
+    "gpt2_dora": (
+        "gpt2_tiny",
+        {
+            "target_modules": ["c_attn", "mlp.c_proj"],
+            "fan_in_fan_out": True,
+            "use_dora": True,
+            "use_rslora": True,
+        },
+    ),
+}
+
+
+def base_model(path):
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="eager"
+    )
+
+
+def stored(model, value_of):
+    """What `value_of` gives for trained parameters, under the names that PEFT stores them with."""
+    # A tied parameter has several names here.
+    values = {
+        name: value_of(parameter)
+        for name, parameter in model.state_dict(keep_vars=True).items()
+        if parameter.requires_grad
+    }
+    return {
+        name: value.detach().to(torch.float32).contiguous().clone()
+        for name, value in peft.get_peft_model_state_dict(model, state_dict=values).items()
+    }
+
+
+def write(folder, base, options):
+    torch.manual_seed(1)
+    config = peft.LoraConfig(r=3, lora_alpha=5, task_type="CAUSAL_LM", **options)
+    model = peft.get_peft_model(base_model(base), config)
+    # B is zero at first, and would leave the gradients of A zero.
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.05)
+        # The norms of the base's weights at first.
+        if "magnitude" in name:
+            parameter.data *= torch.empty_like(parameter).uniform_(0.7, 1.3)
+    model.save_pretrained(folder)
+    os.remove(os.path.join(folder, "README.md"))
+
+    model = peft.PeftModel.from_pretrained(base_model(base), folder, is_trainable=True).double()
+    model.train()
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    rows = torch.tensor(np.load(os.path.join(base, "tokens.npy")).astype(np.int64))
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in trained.values() if p.dim() > 1], "weight_decay": 0.1},
+            {"params": [p for p in trained.values() if p.dim() < 2], "weight_decay": 0.0},
+        ],
+        lr=LR,
+        betas=(0.9, 0.95),
+        eps=1e-8,
+    )
+    expected = {"base": os.path.basename(base), "lr": LR, "loss": [], "grad_norm": []}
+    for step in range(STEPS):
+        batch = rows[step * ROWS : (step + 1) * ROWS]
+        logits = model(input_ids=batch[:, :-1]).logits
+        assert logits.dtype == torch.float64
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        expected["loss"].append(float(loss))
+        if step == 0:
+            gradients = stored(model, lambda parameter: parameter.grad)
+            save_file(gradients, os.path.join(folder, "grads_step0.safetensors"))
+        norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), 1.0)
+        expected["grad_norm"].append(float(norm))
+        optimizer.step()
+    final = stored(model, lambda parameter: parameter)
+    save_file(final, os.path.join(folder, "final.safetensors"))
+    with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
+        json.dump(expected, file, indent=1)
+    names = set(load_file(os.path.join(folder, "adapter_model.safetensors")))
+    for other in ("grads_step0", "final"):
+        assert set(load_file(os.path.join(folder, other + ".safetensors"))) == names, folder
+    print(folder, expected["loss"], expected["grad_norm"])
+
+
+def main():
+    os.chdir(sys.argv[1])
+    torch.set_num_threads(1)
+    for folder, (base, options) in ADAPTERS.items():
+        write(os.path.join("peft", folder), base, options)
+
+
+main()
