@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -84,7 +85,7 @@ template <typename Work>
 auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
            Work work, int64_t bytes = -1) -> decltype(work()) {
   if (timeline == nullptr || !timeline->recording()) return work();
-  const std::string label = std::string(what) + " " + std::string(of);
+  const std::string label = absl::StrCat(what, " ", of);
   if (absl::Status begun = timeline->Begin(stream, label); !begun.ok()) return begun;
   auto result = work();
   if (absl::Status ended = timeline->End(stream, label, bytes); result.ok() && !ended.ok())
