@@ -120,7 +120,7 @@ struct LowRankProduct {
   std::string left;
   std::string right;
   bool transposed = false;           // left is stored as [rank, rows], right as [columns, rank]
-  std::string magnitude;             // empty: none
+  std::string magnitude = {};        // empty: none
   bool outputs_are_columns = false;  // which magnitudes are of
 };
 
