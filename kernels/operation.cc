@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/operation.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -63,7 +65,10 @@ bool Operation::MinRank(const char* field, const Tensor& tensor, int rank) {
 }
 
 bool Operation::Inside(const char* field, const Matrix& matrix, SharedType& type) {
-  if (!Kind(field, matrix.tensor, type)) return false;
+  return Kind(field, matrix.tensor, type) && Fits(field, matrix);
+}
+
+bool Operation::Fits(const char* field, const Matrix& matrix) {
   const bool sane = matrix.rows >= 0 && matrix.cols >= 0 && matrix.offset >= 0 &&
                     (matrix.rows <= 1 || matrix.stride >= matrix.cols);
   const int64_t end = matrix.rows == 0 || matrix.cols == 0
@@ -81,7 +86,19 @@ bool Operation::Inside(const char* field, const Matrix& matrix, SharedType& type
 
 bool Operation::Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
                       SharedType& type) {
-  if (!Inside(field, matrix, type)) return false;
+  return Inside(field, matrix, type) && HasSize(field, matrix, rows, cols);
+}
+
+bool Operation::SizedOrRepeated(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
+                                SharedType& type) {
+  if (matrix.stride != 0) return Sized(field, matrix, rows, cols, type);
+  Matrix row = matrix;
+  row.rows = std::min<int64_t>(matrix.rows, 1);
+  // The call keeps the address of the caller's tensor.
+  return Kind(field, matrix.tensor, type) && Fits(field, row) && HasSize(field, matrix, rows, cols);
+}
+
+bool Operation::HasSize(const char* field, const Matrix& matrix, int64_t rows, int64_t cols) {
   if (matrix.rows == rows && matrix.cols == cols) return true;
   return Fail(field,
               absl::StrCat("is ", NameOf(matrix), ", expected ", Shape({rows, cols}).ToString()));

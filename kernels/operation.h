@@ -98,6 +98,13 @@ class Operation {
   // Inside checks that `matrix` lies inside its tensor; Sized also checks that it is [rows, cols].
   bool Inside(const char* field, const Matrix& matrix, SharedType& type);
   bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols, SharedType& type);
+  // As Sized, for a matrix to read, which may have a stride of 0: it is one row, repeated.
+  bool SizedOrRepeated(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
+                       SharedType& type);
+
+  // The second checks of Inside and Sized.
+  bool Fits(const char* field, const Matrix& matrix);
+  bool HasSize(const char* field, const Matrix& matrix, int64_t rows, int64_t cols);
 
   // Fails because the tensor's shape is not the expected one.
   bool WrongShape(const char* field, const Tensor& tensor, absl::string_view expected);

@@ -3,6 +3,7 @@
 #include "zeroth/kernels/basic/basic.h"
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
@@ -28,14 +29,6 @@ uint32_t DropoutThreshold(float rate) {
 namespace kernels {
 namespace {
 
-// Checks that a matrix to read has the size of `out`. One without a distance between its rows is
-// one row, read again for each row of `out`.
-bool Reads(Operation& op, const char* field, Matrix matrix, const Matrix& out, SharedType& type) {
-  const bool again = matrix.stride == 0 && matrix.rows == out.rows && out.rows > 1;
-  if (again) matrix.rows = 1;
-  return op.Sized(field, matrix, again ? 1 : out.rows, out.cols, type);
-}
-
 bool Check(Operation& op, const BasicArgs& args) {
   SharedType type;
   op.Inside("out", args.out, type);
@@ -57,7 +50,7 @@ bool Check(Operation& op, const BasicArgs& args) {
     op.Sized("a", args.a, mean_gradient ? out.rows / args.group : out.rows * args.group, out.cols,
              type);
   } else {
-    Reads(op, "a", args.a, out, type);
+    op.SizedOrRepeated("a", args.a, out.rows, out.cols, type);
   }
   switch (args.op) {
     case BasicOp::kMultiply:
@@ -66,7 +59,7 @@ bool Check(Operation& op, const BasicArgs& args) {
     case BasicOp::kTanhBackward:
     case BasicOp::kSigmoidBackward:
     case BasicOp::kSoftmaxBackward:
-      return Reads(op, "b", args.b, out, type);
+      return op.SizedOrRepeated("b", args.b, out.rows, out.cols, type);
     case BasicOp::kDropout:
       expect_none("b", args.b);
       return op.Require(
@@ -74,8 +67,8 @@ bool Check(Operation& op, const BasicArgs& args) {
           absl::StrCat("is ", args.scalar, ", expected a rate of at least 0 and below 1"));
     case BasicOp::kSoftCap:
       expect_none("b", args.b);
-      return op.Require(args.scalar > 0, "scalar",
-                        absl::StrCat("is ", args.scalar, ", expected a cap above 0"));
+      return op.Require(args.scalar > 0 && std::isfinite(args.scalar), "scalar",
+                        absl::StrCat("is ", args.scalar, ", expected a finite cap above 0"));
     default:
       expect_none("b", args.b);
       return op.ok();

@@ -106,6 +106,27 @@ TEST_P(BasicSuite, ElementsAreThoseOfFloat64) {
   }
 }
 
+// An operand with a stride of 0 is one row, for every row of the result.
+TEST_P(BasicSuite, ARowIsReadAgainForEachRow) {
+  int round = 0;
+  for (const auto& [rows, cols, pad] : kSizes) {
+    const DType dtype = kElementTypes[round++ % 3];
+    const std::vector<float> a = RoundTo(dtype, RandomNormal(rows * cols, 2.0f));
+    const std::vector<float> row = RoundTo(dtype, RandomNormal(cols, 2.0f));
+    Matrix again = Upload(Shape({1, cols}), row, dtype);
+    again.rows = rows;
+    again.stride = 0;
+    const Tensor out = Upload(Shape({rows, cols}), a, dtype);
+    const BasicArgs args{.op = BasicOp::kMultiply, .a = out, .b = again, .out = out};
+    ASSERT_TRUE(kernels::Basic(kernels(), args).ok()) << rows << " x " << cols;
+    Doubles expected = ToDouble(a);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] *= static_cast<double>(row[i % static_cast<size_t>(cols)]);
+    }
+    ExpectCloseIn(dtype, Download(out), expected, 1e-6, 1e-7, "repeated row");
+  }
+}
+
 TEST_P(BasicSuite, ActivationsKeepNaNAndStandInfinity) {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {std::nanf(""), inf, -inf, 200.0f, -200.0f, 1e-30f, 0.0f};

@@ -107,13 +107,18 @@ int64_t AttentionThreads(const PlannedKernels& kernels, int64_t items) {
   return std::min<int64_t>(items, kernels.threads());
 }
 
+double AttentionRate(const AttentionShape& shape, DType dtype, const PlannedKernels& kernels) {
+  // On a GPU, capped scores are left to the kernel that computes in fp32.
+  const DType computes = kernels.is_gpu() && shape.cap > 0 ? DType::kFloat32 : dtype;
+  return kernels.FlopsPerSecond(computes) * kernels.machine().attention_share;
+}
+
 KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, CallTensors tensors) {
   const AttentionShape& shape = call.shape;
-  KernelCost cost{
-      .flops = AttentionFlops(shape),
-      .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
-      .bytes = Bytes(tensors),
-      .hides_memory = !kernels.is_gpu()};
+  KernelCost cost{.flops = AttentionFlops(shape),
+                  .flops_per_second = AttentionRate(shape, call.dtype, kernels),
+                  .bytes = Bytes(tensors),
+                  .hides_memory = !kernels.is_gpu()};
   if (!kernels.is_gpu()) {
     cost.scratch = cpu::ForwardScratch::Floats(cpu::AttentionLayout(shape)) *
                    AttentionThreads(kernels, shape.batch * shape.heads) * kFloat;
@@ -139,12 +144,11 @@ KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kerne
                   CallTensors tensors) {
   const AttentionShape& shape = call.shape;
   // Five matmuls for the forward's two: the scores again, and a gradient of each operand.
-  KernelCost cost{
-      .flops = 2.5 * AttentionFlops(shape),
-      .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
-      .bytes = Bytes(tensors),
-      .hides_memory = !kernels.is_gpu(),
-      .launches = 2};
+  KernelCost cost{.flops = 2.5 * AttentionFlops(shape),
+                  .flops_per_second = AttentionRate(shape, call.dtype, kernels),
+                  .bytes = Bytes(tensors),
+                  .hides_memory = !kernels.is_gpu(),
+                  .launches = 2};
   cost.scratch = kernels.is_gpu()
                      ? GpuBackwardScratch(call, kernels)
                      : cpu::BackwardScratch::Floats(cpu::AttentionLayout(shape)) *
