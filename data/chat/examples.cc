@@ -230,10 +230,15 @@ absl::StatusOr<Example> ParseAlpaca(const nlohmann::ordered_json& json, bool has
   return Example{{{"user", std::move(instruction)}, {"assistant", std::move(output)}}, "", ""};
 }
 
+// Reads the record's tools, and checks them together with the calls of its messages.
 absl::Status ReadTools(const nlohmann::ordered_json& json, Example& example) {
-  const auto tools = json.find("tools");
-  if (tools == json.end()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(example.tools, ParseTools(*tools));
+  if (const auto tools = json.find("tools"); tools != json.end()) {
+    ZEROTH_ASSIGN_OR_RETURN(example.tools, ParseTools(*tools));
+  }
+  ZEROTH_RETURN_IF_ERROR(CheckIntegers(example.tools));
+  for (const ChatMessage& message : example.messages) {
+    ZEROTH_RETURN_IF_ERROR(CheckIntegers(message.tool_calls));
+  }
   return absl::OkStatus();
 }
 
@@ -251,11 +256,11 @@ absl::StatusOr<Example> ParsePromptMessages(const nlohmann::ordered_json& json, 
     return InvalidArgument("\"completion\" has ", completion.size(),
                            " messages, expected one, of the assistant and with text");
   }
-  ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
   for (ChatMessage& message : example.messages) {
     if (message.role == "assistant" && !loss_on_all) message.is_learned = false;
   }
   example.messages.push_back(std::move(completion[0]));
+  ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
   return example;
 }
 

@@ -2,6 +2,8 @@
 //
 // Tools in what a template writes: none of them may be left out, and what they spell is text.
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,11 +33,11 @@ absl::Status ChangeStrings(Json& json, ChangeText change) {
   }
   if (json.is_object()) {
     Json changed = Json::object();
-    for (const auto& [key, value] : json.items()) {
+    for (auto& [key, value] : json.get_ref<Json::object_t&>()) {
       std::string name = key;
       ZEROTH_RETURN_IF_ERROR(change(name));
       ZEROTH_RETURN_IF_ERROR(ChangeStrings(value, change));
-      changed[name] = std::move(value);
+      changed.get_ref<Json::object_t&>().emplace_back(std::move(name), std::move(value));
     }
     json = std::move(changed);
   }
@@ -52,6 +54,33 @@ absl::Status ChangeTexts(std::vector<ChatMessage>& messages, ChatTools& tools, C
     ZEROTH_RETURN_IF_ERROR(ChangeStrings(message.tool_calls, change));
   }
   return ChangeStrings(tools, change);
+}
+
+// A change of a message, by which it shows whether a template writes what is changed.
+struct Change {
+  enum Kind : uint8_t { kText, kName, kArguments };
+
+  size_t message = 0;
+  const char* what = "";
+  Kind kind = kText;
+  bool is_learned = false;
+  size_t call = 0;  // of kName and kArguments
+};
+
+// Adds `mark` to what the change is of.
+void Make(const Change& change, const std::string& mark, std::vector<ChatMessage>& messages) {
+  ChatMessage& message = messages[change.message];
+  if (change.kind == Change::kText) {
+    message.content += mark;
+    return;
+  }
+  Json& function = message.tool_calls[change.call]["function"];
+  Json& value = function[change.kind == Change::kName ? "name" : "arguments"];
+  if (value.is_object()) {
+    value[mark] = mark;
+  } else {
+    value = value.get<std::string>() + mark;
+  }
 }
 
 // What blocks wrote, one after the other.
@@ -131,46 +160,56 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
         "it writes the same text",
         kRemedy);
   }
-  const std::string learned = Joined(text, generated);
-  std::vector<ChatMessage> changed(messages.begin(), messages.end());
+  std::vector<Change> changes;
   for (size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     const bool calls = !message.tool_calls.empty();
     if (message.role != "tool" && !calls) continue;
-    // Says whether a change of changed[i], which it takes back, is written.
-    const auto is_written = [&](absl::string_view what, bool is_learned) -> absl::Status {
-      std::string other = learned + "?";
-      const bool written = writes(changed, tools, &other);
-      changed[i] = message;
-      if (!written) {
-        return InvalidArgument("the chat template does not write ", what, " of message ", i + 1,
-                               kRemedy);
-      }
-      if (!is_learned || !marks_replies_ || other != learned) return absl::OkStatus();
-      return InvalidArgument("the chat template's {% generation %} blocks leave out ", what,
-                             " of message ", i + 1,
-                             ": it would not be trained. Expected the blocks around tool calls");
-    };
     if (!StripPython(message.content).empty() || message.role == "tool") {
-      changed[i].content += "?";
-      ZEROTH_RETURN_IF_ERROR(
-          is_written(calls ? "the text beside the tool calls" : "a tool's result", calls));
+      changes.push_back(
+          {i, calls ? "the text beside the tool calls" : "a tool's result", Change::kText, calls});
     }
     for (size_t call = 0; call < message.tool_calls.size(); ++call) {
-      const auto function = [&]() -> Json& { return changed[i].tool_calls[call]["function"]; };
-      function()["name"] = message.tool_calls[call]["function"]["name"].get<std::string>() + "?";
-      ZEROTH_RETURN_IF_ERROR(is_written("the name of a tool call", true));
+      changes.push_back({i, "the name of a tool call", Change::kName, true, call});
       const Json& arguments = message.tool_calls[call]["function"]["arguments"];
       if (arguments.empty()) continue;
-      function()["arguments"] = arguments.is_string() ? Json("?") : Json::object();
-      ZEROTH_RETURN_IF_ERROR(is_written("the arguments of a tool call", true));
-      if (!arguments.is_string()) continue;
-      const std::string quoted = arguments.dump();
-      if (absl::StrContains(quoted, '\\') && absl::StrContains(text, quoted)) {
+      changes.push_back({i, "the arguments of a tool call", Change::kArguments, true, call});
+      const std::string quoted = arguments.is_string() ? arguments.dump() : "";
+      if (!quoted.empty() && absl::StrContains(text, quoted)) {
         return InvalidArgument("the chat template writes the arguments of a tool call of message ",
                                i + 1, " as a string of JSON in JSON, ", Excerpt(quoted),
                                "; give \"arguments\" as an object, not as a string");
       }
+    }
+  }
+
+  // One rendering with all changes shows each that the template writes as it is. What it does not
+  // show is changed by itself.
+  std::string mark = "zq";
+  while (absl::StrContains(text, mark)) mark += "q";
+  const auto mark_of = [&](size_t change) { return absl::StrCat(mark, change, "z"); };
+  std::vector<ChatMessage> changed(messages.begin(), messages.end());
+  for (size_t i = 0; i < changes.size(); ++i) Make(changes[i], mark_of(i), changed);
+  std::vector<JinjaSpan> spans;
+  const absl::StatusOr<std::string> all =
+      Run(changed, tools, messages.back().role != "assistant", &spans);
+  const std::string learned_of_all = all.ok() ? Joined(*all, spans) : "";
+  const std::string learned = Joined(text, generated);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const Change& change = changes[i];
+    const bool is_learned = change.is_learned && marks_replies_;
+    if (all.ok() && absl::StrContains(is_learned ? learned_of_all : *all, mark_of(i))) continue;
+    changed.assign(messages.begin(), messages.end());
+    Make(change, "?", changed);
+    std::string other = learned + "?";
+    if (!writes(changed, tools, &other)) {
+      return InvalidArgument("the chat template does not write ", change.what, " of message ",
+                             change.message + 1, kRemedy);
+    }
+    if (is_learned && other == learned) {
+      return InvalidArgument("the chat template's {% generation %} blocks leave out ", change.what,
+                             " of message ", change.message + 1,
+                             ": it would not be trained. Expected the blocks around tool calls");
     }
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include "zeroth/data/chat/tool_calls.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/string_view.h"
@@ -53,6 +54,20 @@ bool IsToolCall(const Json& json) {
 }
 
 }  // namespace
+
+absl::Status CheckIntegers(const Json& json) {
+  // An integer of more than 64 bits was read as a double.
+  constexpr double kFirst = 9.2e18;
+  if (json.is_number_float() && std::abs(json.get<double>()) > kFirst) {
+    return InvalidArgument("has the number ", json.dump(),
+                           " in a tool or in a tool call, which may have lost digits; write it as "
+                           "a string");
+  }
+  if (json.is_structured()) {
+    for (const Json& each : json) ZEROTH_RETURN_IF_ERROR(CheckIntegers(each));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckToolCalls(const Json& calls) {
   if (!calls.is_array()) {

@@ -20,6 +20,9 @@ namespace zeroth {
 // call that is of another form.
 absl::Status CheckToolCalls(const nlohmann::ordered_json& calls);
 
+// InvalidArgument for a number so large that it may have been an integer whose digits are lost.
+absl::Status CheckIntegers(const nlohmann::ordered_json& json);
+
 // Reads the value of ShareGPT's function_call: the JSON of {"name": "...", "arguments": {...}} or
 // of a list of these, as "tool_calls".
 absl::StatusOr<nlohmann::ordered_json> ParseFunctionCall(const std::string& text);

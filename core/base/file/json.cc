@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <string>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -78,14 +80,17 @@ class Builder final : public nlohmann::json_sax<json> {
 
   bool key(string_t& name) override {
     auto& object = open_.back()->template get_ref<typename Json::object_t&>();
-    if (std::is_same_v<Json, nlohmann::ordered_json> && object.size() >= kMostOrderedMembers) {
-      return Fail(absl::StrCat("an object of more than ", kMostOrderedMembers, " members"));
+    bool is_new;
+    if constexpr (kOrdered) {
+      // The object itself would look through all of its members.
+      is_new = names_.back().insert(name).second;
+      if (is_new) member_ = &object.emplace_back(name, nullptr).second;
+    } else {
+      const auto [member, inserted] = object.emplace(name, nullptr);
+      is_new = inserted;
+      member_ = &member->second;
     }
-    auto [member, inserted] = object.emplace(name, nullptr);
-    if (!inserted)
-      return Fail(absl::StrCat("the key ", Excerpt(name), " appears twice in one object"));
-    member_ = &member->second;
-    return true;
+    return is_new || Fail(absl::StrCat("the key ", Excerpt(name), " appears twice in one object"));
   }
 
   bool parse_error(size_t position, const std::string& last_token,
@@ -106,7 +111,7 @@ class Builder final : public nlohmann::json_sax<json> {
 
  private:
   static constexpr size_t kMostReason = 200;
-  static constexpr size_t kMostOrderedMembers = 65536;
+  static constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
 
   bool Fail(std::string error) {
     error_ = std::move(error);
@@ -137,17 +142,20 @@ class Builder final : public nlohmann::json_sax<json> {
     }
     // A parent does not grow while a child of it is open, so the address stays valid.
     open_.push_back(Place(std::move(value)));
+    if (kOrdered) names_.emplace_back();
     return true;
   }
 
   bool Close() {
     open_.pop_back();
+    if (kOrdered) names_.pop_back();
     return true;
   }
 
   const int max_depth_;
   Json root_;
   std::vector<Json*> open_;
+  std::vector<std::unordered_set<std::string>> names_;  // of the members of each, if ordered
   Json* member_ = nullptr;
   std::string error_;
 };
