@@ -96,6 +96,12 @@ absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
   const absl::StatusOr<PeftDirectory> opened = PeftDirectory::Open(options.init_adapter);
   ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--init_adapter");
   const PeftAdapter& adapter = opened->adapter();
+  if (adapter.dora && adapter.dropout > 0) {
+    return InvalidArgument(
+        "--init_adapter: ", options.init_adapter,
+        "/adapter_config.json has \"use_dora\" and \"lora_dropout\": ", adapter.dropout,
+        ", but DoRA trains without dropout here; set it to 0 in that file");
+  }
   const TrainOptions unset;
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
   ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
