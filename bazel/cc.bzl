@@ -82,19 +82,21 @@ def zeroth_preludes():
 
 def _prelude(name, copts, openmp):
     # Without optimization there is none, so that a source which lacks an include does not compile there. GCC would
-    # read the header again for a source with other options; OpenMP is one, too.
-    if copts or openmp:
+    # read the header again for a source with other options: those of OpenMP, or of an importing project's .bazelrc.
+    if copts or openmp or not _in_main_repository():
         return struct(copts = [], deps = [])
     return struct(
         copts = select({"//bazel:opt": ["-include", "zeroth/%s.h" % name], "//conditions:default": []}),
         deps = select({"//bazel:opt": [Label("//bazel:" + name)], "//conditions:default": []}),
     )
 
-def _copts(copts, openmp):
+def _in_main_repository():
     # Bazel 4 has only the second function, and newer versions will remove it.
     repository = native.repo_name() if hasattr(native, "repo_name") else native.repository_name().lstrip("@")
-    in_main_repository = repository == ""
-    warnings = _WARNINGS if in_main_repository else _IMPORTED_WARNINGS
+    return repository == ""
+
+def _copts(copts, openmp):
+    warnings = _WARNINGS if _in_main_repository() else _IMPORTED_WARNINGS
     return _BASE_COPTS + warnings + (_OPENMP if openmp else []) + copts
 
 def _linkopts(linkopts, openmp):
