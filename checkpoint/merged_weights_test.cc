@@ -210,13 +210,16 @@ TEST(PeftDirectoryTest, UnsupportedAdaptersAreRefused) {
   EXPECT_THAT(message(kConfig, {a, b, {"lm_head.weight", Shape({1})}}),
               HasSubstr("is not a matrix of a linear layer's adapter"));
   for (const char* key :
-       {R"("use_dora": true)", R"("bias": "all")", R"("rank_pattern": {"x": 3})",
-        R"("modules_to_save": "lm_head")", R"("init_lora_weights": "pissa_niter_4")",
-        R"("layer_replication": [[0, 2]])", R"("alora_invocation_tokens": [1, 2])"}) {
+       {R"("bias": "all")", R"("rank_pattern": {"x": 3})", R"("modules_to_save": "lm_head")",
+        R"("init_lora_weights": "pissa_niter_4")", R"("layer_replication": [[0, 2]])",
+        R"("alora_invocation_tokens": [1, 2])"}) {
     const std::string config =
         absl::StrCat(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, )", key, "}");
     EXPECT_THAT(message(config, {a, b}), HasSubstr("which Zeroth does not know")) << key;
   }
+  EXPECT_THAT(
+      message(R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "use_dora": true})", {a, b}),
+      HasSubstr("no tensor \"base_model.model.x.lora_magnitude_vector\""));
   EXPECT_THAT(message(R"({"peft_type": "IA3"})", {a, b}), HasSubstr("peft_type"));
   EXPECT_THAT(message(R"({"peft_type": "LORA", "lora_alpha": 4})", {a, b}), HasSubstr("\"r\""));
 }
