@@ -24,6 +24,17 @@ import zipfile
 
 # Libraries of every Debian with C++ programs, and of the policies for wheels (PEP 600).
 EVERYWHERE = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so.*")
+# Debian packages of the libraries whose code is compiled into the programs, from headers or static archives.
+COMPILED_IN = ("libabsl-dev", "libhwy-dev", "libtomlplusplus-dev", "libxxhash-dev", "nlohmann-json3-dev")
+COMMON_LICENSES = "/usr/share/common-licenses/"  # of Debian; copyright files point into it
+# The newest GLIBC_ and GLIBCXX_ symbols that a wheel of manylinux_2_N may need. From auditwheel 6.8.2,
+# policy/manylinux-policy.json; equal for x86_64 and aarch64.
+POLICIES = (((2, 28), (3, 4, 24)), ((2, 31), (3, 4, 28)), ((2, 34), (3, 4, 29)), ((2, 35), (3, 4, 30)),
+            ((2, 36), (3, 4, 30)), ((2, 37), (3, 4, 30)), ((2, 38), (3, 4, 30)), ((2, 39), (3, 4, 33)),
+            ((2, 40), (3, 4, 33)), ((2, 41), (3, 4, 33)))
+# The newest GLIBCXX_ symbols of GCC's releases, which are Debian's versions of libstdc++6. From "ABI Policy and
+# Guidelines" in the manual of libstdc++.
+LIBSTDCXX = (((3, 4, 29), "11"), ((3, 4, 30), "12"), ((3, 4, 31), "13.1"), ((3, 4, 32), "13.2"), ((3, 4, 33), "14"))
 DATE = (1980, 1, 1, 0, 0, 0)  # the earliest of a ZIP archive
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 SUMMARY = "Trains and fine-tunes language models, sharded over ranks"
@@ -63,8 +74,9 @@ def libraries_of(program):
 
 
 def notices(libraries):
-    """Returns the licences of the libraries: Debian's copyright files, or those in licenses/ beside their folder."""
-    texts = {}
+    """Returns the licences of the bundled and the compiled-in libraries, and those that they point to. The former are
+    Debian's copyright files, or those in licenses/ beside the folder of the library."""
+    texts = {package: copyright_of(package) for package in COMPILED_IN}
     for path in libraries.values():
         licenses = os.path.join(os.path.dirname(os.path.dirname(path)), "licenses")
         # Since /usr was merged, a package may name a file by either path.
@@ -72,13 +84,29 @@ def notices(libraries):
         owner = subprocess.run(["dpkg", "-S", real, real.removeprefix("/usr")], check=False, capture_output=True, text=True)
         if owner.stdout:
             package = owner.stdout.split(":")[0]
-            found = {package: "/usr/share/doc/%s/copyright" % package}
+            texts[package] = copyright_of(package)
         elif os.path.isdir(licenses):
-            found = {name: os.path.join(licenses, name) for name in os.listdir(licenses)}
+            texts.update({name: read_text(os.path.join(licenses, name)) for name in os.listdir(licenses)})
         else:
             sys.exit("package: no licence of %s was found, neither of Debian's packages nor in %s" % (path, licenses))
-        texts.update({name: read(file).decode(errors="replace") for name, file in found.items()})
-    return "".join("\n==== %s\n\n%s" % entry for entry in sorted(texts.items()))
+    # A wheel may be installed where there is no such folder.
+    pointers = re.findall(re.escape(COMMON_LICENSES) + r"([A-Za-z0-9.+-]*[A-Za-z0-9])", "".join(texts.values()))
+    texts.update({COMMON_LICENSES + name: read_text(COMMON_LICENSES + name) for name in pointers})
+    names = {}  # by text: packages of one source have one text
+    for name, text in sorted(texts.items()):
+        names.setdefault(text, []).append(name)
+    return "".join("\n==== %s\n\n%s" % (", ".join(group), text) for text, group in names.items())
+
+
+def copyright_of(package):
+    path = "/usr/share/doc/%s/copyright" % package
+    if not os.path.exists(path):
+        sys.exit("package: %s is missing, and its licence belongs into the packages: apt-get install %s" % (path, package))
+    return read_text(path)
+
+
+def read_text(path):
+    return read(path).decode(errors="replace")
 
 
 def stage(tree, dispatcher, license_file, programs):
@@ -97,7 +125,9 @@ def stage(tree, dispatcher, license_file, programs):
             shutil.copy(program, target)
         os.chmod(target, 0o755)
     for name, path in libraries.items():
-        run("strip", "--strip-unneeded", "-o", os.path.join(folder, name), path)
+        target = os.path.join(folder, name)
+        run("strip", "--strip-unneeded", "-o", target, path)
+        os.chmod(target, 0o644)  # strip leaves what the umask and the library's own mode make of it
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if is_elf(path):
@@ -118,7 +148,9 @@ def newest_symbol(tree, prefix):
     versions = [(0,)]
     for _, path in files_of(tree):
         if is_elf(path):
-            found = re.findall(r"\b%s_([0-9.]+)\b" % prefix, run("readelf", "--wide", "--version-info", path))
+            # glibc 2.36 brought packed relocations, and a name instead of a version for them.
+            needs = run("readelf", "--wide", "--version-info", path).replace("GLIBC_ABI_DT_RELR", "GLIBC_2.36")
+            found = re.findall(r"\b%s_([0-9.]+)\b" % prefix, needs)
             versions += [tuple(int(part) for part in version.split(".")) for version in found]
     return max(versions)
 
@@ -128,8 +160,32 @@ def read(path):
         return file.read()
 
 
-def write_wheel(output, version, tree, licenses, glibc):
-    tag = "py3-none-manylinux_%d_%d_%s" % (*glibc[:2], platform.machine())
+def policy_of(glibc, glibcxx):
+    """Returns the oldest policy for wheels that allows these symbols, as (2, 35)."""
+    for policy, newest in POLICIES:
+        if glibc[:2] <= policy and glibcxx <= newest:
+            return policy
+    sys.exit("package: the programs need %s, newer than manylinux_%d_%d allows, the last policy that package.py knows; "
+             "build them on an older system, such as Debian 12, or add the newer policy to its table" %
+             (spell_symbols(glibc, glibcxx), *POLICIES[-1][0]))
+
+
+def libstdcxx_of(glibcxx):
+    """Returns the oldest version of Debian's libstdc++6 that has these symbols."""
+    for newest, version in LIBSTDCXX:
+        if glibcxx <= newest:
+            return version
+    sys.exit("package: the programs need %s, newer than any GCC that package.py knows; build them on an older system, "
+             "such as Debian 12, or add the newer GCC to its table" % spell_symbols((), glibcxx))
+
+
+def spell_symbols(glibc, glibcxx):
+    return " and ".join(name + ".".join(map(str, version))
+                        for name, version in (("GLIBC_", glibc), ("GLIBCXX_", glibcxx)) if version)
+
+
+def write_wheel(output, version, tree, licenses, policy):
+    tag = "py3-none-manylinux_%d_%d_%s" % (*policy, platform.machine())
     info = "zeroth-%s.dist-info/" % version
     entries = [("zeroth/" + name, read(path), os.stat(path).st_mode) for name, path in files_of(tree)]
     text = {
@@ -187,12 +243,11 @@ def write_deb(output, version, tree, licenses, glibc, glibcxx):
                         ("fish", "fish/vendor_completions.d/zeroth.fish")):
         files.append(("./usr/share/" + path, run(zeroth, "completion", shell).encode(), 0o644))
     files.append(("./usr/share/doc/zeroth/copyright", licenses.encode(), 0o644))
-    # GCC 12 made GLIBCXX_3.4.30, and each release one more.
     control = ("Package: zeroth\nVersion: %s\nArchitecture: %s\nMaintainer: The Zeroth Authors <zeroth@localhost>\n"
-               "Installed-Size: %d\nDepends: libc6 (>= %d.%d), libstdc++6 (>= %d), libgcc-s1\n"
+               "Installed-Size: %d\nDepends: libc6 (>= %d.%d), libstdc++6 (>= %s), libgcc-s1\n"
                "Recommends: python3 (>= 3.11)\nSection: science\nPriority: optional\nDescription: %s\n" %
                (version, architecture, sum(len(content) for _, content, _ in files) // 1024 + 1, *glibc[:2],
-                max(glibcxx[2] - 18, 5), SUMMARY))
+                libstdcxx_of(glibcxx), SUMMARY))
     with open(os.path.join(output, "zeroth_%s_%s.deb" % (version, architecture)), "wb") as deb:
         deb.write(b"!<arch>\n")
         for name, content in (("debian-binary", b"2.0\n"), ("control.tar.gz", tar_of(
@@ -206,13 +261,14 @@ def main():
     programs = dict(word.split("=", 1) for word in sys.argv[5:])
     if shutil.which("patchelf") is None:
         sys.exit("package: patchelf is not installed; it sets where programs look for libraries: apt-get install patchelf")
+    os.environ["LC_ALL"] = "C"  # the order of completions, and the words of readelf
     os.makedirs(output, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = os.path.join(folder, "tree")
         licenses = stage(tree, dispatcher, license_file, programs)
-        glibc = newest_symbol(tree, "GLIBC")
-        write_wheel(output, version, tree, licenses, glibc)
-        write_deb(output, version, tree, licenses, glibc, newest_symbol(tree, "GLIBCXX"))
+        glibc, glibcxx = newest_symbol(tree, "GLIBC"), newest_symbol(tree, "GLIBCXX")
+        write_wheel(output, version, tree, licenses, policy_of(glibc, glibcxx))
+        write_deb(output, version, tree, licenses, glibc, glibcxx)
 
 
 if __name__ == "__main__":

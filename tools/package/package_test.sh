@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 #
-# package_test PACKAGES TEXT: installs the wheel and the Debian package, and runs each command once, from folders
-# without the repository and with an environment that says nothing of it.
+# package_test PACKAGES TEXT PACK DISPATCHER PROGRAM: installs the wheel and the Debian package, and runs each command
+# once, from folders without the repository and with an environment that says nothing of it. Packs PROGRAM alone again.
 set -euo pipefail
 packages="$PWD/$1"
 text="$PWD/$2"
+pack="$PWD/$3"
+dispatcher="$PWD/$4"
+packed="$PWD/$5"
 folder="$(mktemp -d "${TEST_TMPDIR:-/tmp}/packages.XXXXXX")"
 
 fail() {
@@ -53,17 +56,42 @@ for file in "$folder"/deb/usr/lib/zeroth/*; do
 done
 dpkg-deb --field "$deb" Depends | grep -q 'libc6 (>= 2\.' || fail "$deb does not say which libc6 it needs"
 [[ "$(dpkg-deb --contents "$deb" | awk '{print $2}' | sort -u)" == root/root ]] || fail "$deb has files of others"
+modes="$(dpkg-deb --contents "$deb" | awk '$6 ~ "^./usr/lib/zeroth/." {print $1, $6 ~ /[.]so[.]?/ ? "library" : "program"}' | sort -u)"
+[[ "$modes" == $'-rw-r--r-- library\n-rwxr-xr-x program' ]] || fail "$deb has files of the modes: $modes"
 run_each "$folder/deb/usr/bin/zeroth"
+
+# Licences of what is compiled in, of what is bundled, and of what these point to.
+licenses="$folder/deb/usr/share/doc/zeroth/copyright"
+for words in 'Niels Lohmann' 'Mark Gillard' 'libabsl-dev' 'libhwy-dev' 'libxxhash-dev' 'libgomp1'; do
+  grep -q "$words" "$licenses" || fail "$deb says nothing of $words in its copyright"
+done
+while read -r common; do
+  [[ "$(grep -c "^====.* $common\(,\|\$\)" "$licenses")" == 1 ]] || fail "$deb points to $common, but has no text of it"
+done < <(grep -o '/usr/share/common-licenses/[A-Za-z0-9.+-]*[A-Za-z0-9]' "$licenses" | sort -u)
 
 python3 -m venv "$folder/venv" || fail "python3 cannot make an environment"
 "$folder/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$wheel" || fail "pip cannot install $wheel"
 run_each "$folder/venv/bin/zeroth"
 [[ "$(cd / && "$folder/venv/bin/python" -m zeroth --version)" == "Zeroth $version"* ]] || fail "python -m zeroth"
 
-# The wheel's name promises a glibc, which is where it is found out whether it is too old.
+# The name promises which systems can run the wheel, by the versions of glibc and of libstdc++.
+cmp "$folder"/venv/lib/python*/site-packages/zeroth-*.dist-info/LICENSE "$licenses" || fail "$wheel and $deb have different licences"
+platform="${wheel##*-}"
+platform="${platform%.whl}"
 if command -v auditwheel >/dev/null; then
   said="$(auditwheel show "$wheel" 2>&1)" || fail "$said"
-  [[ "$said" == *"manylinux_"* ]] || fail "$said"
+  [[ "$(tr -s '[:space:]' ' ' <<<"$said")" == *"following platform tag: \"$platform\""* ]] || fail "$wheel: $said"
 else
   echo "SKIPPED: there is no auditwheel"
 fi
+
+# The same bytes, whatever the umask, the folder and the words of this machine.
+pack_again() { # pack_again UMASK FOLDER LANGUAGE
+  mkdir -p "$folder/$2"
+  (umask "$1" && cd "$folder/$2" && TMPDIR="$folder/$2" LC_ALL="$3" python3 -B "$pack" packed "$version" "$dispatcher" \
+    "$text" inspect="$packed") || fail "package.py cannot pack $packed"
+  (cd "$folder/$2/packed" && sha256sum -- *)
+}
+expected="$(pack_again 022 one C)"
+[[ "$(wc -l <<<"$expected")" == 2 ]] || fail "package.py wrote: $expected"
+[[ "$(pack_again 077 another/folder C.UTF-8)" == "$expected" ]] || fail "package.py does not write the same bytes twice"

@@ -2,12 +2,13 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Follows a run's metrics.jsonl, and sends it to a tracker, or serves it to Prometheus.
 
-    tools/watch/follow.py OUT --to=wandb|mlflow|prometheus [--project=NAME] [--name=NAME] [--port=9464]
+    tools/watch/follow.py OUT --to=wandb|mlflow|prometheus [FLAGS]
 
 OUT is the --out of a run, which need not exist yet. The trackers are told where to send by their own variables, such
 as WANDB_MODE and MLFLOW_TRACKING_URI. What was sent is kept in OUT/follow.TRACKER.json, so a follower that is started
 again, or a run that is resumed, continues the same run of the tracker, and no step is sent twice. The follower ends
-with the run: exit code 0 after a run that finished, 75 after one that was interrupted, and 1 after one that died.
+with the run: exit code 0 after a run that finished, 75 after one that was interrupted, and 1 after one that died. It
+ends before the run with 130 after Ctrl-C, and with 2 after an error, which it says in one line.
 """
 
 import argparse
@@ -25,7 +26,9 @@ import tomllib
 
 METRICS = "metrics.jsonl"
 EXIT_CODES = {"finished": 0, "interrupted": 75, "failed": 1}
+STOPPED = 130  # the exit code after Ctrl-C or SIGTERM, while the run may go on
 LAST_SCRAPE_SECONDS = 300  # that the final values stay available to Prometheus
+RETRY_SECONDS = 3600  # that a step, or the end of the run, is sent again while the tracker refuses it
 
 
 class FollowError(Exception):
@@ -34,6 +37,23 @@ class FollowError(Exception):
 
 def say(text):
     print("follow: " + text, file=sys.stderr, flush=True)
+
+
+def attempt(what, call, *arguments, seconds=0):
+    """Calls a tracker, and for so many seconds again after an error. Their packages may raise anything."""
+    end, delay = time.monotonic() + seconds, 1
+    while True:
+        try:
+            return call(*arguments)
+        except FollowError:
+            raise
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            failure = "%s failed: %s: %s" % (what, type(error).__name__, " ".join(str(error).split()))
+            if time.monotonic() + delay > end:
+                raise FollowError(failure + "; mend the cause, and start the follower again to go on where it ended") from error
+            say(failure + "; it will be tried again")
+        time.sleep(delay)
+        delay = min(60, 2 * delay)
 
 
 def numbers_of(entry, prefix=""):
@@ -53,9 +73,6 @@ def read_options(folder):
             return tomllib.load(file)
     except (OSError, ValueError):
         return {}  # the run has not written it yet
-
-
-# ------------------------------------------------------------------------------------------- the file
 
 
 class Lines:
@@ -98,8 +115,9 @@ def is_locked(folder):
 
 # ------------------------------------------------------------------------------------------- trackers
 #
-# open(id) starts a run, or continues the one with this id, and returns its id. send(step, numbers) is called in the
-# order of steps. close(state, summary) tells how the run ended; state is None if only the follower ends.
+# open(id) starts a run, or continues the one with this id, and returns its id. send(step, numbers, time) is called in
+# the order of steps. close(state, step, summary, time) tells how the run ended; state is None if only the follower ends.
+# After an exception, the last two are called again with the same time, in seconds since 1970.
 
 
 class Wandb:
@@ -119,13 +137,15 @@ class Wandb:
     def last_sent(self, _):
         return 0
 
-    def send(self, step, numbers):
+    def send(self, step, numbers, _):
         # The numbers of an evaluation join those of its step.
         self.run.log(numbers, step=step)
 
-    def close(self, state, summary):
+    def close(self, state, _, summary, __):
+        if state is None:
+            self.run.mark_preempting()  # a run ends with the process that logs; this says that more may come
         self.run.summary.update(summary)
-        self.run.finish(exit_code=EXIT_CODES.get(state, 0))
+        self.run.finish(exit_code=EXIT_CODES.get(state, STOPPED))
 
 
 class Mlflow:
@@ -138,7 +158,6 @@ class Mlflow:
             raise FollowError("--to=mlflow needs the package mlflow or mlflow-skinny: pip install mlflow-skinny") from error
         self.mlflow, self.folder, self.arguments, self.run_id = mlflow, folder, arguments, None
         self.client = mlflow.MlflowClient()
-        self.last_step = 0
 
     def open(self, run_id):
         self.run_id = run_id
@@ -157,15 +176,14 @@ class Mlflow:
         """The server knows also what a follower sent that was killed before it wrote its state."""
         return max((metric.step for metric in self.client.get_metric_history(self.run_id, key)), default=0)
 
-    def send(self, step, numbers):
-        self.last_step = max(step, self.last_step)
-        now = int(time.time() * 1000)
-        self.client.log_batch(self.run_id, metrics=[self.mlflow.entities.Metric(key, value, now, step)
-                                                    for key, value in numbers.items()])
+    def send(self, step, numbers, seconds):
+        # A server stores equal values of one step and time once, so a batch may be sent again.
+        metric, now = self.mlflow.entities.Metric, int(seconds * 1000)
+        self.client.log_batch(self.run_id, metrics=[metric(key, value, now, step) for key, value in numbers.items()])
 
-    def close(self, state, summary):
+    def close(self, state, step, summary, seconds):
         if summary:
-            self.send(self.last_step, {"summary/" + key: value for key, value in summary.items()})
+            self.send(step, {"summary/" + key: value for key, value in summary.items()}, seconds)
         if state is not None:
             self.client.set_terminated(self.run_id, self.STATES[state])
 
@@ -196,11 +214,12 @@ class Prometheus:
                 pass
 
         try:
-            self.server = http.server.ThreadingHTTPServer(("", arguments.port), Handler)
-        except OSError as error:
-            raise FollowError("--port=%d: %s; choose another --port" % (arguments.port, error.strerror)) from error
+            self.server = http.server.ThreadingHTTPServer((arguments.host, arguments.port), Handler)
+        except (OSError, OverflowError) as error:
+            address = "--host=%s --port=%d" % (arguments.host, arguments.port)
+            raise FollowError("%s: %s; choose another --port, or an address of this machine" % (address, error)) from error
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        say("serves %s at http://localhost:%d/metrics" % (folder, self.server.server_port))
+        say("serves %s at http://%s:%d/metrics" % (folder, arguments.host, self.server.server_port))
 
     @staticmethod
     def spell(value):
@@ -223,11 +242,11 @@ class Prometheus:
     def last_sent(self, _):
         return 0
 
-    def send(self, step, numbers):
+    def send(self, step, numbers, _):
         with self.lock:
             self.numbers.update(numbers, step=float(step))
 
-    def close(self, state, _):
+    def close(self, state, *_):
         if state is not None:
             with self.lock:
                 self.state = state
@@ -238,8 +257,6 @@ class Prometheus:
 
 TRACKERS = {"wandb": Wandb, "mlflow": Mlflow, "prometheus": Prometheus}
 
-# ----------------------------------------------------------------------------------------- the follower
-
 
 class Follower:
     def __init__(self, folder, tracker, state_file):
@@ -248,7 +265,7 @@ class Follower:
         # first: of the file's first line, which a resumed run keeps; step, eval_step: sent last; end: sent last.
         self.state = {"first": None, "id": None, "step": 0, "eval_step": 0, "end": None}
         self.is_open, self.was_locked = False, False
-        self.summary, self.end = {}, None
+        self.line_number, self.summary, self.end = 0, {}, None
 
     def save(self):
         if self.state_file is None:
@@ -258,40 +275,45 @@ class Follower:
         os.replace(self.state_file + ".tmp", self.state_file)
 
     def load(self):
-        if self.state_file is None:
+        if self.state_file is None or not os.path.exists(self.state_file):
             return
         try:
             with open(self.state_file, encoding="utf-8") as file:
                 self.state.update(json.load(file))
-        except FileNotFoundError:
-            pass
         except ValueError as error:
             raise FollowError("%s: expected what a follower wrote: %s; delete the file to begin a new run of the tracker"
                               % (self.state_file, error)) from error
 
     def begin(self, first_line):
-        """Called when the file is read from its start. Another first line is another run, as after --overwrite."""
+        """Called with the file's first line, empty if a run died without one. Another one is of another run."""
         first = hashlib.sha256(first_line).hexdigest()
         if self.is_open and first != self.state["first"]:
-            self.tracker.close("failed", {})
-            raise FollowError("%s: another run has replaced the one that was followed; start the follower again" %
-                              self.lines.path)
+            self.close("failed", {})
+            raise FollowError("%s: another run has replaced the one that was followed; start the follower again" % self.lines.path)
         if self.is_open:
             return
         self.load()
         if first != self.state["first"]:
             self.state = {"first": first, "id": None, "step": 0, "eval_step": 0, "end": None}
-        self.state["id"] = self.tracker.open(self.state["id"])
+        self.state["id"] = attempt("opening the tracker's run", self.tracker.open, self.state["id"])
         self.is_open = True
         for kind, key in (("step", "loss"), ("eval_step", "eval_loss")):
-            self.state[kind] = max(self.state[kind], self.tracker.last_sent(key))
+            self.state[kind] = max(self.state[kind], attempt("reading the last step", self.tracker.last_sent, key))
+        self.save()
+
+    def close(self, state, summary, seconds=0):
+        step, now = self.state["step"], time.time()
+        attempt("closing the tracker's run", self.tracker.close, state, step, summary, now, seconds=seconds)
+        self.state["end"], self.is_open = state or self.state["end"], False
         self.save()
 
     def send(self, line):
         try:
             entry = json.loads(line)
         except ValueError:
-            say("%s: skips a line that is not JSON: %.80r" % (self.lines.path, line))
+            entry = None
+        if not isinstance(entry, dict):
+            say("%s:%d: skips a line that is not a JSON object: %.80r" % (self.lines.path, self.line_number, line))
             return
         self.end = None  # a summary before the last line is that of a run that was resumed
         if isinstance(entry.get("summary"), dict):
@@ -302,13 +324,7 @@ class Follower:
         kind = "eval_step" if "eval_loss" in entry else "step"
         if not isinstance(step, int) or step <= self.state[kind]:
             return
-        for attempt in range(1000000):
-            try:
-                self.tracker.send(step, numbers_of(entry))
-                break
-            except Exception as error:  # pylint: disable=broad-exception-caught # whatever a tracker's network raises
-                say("step %d was not sent, and will be tried again: %s" % (step, error))
-                time.sleep(min(60, 2 ** min(attempt, 6)))
+        attempt("sending step %d" % step, self.tracker.send, step, numbers_of(entry), time.time(), seconds=RETRY_SECONDS)
         self.state[kind] = step
         self.state["end"] = None
 
@@ -318,11 +334,15 @@ class Follower:
         began, lines = self.lines.read()
         if lines and began:
             self.begin(lines[0])
-        for line in lines:
-            if line.strip():
-                self.send(line)
-        if lines:
-            self.save()
+            self.line_number = 0
+        try:
+            for line in lines:
+                self.line_number += 1
+                if line.strip():
+                    self.send(line)
+        finally:
+            if lines:
+                self.save()
         if self.end == "interrupted" and self.state["end"] == "interrupted":
             return None  # sent before: this follower was started to wait for the resumed run
         if self.end is not None and not locked:
@@ -337,10 +357,9 @@ class Follower:
         while ended is None:
             time.sleep(every)
             ended = self.poll()
-        if self.is_open:
-            self.tracker.close(ended, self.summary if self.state["end"] != ended else {})
-            self.state["end"] = ended
-            self.save()
+        if not self.is_open:
+            self.begin(b"")
+        self.close(ended, self.summary if self.state["end"] != ended else {}, RETRY_SECONDS)
         say("the run in %s %s after step %d" % (self.folder, "was interrupted" if ended == "interrupted" else ended,
                                                self.state["step"]))
         return EXIT_CODES[ended]
@@ -352,6 +371,7 @@ def main():
     parser.add_argument("--to", required=True, choices=list(TRACKERS))
     parser.add_argument("--project", default="zeroth", help="project of W&B, or experiment of MLflow (%(default)s)")
     parser.add_argument("--name", help="of the run (OUT's last folder)")
+    parser.add_argument("--host", default="127.0.0.1", help="for Prometheus; 0.0.0.0 serves other machines (%(default)s)")
     parser.add_argument("--port", type=int, default=9464, help="for Prometheus (%(default)s)")
     parser.add_argument("--every", type=float, default=2, help="seconds between looks at the file (%(default)s)")
     arguments = parser.parse_args()
@@ -359,23 +379,19 @@ def main():
     folder = os.path.realpath(arguments.out)
     arguments.name = arguments.name or os.path.basename(folder)
 
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    follower = None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
     try:
-        tracker = TRACKERS[arguments.to](folder, arguments)
+        tracker = attempt("starting --to=" + arguments.to, TRACKERS[arguments.to], folder, arguments)
         state_file = None if arguments.to == "prometheus" else os.path.join(folder, "follow.%s.json" % arguments.to)
         follower = Follower(folder, tracker, state_file)
-        return follower.follow(arguments.every)
+        try:
+            return follower.follow(arguments.every)
+        finally:
+            if follower.is_open:  # the run goes on, and so may another follower
+                follower.close(None, {})
     except KeyboardInterrupt:
-        # The run goes on, and so may another follower.
-        if follower is not None and follower.is_open:
-            follower.save()
-            tracker.close(None, {})
-        return 130
-    except FollowError as error:
+        return STOPPED
+    except (FollowError, OSError) as error:
         say(str(error))
         return 2
 

@@ -76,6 +76,51 @@ print(json.dumps([[sample.name, sample.labels, str(sample.value)]
 """
 
 
+# Packages of trackers that note the calls in the file CALLS, and fail at those in FAILURES, as often as these are there.
+FAKE_TRACKER = """
+import json, os
+from types import SimpleNamespace
+
+failures = os.environ.get("FAILURES", "").split()
+
+def call(name, *details):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write(json.dumps([name, *details]) + "\\n")
+    if name in failures:
+        failures.remove(name)
+        raise RuntimeError("no " + name + ":\\nsorry")
+
+class Run:
+    id = "one"
+    config = SimpleNamespace(update=lambda *_, **__: None)
+    summary = SimpleNamespace(update=lambda numbers: None)
+    def log(self, numbers, step): call("log", step)
+    def mark_preempting(self): call("mark_preempting")
+    def finish(self, exit_code): call("finish", exit_code)
+
+def init(**_):
+    call("init")
+    return Run()
+
+class MlflowClient:
+    def __init__(self): call("client")
+    def get_experiment_by_name(self, name): return SimpleNamespace(experiment_id="0")
+    def create_run(self, *_, **__):
+        call("create_run")
+        return SimpleNamespace(info=SimpleNamespace(run_id="one"))
+    def update_run(self, *_, **__): call("update_run")
+    def get_metric_history(self, *_): return []
+    def log_batch(self, run_id, metrics=(), params=()):
+        call("log_batch", [metric for metric in metrics])
+    def set_terminated(self, run_id, state): call("set_terminated", state)
+
+entities = SimpleNamespace(Metric=lambda key, value, milliseconds, step: [key, value, milliseconds, step], Param=None)
+"""
+
+# Starts the follower with other seconds for attempts.
+START = "import sys, follow; follow.RETRY_SECONDS = float(sys.argv.pop(1)); sys.exit(follow.main())"
+
+
 def line(step, loss=1.0, **more):
     return json.dumps(dict(step=step, loss=loss, **more)) + "\n"
 
@@ -113,6 +158,33 @@ class FollowTest(unittest.TestCase):
              "--port=%d" % self.port, *arguments], stderr=subprocess.PIPE, text=True, env=self.environment)
         self.followers.append(follower)
         return follower
+
+    def start_fake(self, tracker, failures="", retry_seconds=3600):
+        """Starts a follower whose tracker fails at these calls."""
+        self.calls_file = os.path.join(self.folder, "calls")
+        for name in ("wandb", "mlflow"):
+            with open(os.path.join(self.folder, name + ".py"), "w", encoding="utf-8") as file:
+                file.write(FAKE_TRACKER)
+        path = os.pathsep.join((self.folder, os.path.dirname(FOLLOW)))
+        follower = subprocess.Popen(
+            [sys.executable, "-B", "-c", START, str(retry_seconds), self.out, "--to=" + tracker, "--every=0.05"],
+            stderr=subprocess.PIPE, text=True,
+            env=dict(self.environment, PYTHONPATH=path, FAILURES=failures, CALLS=self.calls_file))
+        self.followers.append(follower)
+        return follower
+
+    def calls(self, name):
+        try:
+            with open(self.calls_file, encoding="utf-8") as file:
+                calls = [json.loads(text) for text in file if text.endswith("\n")]
+        except FileNotFoundError:
+            return []
+        return [details for called, *details in calls if called == name]
+
+    def wait_for_call(self, name):
+        while not self.calls(name):
+            self.assertIsNone(self.followers[-1].poll(), "the follower ended")
+            time.sleep(0.02)
 
     def end(self, follower):
         """Returns the exit code and what was said."""
@@ -161,7 +233,7 @@ class FollowTest(unittest.TestCase):
         self.append('{"step": 2, "loss": 1.')
         time.sleep(0.3)
         self.assertIn('zeroth_loss{run="run"} 2.5\n', self.scrape())
-        self.append('25}\n{"step": 3, "lo\n')
+        self.append('25}\n{"step": 3, "lo\n123\n')
         self.wait_for('zeroth_loss{run="run"} 1.25\n')
         with self.assertRaises(urllib.error.HTTPError):
             self.scrape("/")
@@ -169,7 +241,8 @@ class FollowTest(unittest.TestCase):
         self.wait_for('state="finished"} 1')
         code, said = self.end(follower)
         self.assertEqual(code, 0, said)
-        self.assertIn("skips a line that is not JSON", said)
+        for number in (3, 4):
+            self.assertIn("metrics.jsonl:%d: skips a line that is not a JSON object" % number, said)
         self.assertIn("finished after step 2", said)
 
     def test_an_interrupted_run(self):
@@ -187,6 +260,83 @@ class FollowTest(unittest.TestCase):
         os.close(folder)
         self.wait_for('state="failed"} 1')
         self.assertEqual(self.end(follower)[0], 1)
+
+    def test_a_run_that_dies_before_its_first_line(self):
+        os.makedirs(self.out)
+        for tracker in ("prometheus", "wandb", "mlflow"):
+            follower = self.start(tracker) if tracker == "prometheus" else self.start_fake(tracker)
+            scraped = ""
+            # Once the follower looks, it sees a run begin and end.
+            while follower.poll() is None:
+                folder = os.open(self.out, os.O_RDONLY)
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                time.sleep(0.3)
+                os.close(folder)
+                time.sleep(0.3)
+                if tracker == "prometheus":
+                    try:
+                        scraped = self.scrape()
+                    except urllib.error.URLError:
+                        pass
+            code, said = self.end(follower)
+            self.assertEqual(code, 1, said)
+            if tracker == "prometheus":
+                self.assertIn('state="failed"} 1', scraped)
+        self.assertEqual(self.calls("finish"), [[1]])
+        self.assertEqual(self.calls("set_terminated"), [["FAILED"]])
+
+    def test_a_tracker_that_fails(self):
+        self.append(line(1) + summary(1))
+        for tracker, failures in (("wandb", ("init", "log", "finish")),
+                                  ("mlflow", ("client", "create_run", "log_batch", "set_terminated"))):
+            for failure in failures:
+                code, said = self.end(self.start_fake(tracker, failure, retry_seconds=0))
+                self.assertEqual(code, 2, said)
+                self.assertEqual(said.count("\n"), 1, said)
+                self.assertIn("failed: RuntimeError: no %s: sorry; mend the cause" % failure, said)
+                if failure == "log":  # the run goes on
+                    self.assertEqual((self.calls("mark_preempting"), self.calls("finish")), ([[]], [[130]]))
+                shutil.rmtree(self.out)
+                self.append(line(1) + summary(1))
+
+    # A server may have stored what it failed to confirm: it drops what is equal, times included.
+    def test_what_failed_is_sent_again_with_the_same_time(self):
+        self.append(line(1) + summary(1))
+        code, said = self.end(self.start_fake("mlflow", "log_batch set_terminated"))
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count("will be tried again"), 2, said)
+        first, again, end, end_again = (batch for batch, in self.calls("log_batch"))
+        self.assertEqual(first, again)
+        self.assertEqual(end, end_again)
+        self.assertEqual([[key, value, step] for key, value, _, step in first], [["loss", 1.0, 1]])
+        self.assertEqual(self.calls("set_terminated"), [["FINISHED"]] * 2)
+
+    def test_a_follower_that_is_stopped_does_not_finish_the_run(self):
+        self.append(line(1))
+        for tracker, last in (("wandb", "log"), ("mlflow", "log_batch")):
+            follower = self.start_fake(tracker)
+            self.wait_for_call(last)
+            follower.send_signal(signal.SIGTERM)  # as Ctrl-C, which a shell may have turned off
+            code, said = self.end(follower)
+            self.assertEqual(code, 130, said)
+        self.assertEqual(self.calls("mark_preempting"), [[]])
+        self.assertEqual(self.calls("finish"), [[130]])
+        self.assertEqual(self.calls("set_terminated"), [])
+
+    def test_host(self):
+        def accepts():
+            with socket.socket() as client:
+                return client.connect_ex(("127.0.0.2", self.port)) == 0
+
+        for arguments, expected in ((), False), (("--host=0.0.0.0",), True):
+            follower = self.start("prometheus", *arguments)
+            self.wait_for("running")
+            self.assertEqual(accepts(), expected)
+            follower.terminate()
+            self.assertEqual(self.end(follower)[0], 130)
+        code, said = self.end(self.start("prometheus", "--host=192.0.2.1"))
+        self.assertEqual(code, 2)
+        self.assertIn("an address of this machine", said)
 
     # A summary from before a resumption does not end what follows.
     def test_a_run_that_still_holds_its_folder_has_not_ended(self):
@@ -301,6 +451,20 @@ class FollowTest(unittest.TestCase):
         self.assertEqual(code, 0)
         for key in ("loss", "eval_loss"):
             self.assertEqual([[step, numbers[key]] for step, numbers in rows if key in numbers], expected[key])
+
+    def test_wandb_of_a_follower_that_is_stopped(self):
+        self.needs("wandb")
+        self.append(line(1, 2.0))
+        follower = self.start("wandb", python=PYTHON)
+        while not os.path.exists(os.path.join(self.out, "follow.wandb.json")):
+            time.sleep(0.05)
+            self.assertIsNone(follower.poll())
+        time.sleep(0.5)
+        follower.send_signal(signal.SIGTERM)  # as Ctrl-C, which a shell may have turned off
+        code, said = self.end(follower)
+        self.assertEqual(code, 130, said)
+        rows, code = self.read_back(READ_WANDB, *self.offline_files())
+        self.assertEqual(([[step, numbers["loss"]] for step, numbers in rows if "loss" in numbers], code), ([[1, 2.0]], 130))
 
     def test_wandb_of_an_interrupted_run(self):
         self.needs("wandb")

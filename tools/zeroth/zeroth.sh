@@ -33,11 +33,11 @@ die() {
   exit 2
 }
 
-is_command() {
-  case " $commands " in
-    *" $1 "*) return 0 ;;
-    *) return 1 ;;
-  esac
+expect_command() { # expect_command WORD
+  for command in $commands; do
+    [ "$1" != "$command" ] || return 0
+  done
+  die "there is no command '$1'; expected one of: $commands"
 }
 
 # Prints the flags of a command, one a line: its name, a tab, and its words if it takes only these, as the program's
@@ -127,7 +127,7 @@ case "${1-}" in
   '' | --help | -h) usage ;;
   help)
     [ $# -gt 1 ] || { usage && exit; }
-    is_command "$2" || die "there is no command '$2'; zeroth --help lists all"
+    expect_command "$2"
     exec "$programs/$2" --help
     ;;
   --version) exec "$programs/train" --version ;;
@@ -138,7 +138,7 @@ case "${1-}" in
     esac
     ;;
   *)
-    is_command "$1" || die "there is no command '$1'; zeroth --help lists all"
+    expect_command "$1"
     program="$programs/$1"
     shift
     exec "$program" "$@"

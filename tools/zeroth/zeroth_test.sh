@@ -40,6 +40,13 @@ for wrong in trian 'help trian' '../train' 'completion csh'; do
   said="$(zeroth $wrong 2>&1)" || code=$?
   [[ "$code" == 2 && "$said" == "zeroth: "* ]] || fail "zeroth $wrong exits with $code and says: $said"
 done
+# One word that has two commands, or a pattern of one.
+for wrong in 'train generate' 'trai?' ' train' 'completion bash'; do
+  code=0
+  said="$(zeroth "$wrong" 2>&1)" || code=$?
+  [[ "$code" == 2 && "$said" == "zeroth: there is no command '$wrong'; expected one of: train "* ]] ||
+    fail "zeroth '$wrong' exits with $code and says: $said"
+done
 
 # Bash, as readline calls it.
 # shellcheck disable=SC2016
