@@ -415,10 +415,13 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
          "a weight of 0, expected a number above 0");
   Write(dir_ / "bytes.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\xff\"}\n");
   refuse({"--eval_data=", "--data=" + (dir_ / "bytes.jsonl").string()}, "bytes.jsonl line 2");
-  Write(dir_ / "tools.jsonl",
-        R"({"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]})");
+  Write(
+      dir_ / "tools.jsonl",
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls":)"
+      R"( [{"function": {"name": "f", "arguments": {"x": 1}}}]},)"
+      R"( {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}]})");
   refuse({"--chat_template=chatml", "--data=" + (dir_ / "tools.jsonl").string()},
-         "message 2 has the role \"tool\", expected system, user or assistant");
+         "the chat template does not write the name of a tool call of message 2");
   refuse({"--chat_template=chatml", "--eval_fraction=0.1"}, "both say on what to evaluate");
   nlohmann::json tokenizer = nlohmann::json::parse(Read(dir_ / "model/tokenizer.json"));
   tokenizer["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
