@@ -183,6 +183,8 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
     }
   }
 
+  if (changes.empty()) return absl::OkStatus();
+
   // One rendering with all changes shows each that the template writes as it is. What it does not
   // show is changed by itself.
   std::string mark = "zq";
