@@ -142,11 +142,9 @@ class ConfigBuilder {
   absl::Status status_;
 };
 
-// Gemma 2, in gguf_gemma2.cc.
+// Gemma 2 and 3, in gguf_gemma.cc.
 absl::StatusOr<GgufMetadata> Gemma2Metadata(const HfConfig& config);
 absl::StatusOr<HfConfig> Gemma2Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
-
-// Gemma 3, in gguf_gemma3.cc.
 absl::StatusOr<GgufMetadata> Gemma3Metadata(const HfConfig& config);
 absl::StatusOr<HfConfig> Gemma3Config(const GgufMetadata& metadata, const HfConfigFacts& facts);
 

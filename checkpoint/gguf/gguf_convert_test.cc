@@ -47,6 +47,13 @@ GgufExportOptions Options(GgufVocabularySource vocabulary) {
 }
 
 // Both directories hold the same tensors, bit for bit.
+void ExpectSameKeys(const HfDirectory& model, const HfDirectory& back,
+                    const std::vector<const char*>& keys) {
+  for (const char* const key : keys) {
+    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
+  }
+}
+
 void ExpectSameWeights(const HfDirectory& a, const HfDirectory& b) {
   ASSERT_EQ(a.weights().names(), b.weights().names());
   for (const std::string& name : a.weights().names()) {
@@ -149,12 +156,11 @@ TEST(GgufConvertTest, APhiRotatesAPartOfAHead) {
   ASSERT_TRUE(ConvertGgufToHf(*file, dir.File("back")).ok());
   const HfDirectory back = OpenModel(dir.File("back"));
   ExpectSameWeights(model, back);
-  for (const char* key :
-       {"model_type", "architectures", "hidden_size", "num_attention_heads", "num_key_value_heads",
-        "num_hidden_layers", "intermediate_size", "rms_norm_eps", "max_position_embeddings",
-        "sliding_window", "vocab_size", "tie_word_embeddings"}) {
-    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
-  }
+  ExpectSameKeys(
+      model, back,
+      {"model_type", "architectures", "hidden_size", "num_attention_heads", "num_key_value_heads",
+       "num_hidden_layers", "intermediate_size", "rms_norm_eps", "max_position_embeddings",
+       "sliding_window", "vocab_size", "tie_word_embeddings"});
   EXPECT_EQ(back.config().json()["partial_rotary_factor"], 0.75);
   EXPECT_EQ(back.config().json()["rope_theta"], 5e4);
   EXPECT_FALSE(back.config().Has("head_dim"));
@@ -192,14 +198,12 @@ TEST(GgufConvertTest, AGemma2KeepsItsCaps) {
   ASSERT_TRUE(notes.ok()) << notes.status();
   const HfDirectory back = OpenModel(dir.File("back"));
   ExpectSameWeights(model, back);  // its norms are multiples of 2^-12
-  for (const char* key :
-       {"model_type", "architectures", "hidden_activation", "hidden_size", "head_dim",
-        "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size",
-        "rms_norm_eps", "max_position_embeddings", "sliding_window", "query_pre_attn_scalar",
-        "attn_logit_softcapping", "final_logit_softcapping", "vocab_size", "tie_word_embeddings",
-        "eos_token_id"}) {
-    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
-  }
+  ExpectSameKeys(model, back,
+                 {"model_type", "architectures", "hidden_activation", "hidden_size", "head_dim",
+                  "num_attention_heads", "num_key_value_heads", "num_hidden_layers",
+                  "intermediate_size", "rms_norm_eps", "max_position_embeddings", "sliding_window",
+                  "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping",
+                  "vocab_size", "tie_word_embeddings", "eos_token_id"});
   EXPECT_EQ(back.config().json()["rope_theta"], 1e4);
 }
 
@@ -250,13 +254,11 @@ TEST(GgufConvertTest, GemmaHasOneMoreInItsNorms) {
   ASSERT_TRUE(notes.ok()) << notes.status();
   const HfDirectory back = OpenModel(dir.File("back"));
   ExpectSameWeights(model, back);  // its norms are multiples of 2^-12
-  for (const char* key :
-       {"model_type", "architectures", "hidden_activation", "hidden_size", "head_dim",
-        "num_key_value_heads", "num_hidden_layers", "intermediate_size", "rms_norm_eps",
-        "max_position_embeddings", "sliding_window", "query_pre_attn_scalar", "vocab_size",
-        "tie_word_embeddings", "eos_token_id"}) {
-    EXPECT_EQ(model.config().json()[key], back.config().json().value(key, Json())) << key;
-  }
+  ExpectSameKeys(model, back,
+                 {"model_type", "architectures", "hidden_activation", "hidden_size", "head_dim",
+                  "num_key_value_heads", "num_hidden_layers", "intermediate_size", "rms_norm_eps",
+                  "max_position_embeddings", "sliding_window", "query_pre_attn_scalar",
+                  "vocab_size", "tie_word_embeddings", "eos_token_id"});
   const Json& config = back.config().json();
   EXPECT_EQ(config["sliding_window_pattern"], 6);
   EXPECT_EQ(config["rope_theta"], 1e6);
