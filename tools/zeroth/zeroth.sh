@@ -82,10 +82,14 @@ complete_bash() {
   # shellcheck disable=SC2016
   printf '  case "${COMP_WORDS[1]}$flag" in\n    help) words="%s" ;;\n    completion) words="bash zsh fish" ;;\n' "$commands"
   for command in $commands; do
-    printf '    %s) words="%s" ;;\n' "$command" "$(flags_of "$command" | cut -f 1 | sed 's/.*/--&=/' | tr '\n' ' ')"
-    flags_of "$command" | while IFS="$(printf '\t')" read -r name words; do
-      [ -z "$words" ] || printf '    %s--%s) words="%s" ;;\n' "$command" "$name" "$words"
-    done
+    flags_of "$command" | {
+      flags=''
+      while IFS="$(printf '\t')" read -r name words; do
+        flags="$flags--$name= "
+        [ -z "$words" ] || printf '    %s--%s) words="%s" ;;\n' "$command" "$name" "$words"
+      done
+      printf '    %s) words="%s" ;;\n' "$command" "$flags"
+    }
   done
   # shellcheck disable=SC2016
   printf '%s\n' '  esac' '  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")' \
