@@ -345,9 +345,9 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
     return [error = built.status()](const Parameter&, int64_t, absl::Span<float>) { return error; };
   }
   const std::shared_ptr<const LanguageModel> model = *std::move(built);
-  return [model, stored](const Parameter& parameter, int64_t begin,
-                         absl::Span<float> out) -> absl::Status {
-    for (const LoraAdapter& adapter : LoraAdapters(*model)) {
+  return [model, adapters = LoraAdapters(*model), stored](const Parameter& parameter, int64_t begin,
+                                                          absl::Span<float> out) -> absl::Status {
+    for (const LoraAdapter& adapter : adapters) {
       if (adapter.magnitude->name() != parameter.name()) continue;
       return InitialMagnitudes(adapter, begin, out, [&](int64_t from, absl::Span<float> values) {
         return stored(*adapter.weight, from, values);
