@@ -98,7 +98,7 @@ TEST_F(KernelUsageTest, PacksMoveAtOnce) {
            Widths{"NormForward<4, *", 16, 3, 1},
            Widths{"NormInputGradient<8, *", 16, 6, 1},
            Widths{"AttentionDelta<8, *", 16, 2, 0},
-           Widths{"SoftmaxLossKernel<float>", 16, 2, 1},
+           Widths{"SoftmaxLossKernel<float, *", 16, 2, 1},
            Widths{"LargestKernel<*, 8>", 16, 1, 0},
            // Four elements of each array: param, grad, m and v are read, all but grad written.
            Widths{"AdamWKernel<float, float, float>", 16, 4, 3},
