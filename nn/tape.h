@@ -26,6 +26,7 @@ class KeptOutputs;
 class Module;
 class Kernels;
 class TensorRanks;
+class TokenObjective;
 struct Matrix;
 
 // The gradient of one activation, for as long as backward needs it.
@@ -147,6 +148,15 @@ class Context {
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 
+  // What a model's loss is, instead of the mean over its tokens; nullptr: that mean. Set before a
+  // forward; it must live until the forward ends.
+  TokenObjective* objective() const { return objective_; }
+  void set_objective(TokenObjective* objective) { objective_ = objective; }
+
+  // True: layers with adapters compute without them, as the model before fine-tuning.
+  bool adapters_are_off() const { return adapters_are_off_; }
+  ScopedValue<bool> TurnAdaptersOff() { return ScopedValue<bool>(adapters_are_off_, true); }
+
   // fp32 [1]: parts of a model add auxiliary losses here, which become a part of the model's loss.
   // Undefined outside of a forward that is trained, and while activations are recomputed.
   const Tensor& extra_loss() const { return extra_loss_; }
@@ -209,6 +219,8 @@ class Context {
   std::optional<StepDraws> draws_;
   Tensor document_starts_;
   Tensor loss_divisor_;
+  TokenObjective* objective_ = nullptr;
+  bool adapters_are_off_ = false;
   Tensor extra_loss_;
   KeyValueCache* cache_ = nullptr;
   KeptOutputs* kept_outputs_ = nullptr;

@@ -22,7 +22,8 @@ using KernelUsageTest = ResourceUsageTest;
 // thread for each token, five.
 TEST_F(KernelUsageTest, NothingSpillsOrComputesInDoublePrecisionUnasked) {
   CheckAll({"FillTable", "MmaForward<*", "ChooseExperts<*"},
-           {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*"});
+           {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*",
+            "PairKernel", "PairMeans"});
 }
 
 // MapShape counts on kBlocksPerMultiprocessor resident blocks: if fewer fit, the rest run alone.

@@ -64,6 +64,12 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
   op.Count("targets", args.targets, hidden.rows, DType::kInt32);
   op.Count("loss", args.loss, 1, DType::kFloat32);
   if (args.divisor.defined()) op.Count("divisor", args.divisor, 1, DType::kFloat32);
+  if (args.row_weights.defined()) {
+    op.Count("row_weights", args.row_weights, hidden.rows, DType::kFloat32);
+  }
+  if (args.row_losses.defined()) {
+    op.Count("row_losses", args.row_losses, hidden.rows, DType::kFloat32);
+  }
   if (args.dhidden.defined()) op.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols, type);
   if (args.dweight.defined()) op.Exactly("dweight", args.dweight, args.weight.shape(), gradient);
   op.Require(args.logit_cap >= 0 && std::isfinite(args.logit_cap), "logit_cap",
@@ -80,6 +86,8 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
   call.targets = args.targets.data<int32_t>();
   call.loss = args.loss.data<float>();
   call.divisor = DataOrNull(args.divisor);
+  call.row_weights = DataOrNull(args.row_weights);
+  call.row_losses = DataOrNull(args.row_losses);
   call.dhidden = RawDataOrNull(args.dhidden);
   call.dweight = RawDataOrNull(args.dweight);
   call.accumulate_dweight = args.accumulate_dweight;

@@ -27,9 +27,12 @@ struct LinearCrossEntropyArgs {
                    // InvalidArgument
   Tensor loss;     // [1] fp32, overwritten; 0 if no target counts
   Tensor divisor;  // [1] fp32, above 0: the sum over rows is divided by it. Undefined: by the
-                   // number of targets that count
-  Tensor dhidden;  // [rows, dim], overwritten; undefined for the loss alone
-  Tensor dweight;  // [vocab, dim]; undefined for the loss alone or when frozen
+                   // number of targets that count; with row_weights, by 1
+  Tensor row_weights;  // [rows] fp32: multiply the rows' losses and gradients. Undefined: all 1
+  Tensor row_losses;  // [rows] fp32, overwritten with -log softmax(logits)[target] of each row, not
+                      // weighted, or 0 if its target does not count. Undefined: not wanted
+  Tensor dhidden;     // [rows, dim], overwritten; undefined for the loss alone
+  Tensor dweight;     // [vocab, dim]; undefined for the loss alone or when frozen
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;  // gradients are those of grad_scale * loss
   // Above 0: a logit x becomes logit_cap * tanh(x / logit_cap), as in Gemma 2; 0: no cap.
@@ -55,6 +58,8 @@ struct LinearCrossEntropyCall {
   const int32_t* targets = nullptr;    // [rows]
   float* loss = nullptr;               // [1]
   const float* divisor = nullptr;      // [1], or null
+  const float* row_weights = nullptr;  // [rows], or null
+  float* row_losses = nullptr;         // [rows], or null
   void* dhidden = nullptr;             // [rows, dim], or null
   void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;

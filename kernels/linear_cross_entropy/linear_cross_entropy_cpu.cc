@@ -169,7 +169,8 @@ void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, do
 }
 
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
-                         std::optional<DType> gradients, float factor, float cap, double& loss) {
+                         std::optional<DType> gradients, float factor, float cap, double& loss,
+                         RowValues values) {
   const auto row_loss = HWY_DYNAMIC_DISPATCH(RowLoss);
   // Keeps the losses of a block of rows and then adds them in order, so that the sum does not
   // depend on the number of threads.
@@ -177,11 +178,14 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
   double losses[kBlock];
   for (int64_t begin = 0; begin < rows; begin += kBlock) {
     const int64_t count = std::min(kBlock, rows - begin);
+    const RowValues block = values.From(begin);
+    const auto weight = [&](int64_t r) { return block.weights == nullptr ? 1 : block.weights[r]; };
     ParallelFor(count, 1, [&](int64_t r, int64_t, int64_t) {
-      losses[r] =
-          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor, cap);
+      losses[r] = row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients,
+                           factor * weight(r), cap);
+      if (block.losses != nullptr) block.losses[r] = static_cast<float>(losses[r]);
     });
-    for (int64_t r = 0; r < count; ++r) loss += losses[r];
+    for (int64_t r = 0; r < count; ++r) loss += losses[r] * static_cast<double>(weight(r));
   }
 }
 
@@ -217,6 +221,7 @@ void StoreWeightSum(const LinearCrossEntropyCall& call, const float* weight_sum)
 // Writes loss 0 and zero gradients, since no row counts. Zero has all bits zero in every type.
 void WriteZeros(const LinearCrossEntropyCall& call) {
   *call.loss = 0.0f;
+  if (call.row_losses != nullptr) std::fill_n(call.row_losses, call.rows, 0.0f);
   const size_t hidden = static_cast<size_t>(call.rows * call.dim);
   const size_t weight = static_cast<size_t>(call.vocab * call.dim);
   if (call.dhidden != nullptr) std::memset(call.dhidden, 0, hidden * SizeOf(call.dtype));
@@ -255,8 +260,9 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& 
   float* const logits = scratch + weight_sum_floats;
   std::optional<DType> gradients;
   if (call.dhidden != nullptr || call.dweight != nullptr) gradients = call.dtype;
-  const double mean = 1.0 / (call.divisor != nullptr ? static_cast<double>(*call.divisor)
-                                                     : static_cast<double>(counted));
+  double divisor = call.row_weights != nullptr ? 1.0 : static_cast<double>(counted);
+  if (call.divisor != nullptr) divisor = static_cast<double>(*call.divisor);
+  const double mean = 1.0 / divisor;
   const float factor = static_cast<float>(call.grad_scale * mean);
   double loss = 0.0;
   for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {
@@ -264,7 +270,8 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& 
     const LossChunk chunk{call, call.weight, logits, call.vocab, weight_sum, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), kernels));
     SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor,
-                        call.logit_cap, loss);
+                        call.logit_cap, loss,
+                        RowValues{call.row_weights, call.row_losses}.From(begin));
     if (call.dhidden != nullptr) {
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), kernels));
     }

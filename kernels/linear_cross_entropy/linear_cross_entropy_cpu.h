@@ -32,13 +32,27 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CpuKernels& 
 
 // The parts of LinearCrossEntropy that are not matmuls:
 
+// LinearCrossEntropyCall::row_weights and row_losses of some rows, or null.
+struct RowValues {
+  const float* weights = nullptr;
+  float* losses = nullptr;
+
+  // Those of the rows from `begin` on.
+  RowValues From(int64_t begin) const {
+    return {weights == nullptr ? nullptr : weights + begin,
+            losses == nullptr ? nullptr : losses + begin};
+  }
+};
+
 // Adds -log softmax(logits)[target] to `loss` for every row whose target is not kIgnoredTarget, in
 // the order of rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,
 // vocab] is overwritten, from its first byte on, with (softmax - one-hot(target)) * factor in that
 // type, or with zeros if the row is ignored. Otherwise the contents of `logits` are lost. `cap` is
-// LinearCrossEntropyArgs::logit_cap. The result does not depend on the number of threads.
+// LinearCrossEntropyArgs::logit_cap. Weights multiply what is added and the gradients. The result
+// does not depend on the number of threads.
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
-                         std::optional<DType> gradients, float factor, float cap, double& loss);
+                         std::optional<DType> gradients, float factor, float cap, double& loss,
+                         RowValues values = {});
 
 // SoftmaxPart and SoftmaxGradientRow do the same for a row whose parts belong to several ranks.
 // SoftmaxPart computes a part's largest logit and its sum of e^(x - max): -infinity and 0 for an

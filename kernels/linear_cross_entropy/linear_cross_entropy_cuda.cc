@@ -35,7 +35,9 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
   ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, kernels.Blas());
   char* const scratch = static_cast<char*>(memory->data());
   auto* const counted = reinterpret_cast<int32_t*>(scratch + plan.count_offset);
-  auto* const losses = reinterpret_cast<float*>(scratch + plan.losses_offset);
+  auto* const losses = call.row_losses != nullptr
+                           ? call.row_losses
+                           : reinterpret_cast<float*>(scratch + plan.losses_offset);
   auto* const logits = reinterpret_cast<float*>(scratch + plan.logits_offset);
   auto* const sums =
       plan.sums_beside ? reinterpret_cast<float*>(scratch + plan.sums_offset) : nullptr;
@@ -47,7 +49,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
         PadWeight(call, plan.words, scratch + plan.weight_offset, target.stream));
     weight = scratch + plan.weight_offset;
   }
-  const LossDivisor divisor = {counted, call.divisor};
+  const LossDivisor divisor = {counted, call.divisor, call.row_weights != nullptr};
   const bool gradients = call.dhidden != nullptr || call.dweight != nullptr;
   if (call.rows == 0 && call.dweight != nullptr && !call.accumulate_dweight) {
     const size_t bytes = static_cast<size_t>(call.vocab * call.dim) * SizeOf(call.grad_dtype);
@@ -59,8 +61,9 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
     const int64_t rows = std::min(plan.chunk_rows, call.rows - begin);
     const LossChunk chunk{call, weight, logits, plan.words, sums, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), *blas, target));
+    const float* const weights = call.row_weights == nullptr ? nullptr : call.row_weights + begin;
     ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(rows, call.vocab, plan.words, logits, call.targets + begin,
-                                       divisor, gradients, call.dtype, call.grad_scale,
+                                       divisor, weights, gradients, call.dtype, call.grad_scale,
                                        call.logit_cap, losses + begin,
                                        kernels.properties().shared_bytes_per_block, target));
     if (call.dhidden != nullptr) {
@@ -74,7 +77,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, CudaKernels&
     ZEROTH_RETURN_IF_ERROR(RoundSums(call.vocab * call.dim, sums, call.accumulate_dweight,
                                      call.grad_dtype, call.dweight, target));
   }
-  return MeanLoss(call.rows, losses, divisor, call.loss, target);
+  return MeanLoss(call.rows, losses, call.row_weights, divisor, call.loss, target);
 }
 
 const OnCuda<LinearCrossEntropy> linear_cross_entropy;

@@ -116,6 +116,56 @@ TEST_P(LinearCrossEntropySuite, CapsLogits) {
   ExpectInvalid(kernels::LinearCrossEntropy(kernels(), args), {"LinearCrossEntropy", "logit_cap"});
 }
 
+// Each row alone, in a call of one row, is the reference.
+TEST_P(LinearCrossEntropySuite, RowsHaveLossesAndWeights) {
+  for (int i = 0; i < 21; ++i) {
+    const Types& types = kTypePairs[i % 7];
+    const int64_t rows = RandomSize(1, 80);
+    const int64_t dim = RandomSize(1, 20);
+    const int64_t vocab = RandomSize(1, 90);
+    LinearCrossEntropyArgs args = Random(rows, dim, vocab, types);
+    if (i % 2 == 0) args.logit_cap = 5.0f;
+    args.grad_scale = 0.5f;
+    const double divisor = i % 3 == 0 ? 3.0 : 1.0;
+    if (divisor > 1) args.divisor = Upload({1}, {static_cast<float>(divisor)});
+    const std::vector<float> weights = RandomNormal(rows);
+    args.row_weights = Upload({rows}, weights);
+    args.row_losses = Unwritten({rows});
+    const absl::Status status = kernels::LinearCrossEntropy(kernels(), args);
+    ASSERT_TRUE(status.ok()) << status;
+    const std::vector<int32_t> targets = *args.targets.ToHost<int32_t>();
+    const std::vector<double> hidden = ToDouble(Download(args.hidden));
+    const std::vector<double> weight = ToDouble(Download(args.weight));
+    std::vector<double> losses;
+    std::vector<double> dhidden;
+    std::vector<double> dweight(weight.size());
+    double loss = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto first = hidden.begin() + row * dim;
+      reference::LinearCrossEntropyOutput alone;
+      alone.dhidden.resize(static_cast<size_t>(dim));
+      alone.dweight.resize(weight.size());
+      if (targets[static_cast<size_t>(row)] != kIgnored) {
+        alone = reference::LinearCrossEntropy(dim, vocab, {first, first + dim}, weight,
+                                              {targets[static_cast<size_t>(row)]},
+                                              static_cast<double>(args.logit_cap));
+      }
+      losses.push_back(alone.loss);
+      const double by = static_cast<double>(weights[static_cast<size_t>(row)]);
+      loss += by * alone.loss / divisor;
+      for (const double x : alone.dhidden) dhidden.push_back(x * by * 0.5 / divisor);
+      for (size_t k = 0; k < dweight.size(); ++k) dweight[k] += alone.dweight[k] * by * 0.5 / divisor;
+    }
+    ExpectClose(Download(args.row_losses), losses, 2e-6, 1e-6, "row losses");
+    ExpectClose(Download(args.loss), {loss}, 2e-6, 2e-6, "loss");
+    ExpectCloseIn(types.dtype, Download(args.dhidden), dhidden, Tolerance(types.dtype), 1e-9,
+                  "dhidden");
+    ExpectCloseIn(types.grad_dtype, Download(args.dweight), dweight, Tolerance(types.dtype), 1e-9,
+                  "dweight");
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(LinearCrossEntropySuite, AccumulatesTheWeightGradientOnRequest) {
   for (const Types& types : kTypePairs) {
     LinearCrossEntropyArgs args = Random(20, 9, 65, types);
@@ -152,6 +202,18 @@ TEST_P(LinearCrossEntropySuite, GradientsAreOptional) {
     loss_alone.loss = Unwritten({1});
     ASSERT_TRUE(kernels::LinearCrossEntropy(kernels(), loss_alone).ok());
     EXPECT_EQ(Download(loss_alone.loss), loss);
+
+    // Weights of 1 change no bit.
+    const std::vector<int32_t> targets = *args.targets.ToHost<int32_t>();
+    const auto counted = std::count_if(targets.begin(), targets.end(),
+                                       [](int32_t target) { return target != kIgnored; });
+    LinearCrossEntropyArgs weighted = args;
+    weighted.row_weights = Upload({33}, std::vector<float>(33, 1.0f));
+    weighted.divisor = Upload({1}, {static_cast<float>(counted)});
+    weighted.dweight = Unwritten(args.weight.shape(), types.grad_dtype);
+    ASSERT_TRUE(kernels::LinearCrossEntropy(kernels(), weighted).ok());
+    EXPECT_EQ(Download(weighted.loss), loss);
+    EXPECT_EQ(Download(weighted.dweight), dweight);
   }
 }
 
@@ -182,8 +244,10 @@ TEST_P(LinearCrossEntropySuite, NothingCounted) {
     EXPECT_EQ(Download(args.dhidden), std::vector<float>(30, 0.0f));
     EXPECT_EQ(Download(args.dweight), std::vector<float>(200, 0.0f));
     args.divisor = Upload({1}, {3.0f});
+    args.row_losses = Unwritten({6});
     ASSERT_TRUE(kernels::LinearCrossEntropy(kernels(), args).ok());
     EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
+    EXPECT_EQ(Download(args.row_losses), std::vector<float>(6, 0.0f));
     EXPECT_EQ(Download(args.dhidden), std::vector<float>(30, 0.0f));
     const std::vector<float> old = RoundTo(types.grad_dtype, RandomNormal(200));
     args.dweight = Upload({40, 5}, old, types.grad_dtype);

@@ -26,7 +26,15 @@ __device__ __forceinline__ bool Counts(int32_t target, int64_t vocab) {
 }
 
 __device__ __forceinline__ float Value(const LossDivisor& divisor) {
-  return divisor.given != nullptr ? *divisor.given : static_cast<float>(*divisor.counted);
+  if (divisor.given != nullptr) return *divisor.given;
+  return divisor.is_one ? 1.0f : static_cast<float>(*divisor.counted);
+}
+
+// The factor of a row's gradients.
+__device__ __forceinline__ float RowScale(const LossDivisor& divisor, const float* weights,
+                                          int64_t row, float grad_scale) {
+  const float scale = grad_scale / Value(divisor);
+  return weights == nullptr ? scale : scale * weights[row];
 }
 
 __global__ void __launch_bounds__(kMapThreads)
@@ -157,7 +165,8 @@ class Gradients {
 template <typename T, int kBlock>
 __global__ void __launch_bounds__(kBlock)
     CachedSoftmaxLossKernel(int vocab, int stride, float* logits, const int32_t* targets,
-                            LossDivisor divisor, bool gradients, float grad_scale, float* losses) {
+                            LossDivisor divisor, const float* weights, bool gradients,
+                            float grad_scale, float* losses) {
   ZEROTH_SHARED(float, scratch, [kBlock / 32]);
   ZEROTH_DYNAMIC_SHARED(float, cache);
   const int64_t row = blockIdx.x;
@@ -211,7 +220,7 @@ __global__ void __launch_bounds__(kBlock)
   if (!gradients) return;
 
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
-  const Gradients gradients_of(softmax, vocab, target, grad_scale / Value(divisor));
+  const Gradients gradients_of(softmax, vocab, target, RowScale(divisor, weights, row, grad_scale));
   for (int at = first; at < stride; at += kStep) {
     if (at < vocab) LoadPack<kWidth>(cache + at, value);
     gradients_of.Replace(at, value);
@@ -226,8 +235,8 @@ __global__ void __launch_bounds__(kBlock)
 template <typename T, bool kCaps>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int vocab, int stride, float* logits, const int32_t* targets,
-                      LossDivisor divisor, bool gradients, float grad_scale, float* losses,
-                      float cap) {
+                      LossDivisor divisor, const float* weights, bool gradients, float grad_scale,
+                      float* losses, float cap) {
   ZEROTH_SHARED(float, scratch, [kThreads / 32]);
   const int64_t row = blockIdx.x;
   const float* const x = logits + row * stride;
@@ -252,7 +261,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (!gradients) return;
 
-  const Gradients gradients_of(softmax, vocab, target, grad_scale / Value(divisor));
+  const Gradients gradients_of(softmax, vocab, target, RowScale(divisor, weights, row, grad_scale));
   for (int begin = 0; begin < stride; begin += kStep) {
     const int at = begin + first;
     if constexpr (kCaps) {
@@ -267,11 +276,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    MeanKernel(int64_t rows, const float* losses, LossDivisor divisor, float* loss) {
+    MeanKernel(int64_t rows, const float* losses, const float* weights, LossDivisor divisor,
+               float* loss) {
   ZEROTH_SHARED(double, sums, [kThreads]);
   double sum = 0.0;
   for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
-    sum += static_cast<double>(losses[row]);
+    const double weight = weights == nullptr ? 1.0 : static_cast<double>(weights[row]);
+    sum += static_cast<double>(losses[row]) * weight;
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
@@ -299,15 +310,15 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 }
 
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
-                         const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
-                         float grad_scale, float cap, float* losses, size_t shared_bytes,
-                         const LaunchTarget& target) {
+                         const int32_t* targets, LossDivisor divisor, const float* weights,
+                         bool gradients, DType dtype, float grad_scale, float cap, float* losses,
+                         size_t shared_bytes, const LaunchTarget& target) {
   const auto row_bytes = static_cast<size_t>(stride) * sizeof(float);
   return DispatchType(dtype, [&]<typename T>(TypeTag<T>) {
     const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes, auto... more) {
       return Launch("SoftmaxLoss", kernel, Blocks(rows, threads, dynamic_shared_bytes),
                     target.stream, static_cast<int>(vocab), static_cast<int>(stride), logits,
-                    targets, divisor, gradients, grad_scale, losses, more...);
+                    targets, divisor, weights, gradients, grad_scale, losses, more...);
     };
     // The vocabularies of models with capped logits are too long for shared memory.
     if (cap > 0.0f) return launch(SoftmaxLossKernel<T, true>, kThreads, 0, cap);
@@ -321,9 +332,10 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
   });
 }
 
-absl::Status MeanLoss(int64_t rows, const float* losses, LossDivisor divisor, float* loss,
-                      const LaunchTarget& target) {
-  return ZEROTH_LAUNCH(MeanKernel, Blocks(1, kThreads), target.stream, rows, losses, divisor, loss);
+absl::Status MeanLoss(int64_t rows, const float* losses, const float* weights, LossDivisor divisor,
+                      float* loss, const LaunchTarget& target) {
+  return ZEROTH_LAUNCH(MeanKernel, Blocks(1, kThreads), target.stream, rows, losses, weights,
+                       divisor, loss);
 }
 
 absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType dtype, void* out,

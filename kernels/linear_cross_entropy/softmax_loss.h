@@ -24,7 +24,11 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 struct LossDivisor {
   const int32_t* counted = nullptr;  // written by CountTargets
   const float* given = nullptr;      // used instead, if not null
+  bool is_one = false;               // if none is given, 1 is used
 };
+
+// `weights`, one for each row or null for ones, multiply the gradients of SoftmaxLoss and the
+// losses of MeanLoss.
 
 // For each row: losses[row] = log(sum(exp(logits))) - logits[target], or 0 if the target does not
 // count. If `gradients`, the logits are overwritten with (softmax - one_hot(target)) * grad_scale /
@@ -34,13 +38,13 @@ struct LossDivisor {
 // Rows that fit into `shared_bytes`, the shared memory that a block may have, are read once, and
 // longer ones twice. `stride` is a multiple of 8, and `logits` is aligned to 16 bytes.
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
-                         const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
-                         float grad_scale, float cap, float* losses, size_t shared_bytes,
-                         const LaunchTarget& target);
+                         const int32_t* targets, LossDivisor divisor, const float* weights,
+                         bool gradients, DType dtype, float grad_scale, float cap, float* losses,
+                         size_t shared_bytes, const LaunchTarget& target);
 
 // *loss = sum(losses) / divisor, or 0 if no target counts.
-absl::Status MeanLoss(int64_t rows, const float* losses, LossDivisor divisor, float* loss,
-                      const LaunchTarget& target);
+absl::Status MeanLoss(int64_t rows, const float* losses, const float* weights, LossDivisor divisor,
+                      float* loss, const LaunchTarget& target);
 
 // out (+)= sums, rounded once. out is `dtype`.
 absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType dtype, void* out,

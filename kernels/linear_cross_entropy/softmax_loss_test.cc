@@ -87,7 +87,8 @@ class SoftmaxLossTest : public testing::Test {
     const LaunchTarget target = {CudaDevice::From(*device_).compute_stream().handle(),
                                  properties().multiprocessors};
     ASSERT_EQ(SoftmaxLoss(kRows, vocab, stride, data.data<float>(), targets.data<int32_t>(),
-                          LossDivisor{counted.data<int32_t>()}, /*gradients=*/true, dtype, kScale,
+                          LossDivisor{counted.data<int32_t>()}, /*weights=*/nullptr,
+                          /*gradients=*/true, dtype, kScale,
                           /*cap=*/0, losses.data<float>(), shared_bytes, target),
               absl::OkStatus());
     const std::vector<float> loss = *losses.ToHost<float>();

@@ -30,6 +30,7 @@
 #include "zeroth/kernels/muon/muon.h"
 #include "zeroth/kernels/norm/norm.h"
 #include "zeroth/kernels/planned/planned_kernels.h"
+#include "zeroth/kernels/preference/preference.h"
 #include "zeroth/kernels/quantize/quantize.h"
 #include "zeroth/kernels/rope/rope.h"
 #include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
@@ -314,6 +315,7 @@ const Planned<LocalIdsCall> local_ids("tokens of a divided vocabulary");
 const Planned<SoftmaxStatisticsCall> softmax_statistics("the statistics of a divided softmax");
 const Planned<SoftmaxGradientCall> softmax_gradient("the gradient of a divided softmax");
 const Planned<MeanLossCall> mean_loss("the mean loss");
+const Planned<PreferenceLossCall> preference_loss("the loss of pairs");
 const Planned<RopeCall> rope("RoPE");
 const Planned<GeluCall> gelu("GELU");
 const Planned<SwiGluCall> swiglu("SwiGLU");

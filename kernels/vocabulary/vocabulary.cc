@@ -65,13 +65,17 @@ absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) 
   op.Exactly("statistics", args.statistics, {parts, rows, kSoftmaxStatistics}, DType::kFloat32);
   op.Count("targets", args.targets, rows, DType::kInt32);
   op.Count("divisor", args.divisor, 1, DType::kFloat32);
+  if (args.row_weights.defined()) {
+    op.Count("row_weights", args.row_weights, rows, DType::kFloat32);
+  }
   op.Count("losses", args.losses, rows, DType::kFloat32);
   if (args.dlogits.defined()) op.Exactly("dlogits", args.dlogits, {rows, columns}, type);
   if (!op.ok()) return op.status();
-  return op.Run(SoftmaxGradientCall{
-      rows, columns, parts, args.logits.data<float>(), args.targets.data<int32_t>(),
-      args.statistics.data<float>(), args.divisor.data<float>(), args.grad_scale, args.logit_cap,
-      args.losses.data<float>(), type.dtype, RawDataOrNull(args.dlogits)});
+  return op.Run(SoftmaxGradientCall{rows, columns, parts, args.logits.data<float>(),
+                                    args.targets.data<int32_t>(), args.statistics.data<float>(),
+                                    args.divisor.data<float>(), DataOrNull(args.row_weights),
+                                    args.grad_scale, args.logit_cap, args.losses.data<float>(),
+                                    type.dtype, RawDataOrNull(args.dlogits)});
 }
 
 absl::Status MeanLoss(Kernels& kernels, const MeanLossArgs& args) {

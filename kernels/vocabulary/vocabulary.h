@@ -39,10 +39,11 @@ struct SoftmaxStatisticsArgs {
 };
 
 struct SoftmaxGradientArgs {
-  Tensor logits;      // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
-  Tensor targets;     // int32 [rows], local; rows with -100 do not count
-  Tensor statistics;  // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
-  Tensor divisor;     // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
+  Tensor logits;       // fp32 [rows, columns]; if logit_cap is above 0, capped (BasicOp::kSoftCap)
+  Tensor targets;      // int32 [rows], local; rows with -100 do not count
+  Tensor statistics;   // fp32 [parts, rows, kSoftmaxStatistics], of all parts of the vocabulary
+  Tensor divisor;      // fp32 [1]: divides the sum of losses; for the mean, `counted` of LocalIds
+  Tensor row_weights;  // fp32 [rows]: multiply the rows' gradients. Undefined: all 1
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;  // above 0: the gradients are those of the logits before this cap
   Tensor losses;  // fp32 [rows], overwritten: -log softmax(logits)[target], or 0 for a row that
@@ -98,6 +99,7 @@ struct SoftmaxGradientCall {
   const int32_t* targets = nullptr;
   const float* statistics = nullptr;
   const float* divisor = nullptr;
+  const float* row_weights = nullptr;  // or null
   float grad_scale = 1.0f;
   float logit_cap = 0.0f;
   float* losses = nullptr;

@@ -88,8 +88,9 @@ absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
               ? static_cast<float>(std::log(all.sum) - (all.target - static_cast<double>(all.max)))
               : 0.0f;
       if (call.dlogits == nullptr) continue;
+      const float weight = call.row_weights == nullptr ? 1.0f : call.row_weights[row];
       SoftmaxGradientRow(call.logits + row * call.columns, call.columns, target, all.max, all.sum,
-                         factor, call.logit_cap, call.dtype,
+                         factor * weight, call.logit_cap, call.dtype,
                          Advance(call.dlogits, row * call.columns, call.dtype));
     }
   });

@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCal
     call.losses[row] = counts ? logf(sum) - (at_target - max) : 0.0f;
   }
   if (call.dlogits == nullptr) return;
-  const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  if (call.row_weights != nullptr) factor *= call.row_weights[row];
   const float scale = factor / sum;
   const float* const x = call.logits + row * call.columns;
   T* const out = static_cast<T*>(call.dlogits) + row * call.columns;

@@ -146,6 +146,7 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
   if (activation == Activation::kSilu) {
     return Unimplemented("layer '", name(), "' has LoRA adapters, which take no fused SiLU");
   }
+  if (context.adapters_are_off()) return Linear::Forward(context, x, activation);
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, product_parts_, Activation::kNone));

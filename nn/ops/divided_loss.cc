@@ -10,6 +10,7 @@
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
+#include "zeroth/nn/objective.h"
 #include "zeroth/nn/ops/divided.h"
 
 namespace zeroth {
@@ -49,6 +50,8 @@ class DividedLoss {
   int64_t dim() const { return hidden_.dim(1); }
   int64_t width() const { return values_.dim(0); }
   absl::Status PrepareGradients();
+  absl::Status Chunks();
+  absl::StatusOr<Tensor> ComputeObjective(TokenObjective& objective, const Tensor& targets);
   absl::Status Chunk(int64_t begin, int64_t count);
   absl::Status ChunkGradients(const Tensor& hidden, const Tensor& dlogits, int64_t begin);
   absl::Status StoreWeightGradient();
@@ -71,6 +74,7 @@ class DividedLoss {
   Tensor local_targets_;
   Tensor counted_;
   Tensor divisor_;  // of the sum of losses
+  Tensor row_weights_;
   Tensor losses_;
   Tensor dhidden_;
   Parameter::GradientSlot slot_;  // undefined for a frozen weight
@@ -88,15 +92,38 @@ absl::StatusOr<Tensor> DividedLoss::Compute(const Tensor& targets) {
                                              vocab_, local_targets_, counted_}),
       "targets");
   divisor_ = context_.loss_divisor().defined() ? context_.loss_divisor() : counted_;
+  if (context_.objective() != nullptr) return ComputeObjective(*context_.objective(), targets);
   if (context_.recording()) ZEROTH_RETURN_IF_ERROR(PrepareGradients());
+  ZEROTH_RETURN_IF_ERROR(Chunks());
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor loss, context_.Empty(Shape({1}), DType::kFloat32));
+  ZEROTH_RETURN_IF_ERROR(kernels::MeanLoss(context_.kernels(), {losses_, divisor_, loss}));
+  return loss;
+}
+
+absl::StatusOr<Tensor> DividedLoss::ComputeObjective(TokenObjective& objective,
+                                                     const Tensor& targets) {
+  ZEROTH_RETURN_IF_ERROR(Chunks());
+  ZEROTH_ASSIGN_OR_RETURN(const TokenObjective::Result result,
+                          objective.Apply(context_, losses_.Reshape(targets.shape()), targets));
+  if (!context_.recording()) return result.loss;
+  row_weights_ = result.weights.Reshape(Shape({rows()}));
+  ZEROTH_ASSIGN_OR_RETURN(divisor_, context_.Empty(Shape({1}), DType::kFloat32));
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+      context_.kernels(),
+      {.op = BasicOp::kFill, .out = divisor_.Reshape(Shape({1, 1})), .scalar = 1.0f}));
+  ZEROTH_RETURN_IF_ERROR(PrepareGradients());
+  // The objective may keep the losses of the first pass.
+  ZEROTH_ASSIGN_OR_RETURN(losses_, context_.Empty(Shape({rows()}), DType::kFloat32));
+  ZEROTH_RETURN_IF_ERROR(Chunks());
+  return result.loss;
+}
+
+absl::Status DividedLoss::Chunks() {
   const int64_t chunk = ChunkRows(rows(), vocab_);
   for (int64_t begin = 0; begin < rows(); begin += chunk) {
     ZEROTH_RETURN_IF_ERROR(Chunk(begin, std::min(chunk, rows() - begin)));
   }
-  if (slot_.tensor.defined()) ZEROTH_RETURN_IF_ERROR(StoreWeightGradient());
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor loss, context_.Empty(Shape({1}), DType::kFloat32));
-  ZEROTH_RETURN_IF_ERROR(kernels::MeanLoss(context_.kernels(), {losses_, divisor_, loss}));
-  return loss;
+  return slot_.tensor.defined() ? StoreWeightGradient() : absl::OkStatus();
 }
 
 absl::Status DividedLoss::PrepareGradients() {
@@ -151,6 +178,7 @@ absl::Status DividedLoss::Chunk(int64_t begin, int64_t count) {
   args.targets = targets;
   args.statistics = all;
   args.divisor = divisor_;
+  if (row_weights_.defined()) args.row_weights = row_weights_.View(begin, Shape({count}));
   args.grad_scale = context_.loss_scale();
   args.logit_cap = logit_cap_;
   args.losses = losses_.View(begin, Shape({count}));

@@ -7,6 +7,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
+#include "zeroth/nn/objective.h"
 
 namespace zeroth {
 
@@ -29,9 +30,22 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
   ZEROTH_ASSIGN_OR_RETURN(args.weight, FullValues(weight));
   args.targets = targets.Reshape(Shape({rows}));
   ZEROTH_ASSIGN_OR_RETURN(args.loss, context.Empty(Shape({1}), DType::kFloat32));
-  args.divisor = context.loss_divisor();
-  args.grad_scale = context.loss_scale();
   args.logit_cap = logit_cap;
+  Tensor loss_of_objective;
+  if (TokenObjective* const objective = context.objective(); objective != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(args.row_losses, context.Empty(Shape({rows}), DType::kFloat32));
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::LinearCrossEntropy(context.kernels(), args), "loss");
+    ZEROTH_ASSIGN_OR_RETURN(
+        TokenObjective::Result result,
+        objective->Apply(context, std::exchange(args.row_losses, Tensor()).Reshape(targets.shape()),
+                         targets));
+    if (!context.recording()) return context.MakeEnd(std::move(result.loss));
+    loss_of_objective = std::move(result.loss);
+    args.row_weights = result.weights.Reshape(Shape({rows}));
+  } else {
+    args.divisor = context.loss_divisor();
+  }
+  args.grad_scale = context.loss_scale();
   if (context.recording()) {
     ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.EmptyLike(args.hidden));
     if (weight.requires_grad()) {
@@ -41,7 +55,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
     }
   }
   ZEROTH_RETURN_IF_ERROR_WITH(kernels::LinearCrossEntropy(context.kernels(), args), "loss");
-  Value loss = context.MakeEnd(args.loss);
+  Value loss = context.MakeEnd(loss_of_objective.defined() ? loss_of_objective : args.loss);
   if (context.recording() && hidden.node != nullptr) {
     context.tape().Record(
         [&context, node = hidden.node, dhidden = args.dhidden.Reshape(shape)]() mutable {

@@ -15,7 +15,8 @@ namespace zeroth {
 // divided by that. This is the head of a model, where backward starts: the gradients of
 // context.loss_scale() * loss are computed together with the loss, in chunks, so that full logits
 // never exist. So backward fails if another operation follows, if a second such loss was recorded,
-// or if the loss is in a module that is recomputed (Module::set_recomputes).
+// or if the loss is in a module that is recomputed (Module::set_recomputes). With
+// context.objective(), the loss is that of the objective.
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
                                            const Tensor& targets, float logit_cap = 0);
 

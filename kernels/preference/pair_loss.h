@@ -1,0 +1,90 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The loss of one pair, on every device.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "zeroth/kernels/preference/preference.h"
+
+#if defined(__CUDACC__)
+#define ZEROTH_ON_EVERY_DEVICE __host__ __device__
+#else
+#define ZEROTH_ON_EVERY_DEVICE
+#endif
+
+namespace zeroth {
+
+// Sums over the targets of an answer that count.
+struct AnswerSums {
+  double losses = 0;
+  double reference = 0;
+  int64_t targets = 0;
+};
+
+struct PairLoss {
+  double loss = 0;
+  double reward_chosen = 0;
+  double reward_rejected = 0;
+  // The derivatives of `loss` by AnswerSums::losses.
+  double by_chosen = 0;
+  double by_rejected = 0;
+};
+
+// log(1 + e^x) without overflow: -log sigmoid(-x).
+ZEROTH_ON_EVERY_DEVICE inline double SoftPlus(double x) {
+  return x > 0 ? x + ::log1p(::exp(-x)) : ::log1p(::exp(x));
+}
+ZEROTH_ON_EVERY_DEVICE inline double Sigmoid(double x) {
+  if (x >= 0) return 1 / (1 + ::exp(-x));
+  const double e = ::exp(x);
+  return e / (1 + e);
+}
+
+ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& options,
+                                                  const AnswerSums& chosen,
+                                                  const AnswerSums& rejected) {
+  // How a log-probability is made of the sum of losses: 1 / count for a mean.
+  const auto scale = [&options](const AnswerSums& answer) {
+    if (options.kind == PreferenceKind::kDpo) return 1.0;
+    return answer.targets > 0 ? 1 / static_cast<double>(answer.targets) : 0.0;
+  };
+  const double of_chosen = scale(chosen);
+  const double of_rejected = scale(rejected);
+  // log p, or with a reference log p - log r.
+  const double c = (chosen.reference - chosen.losses) * of_chosen;
+  const double r = (rejected.reference - rejected.losses) * of_rejected;
+  const auto beta = static_cast<double>(options.beta);
+  PairLoss pair;
+  pair.reward_chosen = beta * c;
+  pair.reward_rejected = beta * r;
+  double by_c = 0;  // derivatives of the loss by c and by r
+  double by_r = 0;
+  if (options.kind == PreferenceKind::kIpo) {
+    const double from_target = c - r - 1 / (2 * beta);
+    pair.loss = from_target * from_target;
+    by_c = 2 * from_target;
+    by_r = -by_c;
+  } else if (options.kind == PreferenceKind::kOrpo) {
+    const double log_odds = c - r - (::log1p(-::exp(c)) - ::log1p(-::exp(r)));
+    pair.loss = -c + beta * SoftPlus(-log_odds);
+    const double by_odds = -beta * Sigmoid(-log_odds);
+    by_c = -1 + by_odds / (1 - ::exp(c));
+    by_r = -by_odds / (1 - ::exp(r));
+  } else {
+    const auto smoothing = static_cast<double>(options.label_smoothing);
+    const double margin =
+        options.kind == PreferenceKind::kSimpo ? static_cast<double>(options.gamma) : 0.0;
+    const double z = beta * (c - r) - margin;
+    pair.loss = (1 - smoothing) * SoftPlus(-z) + smoothing * SoftPlus(z);
+    by_c = beta * (smoothing * Sigmoid(z) - (1 - smoothing) * Sigmoid(-z));
+    by_r = -by_c;
+  }
+  pair.by_chosen = -by_c * of_chosen;
+  pair.by_rejected = -by_r * of_rejected;
+  return pair;
+}
+
+}  // namespace zeroth

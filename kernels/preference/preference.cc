@@ -1,0 +1,42 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/preference/preference.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/kernels/operation.h"
+
+namespace zeroth::kernels {
+
+absl::Status PreferenceLoss(Kernels& kernels, const PreferenceLossArgs& args) {
+  Operation op("PreferenceLoss", kernels);
+  const PreferenceOptions& options = args.options;
+  op.Require(options.beta > 0 && std::isfinite(options.beta), "beta",
+             absl::StrCat("is ", options.beta, ", expected a finite number above 0"));
+  op.Require(options.label_smoothing >= 0 && options.label_smoothing < 0.5f, "label_smoothing",
+             absl::StrCat("is ", options.label_smoothing, ", expected at least 0 and below 0.5"));
+  op.Require(options.gamma >= 0 && std::isfinite(options.gamma), "gamma",
+             absl::StrCat("is ", options.gamma, ", expected a finite number of at least 0"));
+  if (!op.Kind("losses", args.losses, DType::kFloat32)) return op.status();
+  const int64_t rows = args.losses.numel();
+  op.Require(args.reference.defined() == UsesReference(options.kind), "reference",
+             UsesReference(options.kind) ? "is undefined, expected the reference's losses"
+                                         : "is given, and this loss has none");
+  if (args.reference.defined()) op.Count("reference", args.reference, rows, DType::kFloat32);
+  op.Count("targets", args.targets, rows, DType::kInt32);
+  if (!op.Kind("pairs", args.pairs, DType::kInt32)) return op.status();
+  const int64_t pairs = args.pairs.numel() / 3;
+  op.Count("pairs", args.pairs, pairs * 3, DType::kInt32);
+  op.Count("divisor", args.divisor, 1, DType::kFloat32);
+  op.Count("statistics", args.statistics, PreferenceStatistics::kCount, DType::kFloat32);
+  op.Count("row_weights", args.row_weights, rows, DType::kFloat32);
+  if (!op.ok()) return op.status();
+  return op.Run(PreferenceLossCall{options, rows, pairs, args.losses.data<float>(),
+                                   DataOrNull(args.reference), args.targets.data<int32_t>(),
+                                   args.pairs.data<int32_t>(), args.divisor.data<float>(),
+                                   args.statistics.data<float>(), args.row_weights.data<float>()});
+}
+
+}  // namespace zeroth::kernels

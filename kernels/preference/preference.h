@@ -1,0 +1,92 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Losses of pairs of answers, of which somebody preferred one, from the losses of their tokens.
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// What a pair's loss is. log p is the log-probability of an answer under the model, and log r under
+// a reference model: sums over the answer's tokens for kDpo, means for the others. c is the chosen
+// answer and r the rejected one; S(z) is -log sigmoid(z), or with label smoothing s
+// (1 - s) S(z) + s S(-z).
+enum class PreferenceKind : uint8_t {
+  // S(beta ((log p(c) - log r(c)) - (log p(r) - log r(r)))): Rafailov et al., "Direct Preference
+  // Optimization", 2023. A reward is beta (log p - log r).
+  kDpo,
+  // ((log p(c) - log r(c)) - (log p(r) - log r(r)) - 1 / (2 beta))^2: Azar et al., "A General
+  // Theoretical Paradigm to Understand Learning from Human Preferences", 2023. Rewards as in kDpo.
+  kIpo,
+  // S(beta (log p(c) - log p(r)) - gamma): Meng et al., "SimPO", 2024. A reward is beta log p.
+  kSimpo,
+  // -log p(c) + beta S(logit p(c) - logit p(r)), logit p = log p - log(1 - p): Hong et al., "ORPO",
+  // 2024. A reward is beta log p.
+  kOrpo,
+};
+
+// True if the loss compares the model with a reference.
+constexpr bool UsesReference(PreferenceKind kind) {
+  return kind == PreferenceKind::kDpo || kind == PreferenceKind::kIpo;
+}
+
+struct PreferenceOptions {
+  PreferenceKind kind = PreferenceKind::kDpo;
+  float beta = 0.1f;             // above 0
+  float label_smoothing = 0.0f;  // kDpo and kSimpo; at least 0, below 0.5
+  float gamma = 0.0f;            // kSimpo: the margin; at least 0
+};
+
+// Of a batch: each is a mean over pairs.
+struct PreferenceStatistics {
+  static constexpr int64_t kCount = 4;
+  float loss = 0;
+  float reward_chosen = 0;
+  float reward_rejected = 0;
+  float accuracy = 0;  // pairs whose chosen answer has the larger reward
+};
+
+struct PreferenceLossArgs {
+  PreferenceOptions options;
+  Tensor losses;     // fp32 [rows]: -log p of each target; 0 for those that do not count
+  Tensor reference;  // fp32 [rows]: the same of the reference; undefined unless UsesReference
+  Tensor targets;    // int32 [rows]; those of -100 do not count
+  // int32 [pairs, 3]: {begin, middle, end}. The chosen answer's targets are among rows [begin,
+  // middle), the rejected one's among [middle, end). begin == end: no pair. Pairs do not overlap,
+  // and the caller checks that 0 <= begin <= middle <= end <= rows.
+  Tensor pairs;
+  Tensor divisor;      // fp32 [1], above 0: divides sums over pairs
+  Tensor statistics;   // fp32 [PreferenceStatistics::kCount], overwritten
+  Tensor row_weights;  // fp32 [rows], overwritten with the derivatives of the mean loss by each
+                       // row of `losses`; 0 for rows of no pair
+};
+
+namespace kernels {
+
+// Adds up rows and pairs in their order, in float64: deterministic. An answer without a target
+// that counts has a mean of 0.
+absl::Status PreferenceLoss(Kernels& kernels, const PreferenceLossArgs& args);
+
+}  // namespace kernels
+
+// The checked arguments.
+struct PreferenceLossCall {
+  PreferenceOptions options;
+  int64_t rows = 0;
+  int64_t pairs = 0;
+  const float* losses = nullptr;
+  const float* reference = nullptr;  // or null
+  const int32_t* targets = nullptr;
+  const int32_t* ranges = nullptr;  // [pairs, 3]
+  const float* divisor = nullptr;
+  float* statistics = nullptr;
+  float* row_weights = nullptr;
+};
+
+}  // namespace zeroth

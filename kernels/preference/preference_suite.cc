@@ -1,0 +1,222 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/kernels/preference/preference.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+
+namespace zeroth {
+
+class PreferenceSuite : public KernelsSuite {};
+
+namespace {
+
+constexpr int32_t kIgnored = -100;
+constexpr PreferenceKind kKinds[] = {PreferenceKind::kDpo, PreferenceKind::kIpo,
+                                     PreferenceKind::kSimpo, PreferenceKind::kOrpo};
+
+struct Pairs {
+  std::vector<int32_t> targets;
+  std::vector<int32_t> ranges;  // [pairs, 3]
+  std::vector<double> reference;
+  int64_t count = 0;  // of pairs that are not empty
+};
+
+struct Expected {
+  double loss = 0;
+  double chosen = 0;
+  double rejected = 0;
+  double accuracy = 0;
+};
+
+double NegLogSigmoid(double x) { return std::log(1 + std::exp(-x)); }
+
+// The sums over pairs by the formulas of the papers.
+Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
+                   const std::vector<double>& losses) {
+  const auto beta = static_cast<double>(options.beta);
+  const auto smoothing = static_cast<double>(options.label_smoothing);
+  const auto gamma = static_cast<double>(options.gamma);
+  Expected sums;
+  for (size_t i = 0; i + 2 < pairs.ranges.size(); i += 3) {
+    if (pairs.ranges[i] == pairs.ranges[i + 2]) continue;
+    double log_p[2] = {};
+    double log_r[2] = {};
+    double tokens[2] = {};
+    for (int32_t row = pairs.ranges[i]; row < pairs.ranges[i + 2]; ++row) {
+      if (pairs.targets[static_cast<size_t>(row)] == kIgnored) continue;
+      const size_t which = row < pairs.ranges[i + 1] ? 0 : 1;
+      log_p[which] -= losses[static_cast<size_t>(row)];
+      log_r[which] -= pairs.reference[static_cast<size_t>(row)];
+      ++tokens[which];
+    }
+    double loss = 0;
+    double reward[2] = {};
+    for (size_t k = 0; k < 2; ++k) {
+      const double ratio = log_p[k] - (UsesReference(options.kind) ? log_r[k] : 0);
+      reward[k] = beta * (options.kind == PreferenceKind::kDpo ? ratio : ratio / tokens[k]);
+    }
+    const double mean[2] = {log_p[0] / tokens[0], log_p[1] / tokens[1]};
+    switch (options.kind) {
+      case PreferenceKind::kDpo:
+      case PreferenceKind::kSimpo: {
+        const double z =
+            reward[0] - reward[1] - (options.kind == PreferenceKind::kSimpo ? gamma : 0);
+        loss = (1 - smoothing) * NegLogSigmoid(z) + smoothing * NegLogSigmoid(-z);
+        break;
+      }
+      case PreferenceKind::kIpo:
+        loss = std::pow((reward[0] - reward[1]) / beta - 1 / (2 * beta), 2);
+        break;
+      case PreferenceKind::kOrpo: {
+        const auto odds = [](double log_prob) {
+          return std::exp(log_prob) / (1 - std::exp(log_prob));
+        };
+        loss = -mean[0] + beta * NegLogSigmoid(std::log(odds(mean[0]) / odds(mean[1])));
+        break;
+      }
+    }
+    sums.loss += loss;
+    sums.chosen += reward[0];
+    sums.rejected += reward[1];
+    sums.accuracy += reward[0] > reward[1] ? 1 : 0;
+  }
+  return sums;
+}
+
+}  // namespace
+
+TEST_P(PreferenceSuite, LossesAndDerivativesAreThoseOfThePapers) {
+  for (int trial = 0; trial < 60; ++trial) {
+    PreferenceOptions options;
+    options.kind = kKinds[trial % 4];
+    options.beta = 0.05f * static_cast<float>(RandomSize(1, 60));
+    const bool is_sigmoid =
+        options.kind == PreferenceKind::kDpo || options.kind == PreferenceKind::kSimpo;
+    if (is_sigmoid && trial % 3 == 0) options.label_smoothing = 0.2f;
+    if (options.kind == PreferenceKind::kSimpo) options.gamma = 0.6f;
+    Pairs pairs;
+    const int64_t count = RandomSize(0, 5);
+    const auto pad = [&](int64_t most) {
+      for (int64_t i = RandomSize(0, most); i > 0; --i) pairs.targets.push_back(kIgnored);
+    };
+    const auto answer = [&] {
+      pad(6);
+      for (int64_t i = RandomSize(1, trial % 7 == 0 ? 300 : 9); i > 0; --i) {
+        pairs.targets.push_back(RandomSize(0, 3) == 0 ? kIgnored : 3);
+      }
+      pairs.targets.push_back(3);
+    };
+    for (int64_t i = 0; i < count; ++i) {
+      pad(3);  // rows of no pair
+      pairs.ranges.push_back(static_cast<int32_t>(pairs.targets.size()));
+      answer();
+      pairs.ranges.push_back(static_cast<int32_t>(pairs.targets.size()));
+      answer();
+      pairs.ranges.push_back(static_cast<int32_t>(pairs.targets.size()));
+      if (RandomSize(0, 1) == 0) pairs.ranges.insert(pairs.ranges.end(), {0, 0, 0});
+    }
+    pad(4);
+    pairs.ranges.insert(pairs.ranges.end(), {0, 0, 0});
+    const auto rows = static_cast<int64_t>(pairs.targets.size());
+    std::vector<float> losses = RandomNormal(rows, 0.8f);
+    std::vector<float> reference = RandomNormal(rows, 0.8f);
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const bool counts = pairs.targets[i] != kIgnored;
+      losses[i] = counts ? std::abs(losses[i]) + 0.01f : 0.0f;
+      reference[i] = counts ? std::abs(reference[i]) : 0.0f;
+    }
+    pairs.reference = ToDouble(reference);
+    constexpr float kDivisor = 1.75f;
+    PreferenceLossArgs args;
+    args.options = options;
+    args.losses = Upload({rows}, losses);
+    if (UsesReference(options.kind)) args.reference = Upload({rows}, reference);
+    args.targets = UploadTokens({rows}, pairs.targets);
+    const auto triples = static_cast<int64_t>(pairs.ranges.size() / 3);
+    args.pairs = UploadTokens({triples, 3}, pairs.ranges);
+    args.divisor = Upload({1}, {kDivisor});
+    args.statistics = Unwritten({PreferenceStatistics::kCount});
+    args.row_weights = Unwritten({rows});
+    SCOPED_TRACE(absl::StrCat("trial ", trial, ", ", rows, " rows, ", count, " pairs"));
+    const absl::Status status = kernels::PreferenceLoss(kernels(), args);
+    ASSERT_TRUE(status.ok()) << status;
+
+    const std::vector<double> at = ToDouble(losses);
+    const Expected expected = Reference(options, pairs, at);
+    const std::vector<float> statistics = Download(args.statistics);
+    const double divisor = static_cast<double>(kDivisor);
+    ExpectClose({statistics[0]}, {expected.loss / divisor}, 1e-6, 1e-6, "loss");
+    ExpectClose({statistics[1]}, {expected.chosen / divisor}, 1e-6, 1e-6, "chosen");
+    ExpectClose({statistics[2]}, {expected.rejected / divisor}, 1e-6, 1e-6, "rejected");
+    ExpectClose({statistics[3]}, {expected.accuracy / divisor}, 1e-6, 0, "accuracy");
+    // Rows that do not count have any derivative: their losses have no gradient.
+    std::vector<double> weights = ToDouble(Download(args.row_weights));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (pairs.targets[i] == kIgnored) weights[i] = 0;
+    }
+    ExpectGradient(
+        [&](const std::vector<double>& x) { return Reference(options, pairs, x).loss / divisor; },
+        at, weights);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Log-probabilities so far apart that e^z overflows.
+TEST_P(PreferenceSuite, LargeMarginsDoNotOverflow) {
+  for (const PreferenceKind kind : {PreferenceKind::kDpo, PreferenceKind::kSimpo}) {
+    for (const float large : {3000.0f, 0.0f}) {
+      PreferenceLossArgs args;
+      args.options.kind = kind;
+      args.options.beta = 1;
+      args.losses = Upload({2}, {large, 3000.0f - large});
+      if (UsesReference(kind)) args.reference = Upload({2}, {0.0f, 0.0f});
+      args.targets = UploadTokens({2}, {1, 1});
+      args.pairs = UploadTokens({1, 3}, {0, 1, 2});
+      args.divisor = Upload({1}, {1.0f});
+      args.statistics = Unwritten({PreferenceStatistics::kCount});
+      args.row_weights = Unwritten({2});
+      ASSERT_TRUE(kernels::PreferenceLoss(kernels(), args).ok());
+      const bool is_wrong = large > 0;  // the chosen answer is the unlikely one
+      EXPECT_EQ(Download(args.statistics)[0], is_wrong ? 3000.0f : 0.0f);
+      EXPECT_EQ(Download(args.statistics)[3], is_wrong ? 0.0f : 1.0f);
+      EXPECT_EQ(Download(args.row_weights),
+                is_wrong ? (std::vector<float>{1.0f, -1.0f}) : (std::vector<float>{0.0f, 0.0f}));
+    }
+  }
+}
+
+TEST_P(PreferenceSuite, RefusesWhatDoesNotFit) {
+  PreferenceLossArgs good;
+  good.losses = Upload({2}, {1.0f, 1.0f});
+  good.reference = Upload({2}, {1.0f, 1.0f});
+  good.targets = UploadTokens({2}, {1, 1});
+  good.pairs = UploadTokens({1, 3}, {0, 1, 2});
+  good.divisor = Upload({1}, {1.0f});
+  good.statistics = Unwritten({PreferenceStatistics::kCount});
+  good.row_weights = Unwritten({2});
+  ASSERT_TRUE(kernels::PreferenceLoss(kernels(), good).ok());
+  PreferenceLossArgs args = good;
+  args.reference = Tensor();
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "reference"});
+  args = good;
+  args.options.kind = PreferenceKind::kOrpo;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "reference"});
+  args = good;
+  args.options.beta = 0;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "beta"});
+  args = good;
+  args.options.label_smoothing = 0.5f;
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "label_smoothing"});
+  args = good;
+  args.pairs = UploadTokens({2}, {0, 1});
+  ExpectInvalid(kernels::PreferenceLoss(kernels(), args), {"PreferenceLoss", "pairs"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PreferenceSuite, testing::ValuesIn(TestedDevices()));
+
+}  // namespace zeroth
