@@ -105,14 +105,15 @@ int64_t DataLoader::WindowBegin(const Mixture::Place& place) const {
   return offset + position * windows.stride;
 }
 
-absl::StatusOr<int64_t> DataLoader::CountTargets(absl::Span<const Mixture::Place> places) const {
+absl::StatusOr<int64_t> DataLoader::Count(absl::Span<const Mixture::Place> places) const {
   std::vector<uint8_t> marks(static_cast<size_t>(options_.seq_len));
   int64_t counted = 0;
   for (const Mixture::Place& place : places) {
     ZEROTH_RETURN_IF_ERROR(
         data_->source(place.source).ReadMarks(WindowBegin(place) + 1, absl::MakeSpan(marks)));
-    counted += std::count_if(marks.begin(), marks.end(),
-                             [](uint8_t mark) { return (mark & kNoTarget) == 0; });
+    counted += std::count_if(marks.begin(), marks.end(), [this](uint8_t mark) {
+      return options_.pairs ? (mark & kBeginsRejected) != 0 : (mark & kNoTarget) == 0;
+    });
   }
   return counted;
 }
@@ -140,10 +141,15 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
   const int64_t used = UsedRows(first);
   const std::vector<Mixture::Place> places = data_->Places(first, used, options_.seed);
   if (data_->has_marks()) {
-    ZEROTH_ASSIGN_OR_RETURN(batch.counted, CountTargets(places));
+    ZEROTH_ASSIGN_OR_RETURN(batch.counted, Count(places));
   } else if (used < global_batch()) {
     batch.counted = used * options_.seq_len;
   }
+  if (options_.pairs) {
+    // Each answer has a token before its first target.
+    batch.pairs.resize(static_cast<size_t>(options_.batch_size) * ((seq + 1) / 4) * 3);
+  }
+  size_t pair = 0;  // the number of the pair that is last so far
   std::vector<int32_t> window(seq + 1);
   std::vector<uint8_t> marks(seq + 1);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
@@ -162,6 +168,17 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     for (size_t i = 0; i < seq; ++i) {
       const bool begins = source.has_marks() ? (marks[i] & kBeginsDocument) != 0
                                              : i > 0 && window[i - 1] == options_.end_of_text;
+      if (options_.pairs && begins) {
+        if ((marks[i] & kBeginsRejected) != 0) {
+          const auto place_of = [at](size_t token) { return static_cast<int32_t>(at + token); };
+          int32_t* const range = &batch.pairs[3 * pair++];
+          range[0] = place_of(start);
+          range[1] = place_of(i);
+          range[2] = place_of(seq);
+        } else if (i > 0) {
+          batch.pairs[3 * pair - 1] = static_cast<int32_t>(at + i);
+        }
+      }
       if (begins) start = i;
       if (options_.documents) batch.starts[at + i] = static_cast<int32_t>(start);
       batch.inputs[at + i] = window[i];

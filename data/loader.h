@@ -30,8 +30,12 @@ struct Batch {
   // With LoaderOptions::documents, the place in the row where each token's document begins; else
   // empty.
   std::vector<int32_t> starts;  // [batch, seq]
+  // With LoaderOptions::pairs, {begin, middle, end} of each preference pair, in places of the batch
+  // [0, batch * seq): the chosen answer is [begin, middle), the rejected one [middle, end). As many
+  // as could ever be, of which the last are zeros.
+  std::vector<int32_t> pairs;  // [n, 3]
   // If targets may be ignored, the number of those in the global batch, over all ranks, that are
-  // not; the mean loss divides by it. nullopt: all targets count.
+  // not; the mean loss divides by it. With pairs, their number. nullopt: all targets count.
   std::optional<int64_t> counted;
 };
 
@@ -46,6 +50,8 @@ struct LoaderOptions {
   // document begins after each token end_of_text, which belongs to the document that it ends.
   bool documents = false;
   int32_t end_of_text = -1;
+  // The sources are rows of preference pairs (see chat/conversations.h): fill Batch::pairs.
+  bool pairs = false;
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
   // With this, a run with another global batch size continues after the data of an earlier run.
   int64_t first_window = 0;
@@ -104,7 +110,8 @@ class DataLoader {
   int64_t WindowBegin(const Mixture::Place& place) const;
   // How many rows of the global batch that begins at window `first` have data.
   int64_t UsedRows(int64_t first) const;
-  absl::StatusOr<int64_t> CountTargets(absl::Span<const Mixture::Place> places) const;
+  // Number of pairs, or of targets that count.
+  absl::StatusOr<int64_t> Count(absl::Span<const Mixture::Place> places) const;
 
   std::shared_ptr<const Mixture> data_;
   LoaderOptions options_;

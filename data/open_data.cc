@@ -94,8 +94,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
     const std::vector<DataFile>& files, const std::vector<RecordKind>& kinds,
     const ColumnNames& columns, const DataOptions& options) {
   std::optional<ChatTemplate> chat;
-  if (std::any_of(kinds.begin(), kinds.end(),
-                  [](RecordKind kind) { return kind != RecordKind::kPromptCompletion; })) {
+  if (std::any_of(kinds.begin(), kinds.end(), [](RecordKind kind) {
+        return kind != RecordKind::kPromptCompletion && kind != RecordKind::kPair;
+      })) {
     absl::StatusOr<ChatTemplate> opened =
         OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer);
     const bool can_do_without = std::none_of(kinds.begin(), kinds.end(), NeedsTemplate);
@@ -106,12 +107,14 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
       return opened.status();
     }
   }
-  const std::string recipe = absl::StrCat(
-      "conversations ", chat.has_value() ? chat->Identity() : "none", " ", options.seq_len,
-      options.loss_on_all, static_cast<int>(options.on_long), options.columns);
+  const std::string recipe =
+      absl::StrCat("conversations ", chat.has_value() ? chat->Identity() : "none", " ",
+                   options.seq_len, options.loss_on_all, static_cast<int>(options.on_long),
+                   options.pairs ? " pairs " : "", options.columns);
   return CachedTokens(files, CacheFor(options, recipe), [&] {
-    return EncodeConversations(files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
-                               {options.seq_len, options.loss_on_all, columns, options.on_long});
+    return EncodeConversations(
+        files, chat.has_value() ? &*chat : nullptr, *options.tokenizer,
+        {options.seq_len, options.loss_on_all, columns, options.on_long, options.pairs});
   });
 }
 
@@ -124,6 +127,12 @@ std::string NamesOfKinds(const std::vector<DataFile>& files, const std::vector<R
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return absl::StrJoin(names, ", ");
+}
+
+absl::Status NoPairs(const std::string& path, absl::string_view what) {
+  return InvalidArgument(path, ": holds ", what,
+                         ", but the objective learns from pairs, expected records {\"prompt\": "
+                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}");
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
@@ -143,7 +152,17 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));
   std::vector<RecordKind> kinds;
   for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), KindOfFirstRecord(file, columns));
+    ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), KindOfFirstRecord(file, columns, options.pairs));
+    if (IsPair(kinds.back()) && !options.pairs) {
+      return InvalidArgument(
+          file.path,
+          ": holds pairs of a chosen and a rejected answer, which --objective=dpo "
+          "and others learn from; --data_columns=completion=chosen reads the "
+          "chosen answers as completions");
+    }
+    if (options.pairs && !IsPair(kinds.back())) {
+      return NoPairs(file.path, absl::StrCat(NameOf(kinds.back()), " records"));
+    }
     const bool is_text = kinds.back() == RecordKind::kText;
     if (is_text == (kinds[0] == RecordKind::kText)) continue;
     return InvalidArgument(
@@ -161,7 +180,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   if (kinds[0] != RecordKind::kText) {
     ZEROTH_ASSIGN_OR_RETURN(const ExampleCounts counts, CountExamples(*source));
     facts.notes.push_back(absl::StrCat("data      ", facts.description, ": ", counts.examples,
-                                       " examples of ", counts.tokens, " tokens, ", counts.learned,
+                                       options.pairs ? " pairs of " : " examples of ",
+                                       counts.tokens, " tokens, ", counts.learned,
                                        " of them in the loss"));
   }
   absl::StrAppend(&facts.description, " (", names, ")");
@@ -178,6 +198,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenTokens(const DataFile& fi
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenFiles(const std::vector<DataFile>& files,
                                                              const DataOptions& options) {
   if (IsText(files[0].kind)) return OpenText(files, options);
+  if (options.pairs) return NoPairs(files[0].path, "tokens");
   if (!options.columns.empty()) {
     return InvalidArgument(files[0].path, " holds tokens, so --data_columns=", options.columns,
                            " has no columns to read");

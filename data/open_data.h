@@ -43,6 +43,9 @@ struct DataOptions {
   bool loss_on_all = false;
   int64_t seq_len = 0;
   OnLong on_long = OnLong::kTruncate;
+  // True: the data are preference pairs, packed as by EncodeConversations; other data are refused.
+  // False: pairs are refused.
+  bool pairs = false;
   // --data_columns, see ColumnNames.
   std::string columns = "";
   // The directory of encoded text, see TokenCacheOptions::directory.

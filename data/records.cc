@@ -23,13 +23,14 @@ constexpr size_t kQuotedBytes = 120;
 constexpr char kExpected[] =
     "expected one of {\"text\": \"...\"}, {\"messages\": [{\"role\": \"user\", \"content\": "
     "\"...\"}, ...]}, {\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, ...]} "
-    "(ShareGPT), {\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"} (Alpaca) and "
-    "{\"prompt\": \"...\", \"completion\": \"...\"}";
+    "(ShareGPT), {\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"} (Alpaca), "
+    "{\"prompt\": \"...\", \"completion\": \"...\"} and "
+    "{\"prompt\": \"...\", \"chosen\": \"...\", \"rejected\": \"...\"}";
 
 // The names that records of some kind have.
-constexpr absl::string_view kNames[] = {"text",        "messages",   "conversations",
-                                        "instruction", "input",      "output",
-                                        "prompt",      "completion", "tools"};
+constexpr absl::string_view kNames[] = {"text",   "messages", "conversations", "instruction",
+                                        "input",  "output",   "prompt",        "completion",
+                                        "chosen", "rejected", "tools"};
 
 std::string Quote(const nlohmann::ordered_json& json) {
   return Shorten(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace),
@@ -52,13 +53,22 @@ absl::string_view NameOf(RecordKind kind) {
       return "prompt/completion";
     case RecordKind::kPromptMessages:
       return "prompt/completion of messages";
+    case RecordKind::kPair:
+      return "preference";
+    case RecordKind::kPairMessages:
+      return "preference of messages";
   }
   return "";
 }
 
-absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record) {
+absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record, bool prefers_pairs) {
   const nlohmann::ordered_json& json = record.json;
   if (json.is_object()) {
+    const bool is_pair = json.contains("chosen") && json.contains("rejected");
+    const RecordKind pair = is_pair && (json["chosen"].is_array() || json["rejected"].is_array())
+                                ? RecordKind::kPairMessages
+                                : RecordKind::kPair;
+    if (is_pair && prefers_pairs) return pair;
     if (json.contains("messages")) return RecordKind::kMessages;
     if (json.contains("conversations")) return RecordKind::kShareGpt;
     if (json.contains("instruction") && json.contains("output")) return RecordKind::kAlpaca;
@@ -67,6 +77,7 @@ absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record) {
                  ? RecordKind::kPromptMessages
                  : RecordKind::kPromptCompletion;
     }
+    if (is_pair) return pair;
     if (json.contains("text")) return RecordKind::kText;
   }
   return InvalidArgument(record.where, ": ", kExpected, ", found ", Quote(json),
@@ -76,7 +87,7 @@ absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record) {
 }
 
 absl::Status CheckKind(const JsonRecord& record, RecordKind kind) {
-  ZEROTH_ASSIGN_OR_RETURN(const RecordKind found, KindOfRecord(record));
+  ZEROTH_ASSIGN_OR_RETURN(const RecordKind found, KindOfRecord(record, IsPair(kind)));
   if (found == kind) return absl::OkStatus();
   return InvalidArgument(
       record.where, ": is a record of the kind ", NameOf(found), ", expected ", NameOf(kind),

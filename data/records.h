@@ -23,16 +23,31 @@ struct JsonRecord {
 };
 
 // By the keys of a record: "text"; "messages"; "conversations" (ShareGPT); "instruction" and
-// "output" (Alpaca); "prompt" and "completion", both of them text or both lists of messages.
-enum class RecordKind { kText, kMessages, kShareGpt, kAlpaca, kPromptCompletion, kPromptMessages };
+// "output" (Alpaca); "prompt" and "completion", both of them text or both lists of messages;
+// "chosen" and "rejected", likewise, with a "prompt" or a common beginning (preference pairs).
+enum class RecordKind {
+  kText,
+  kMessages,
+  kShareGpt,
+  kAlpaca,
+  kPromptCompletion,
+  kPromptMessages,
+  kPair,
+  kPairMessages
+};
+
+constexpr bool IsPair(RecordKind kind) {
+  return kind == RecordKind::kPair || kind == RecordKind::kPairMessages;
+}
 
 // The kind's name for messages and for the header of a run.
 absl::string_view NameOf(RecordKind kind);
 
 // Decides by the record's keys; see KindOfFirstRecord (documents.h) for a file. A record with the
-// keys of text and of another kind is of the other kind. InvalidArgument quotes the beginning of a
-// record of no known kind, and says what was expected.
-absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record);
+// keys of text and of another kind is of the other kind; one with those of a pair and of another
+// kind is a pair if `prefers_pairs`, and otherwise of the other kind. InvalidArgument quotes the
+// beginning of a record of no known kind, and says what was expected.
+absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record, bool prefers_pairs = false);
 
 // InvalidArgument, with the beginning of the record, if it is not of the kind of its file's first.
 absl::Status CheckKind(const JsonRecord& record, RecordKind kind);

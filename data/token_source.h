@@ -19,6 +19,9 @@ namespace zeroth {
 // Marks of a token.
 inline constexpr uint8_t kNoTarget = 1;        // the loss ignores the token as a target
 inline constexpr uint8_t kBeginsDocument = 2;  // the token before it is of another document
+inline constexpr uint8_t kBeginsRejected =
+    4;  // the document that begins here is the rejected answer
+        // of a pair, and the one before it the chosen one
 
 // A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one
 // process share one source.

@@ -194,9 +194,64 @@ void AddLong(absl::Span<const int32_t> ids, std::vector<uint8_t> marks, const st
   ++(is_added ? counts.changed : counts.left_out);
 }
 
+// The tokens of an answer with their marks.
+struct Written {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> marks;
+};
+
+absl::StatusOr<Written> Write(const Example& example, const ChatTemplate* chat,
+                              const Tokenizer& tokenizer, bool loss_on_all) {
+  ZEROTH_ASSIGN_OR_RETURN(ChatTemplate::Conversation conversation,
+                          example.messages.empty() ? WriteText(example, tokenizer)
+                                                   : chat->Render(example.messages, example.tools));
+  Written written;
+  written.marks = MarksOf(conversation, loss_on_all);
+  if (!example.messages.empty()) {
+    ZEROTH_RETURN_IF_ERROR(
+        LeaveOutUnlearned(example.messages, loss_on_all, conversation, written.marks));
+  }
+  written.ids = std::move(conversation.ids);
+  return written;
+}
+
+// Adds the two answers of a pair behind each other.
+absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer& tokenizer,
+                     const std::string& where, const ConversationOptions& options, Sink& sink) {
+  ZEROTH_ASSIGN_OR_RETURN(Written chosen, Write(example, chat, tokenizer, false));
+  example.messages = std::move(example.rejected_messages);
+  example.completion = std::move(example.rejected_completion);
+  ZEROTH_ASSIGN_OR_RETURN(Written rejected, Write(example, chat, tokenizer, false));
+  LongExamples& counts = sink.long_ones;
+  ++counts.examples;
+  const auto length = static_cast<size_t>(options.seq_len) + 1;
+  const size_t both = chosen.ids.size() + rejected.ids.size();
+  if (both > length) {
+    if (!counts.any()) counts.first = where;
+    counts.longest = std::max(counts.longest, both);
+    const size_t of_chosen = std::min(
+        chosen.ids.size(), std::max(length / 2, length - std::min(length, rejected.ids.size())));
+    chosen.ids.resize(of_chosen);
+    chosen.marks.resize(of_chosen);
+    rejected.ids.resize(std::min(rejected.ids.size(), length - of_chosen));
+    rejected.marks.resize(rejected.ids.size());
+    const bool is_kept = options.on_long == OnLong::kTruncate && HasTarget(chosen.marks) &&
+                         HasTarget(rejected.marks);
+    ++(is_kept ? counts.changed : counts.left_out);
+    if (!is_kept) return absl::OkStatus();
+  }
+  rejected.marks[0] |= kBeginsRejected;
+  chosen.ids.insert(chosen.ids.end(), rejected.ids.begin(), rejected.ids.end());
+  chosen.marks.insert(chosen.marks.end(), rejected.marks.begin(), rejected.marks.end());
+  sink.rows.Add(chosen.ids, chosen.marks);
+  return absl::OkStatus();
+}
+
 absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Tokenizer& tokenizer,
                      const ConversationOptions& options, Sink& sink) {
-  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind, KindOfFirstRecord(file, options.columns));
+  ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind,
+                          KindOfFirstRecord(file, options.columns, options.pairs));
+  ZEROTH_CHECK(IsPair(kind) == options.pairs);
   if (NeedsTemplate(kind) && chat == nullptr) {
     return InvalidArgument(file.path, ": holds ", NameOf(kind),
                            " records, which need a chat template, and there is none");
@@ -205,22 +260,20 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
   for (JsonRecord record;;) {
     ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.NextRecord(&record));
     if (!more) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(const Example example,
+    ZEROTH_ASSIGN_OR_RETURN(Example example,
                             ParseExample(kind, record, {chat != nullptr, options.loss_on_all}));
-    const absl::StatusOr<ChatTemplate::Conversation> written =
-        example.messages.empty() ? WriteText(example, tokenizer)
-                                 : chat->Render(example.messages, example.tools);
-    ZEROTH_RETURN_IF_ERROR_WITH(written.status(), record.where);
-    std::vector<uint8_t> marks = MarksOf(*written, options.loss_on_all);
-    if (!example.messages.empty()) {
+    if (options.pairs) {
       ZEROTH_RETURN_IF_ERROR_WITH(
-          LeaveOutUnlearned(example.messages, options.loss_on_all, *written, marks), record.where);
+          AddPair(std::move(example), chat, tokenizer, record.where, options, sink), record.where);
+      continue;
     }
+    absl::StatusOr<Written> written = Write(example, chat, tokenizer, options.loss_on_all);
+    ZEROTH_RETURN_IF_ERROR_WITH(written.status(), record.where);
     ++sink.long_ones.examples;
-    if (static_cast<int64_t>(marks.size()) > options.seq_len + 1) {
-      AddLong(written->ids, std::move(marks), record.where, options, sink);
+    if (static_cast<int64_t>(written->marks.size()) > options.seq_len + 1) {
+      AddLong(written->ids, std::move(written->marks), record.where, options, sink);
     } else {
-      sink.rows.Add(written->ids, marks);
+      sink.rows.Add(written->ids, written->marks);
     }
   }
 }
@@ -266,7 +319,7 @@ absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows) {
       at += static_cast<size_t>(to - from);
       // Every example has a target, and padding has none.
       if (learned == 0) continue;
-      ++counts.examples;
+      if ((*from & kBeginsRejected) == 0) ++counts.examples;
       counts.tokens += to - from;
       counts.learned += learned;
     }

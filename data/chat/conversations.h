@@ -25,6 +25,8 @@ struct ConversationOptions {
   bool loss_on_all = false;
   ColumnNames columns{};
   OnLong on_long = OnLong::kTruncate;
+  // Read pairs from records that are also of another kind, and refuse records that are none.
+  bool pairs = false;
 };
 
 // Packs the examples of files of records into rows of seq_len + 1 tokens. Conversations are written
@@ -34,6 +36,9 @@ struct ConversationOptions {
 // are not targets. Each example goes into the first of the latest rows that has room for it.
 // notes() counts the examples that are longer than a row.
 //
+// Both documents of a preference pair lie in one row, the chosen answer first. If they are longer
+// than a row together, OnLong::kTruncate cuts the longer one, or both to half a row.
+//
 // InvalidArgument names the record that is wrong (see ParseExample), or whose turns are out of
 // order. InvalidArgument, too, if no file has a target, and if no record has one of the columns.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
@@ -42,9 +47,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
 
 // What rows of EncodeConversations hold.
 struct ExampleCounts {
-  int64_t examples = 0;
-  int64_t tokens = 0;   // without padding
-  int64_t learned = 0;  // those that are targets
+  int64_t examples = 0;  // a pair is one
+  int64_t tokens = 0;    // without padding
+  int64_t learned = 0;   // those that are targets
 };
 // Errors of the source.
 absl::StatusOr<ExampleCounts> CountExamples(const TokenSource& rows);

@@ -15,15 +15,11 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/excerpt.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/message_parser.h"
 #include "zeroth/data/chat/tool_calls.h"
 
 namespace zeroth {
 namespace {
-
-// True for a value without content: null, "", [] and {}.
-bool IsNothing(const nlohmann::ordered_json& value) {
-  return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
-}
 
 // Keys of a record that would change what is learned. Ignoring functions, for example, would
 // leave them out silently. All other keys describe the record, but for "tools" of conversations.
@@ -37,164 +33,6 @@ constexpr absl::string_view kRefusedOfRecord[] = {"functions",     "function_cal
                                                   "weight",        "loss",
                                                   "trainable",     "masks",
                                                   "history"};
-
-// Keys of a message that describe it, which templates do not write.
-constexpr absl::string_view kDescribesMessage[] = {
-    "id",    "message_id", "parent_id", "user_id", "model",     "source",
-    "lang",  "language",   "metadata",  "date",    "timestamp", "created_at",
-    "index", "turn",       "tokens",    "rating",  "score",     "annotations"};
-
-// Keys that say whether a message is learned.
-constexpr absl::string_view kLearned[] = {"weight", "loss", "trainable"};
-
-bool IsOneOf(absl::string_view key, absl::Span<const absl::string_view> keys) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-// Reads the value of a key of kLearned. Weights between 0 and 1 are refused: the loss has none.
-absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number() && (value == 0 || value == 1)) return value == 1;
-  return InvalidArgument("has \"", key, "\": ", Shorten(value.dump(-1, ' ', true)),
-                         ", expected 0 or false (not learned), or 1 or true");
-}
-
-// How messages are written: {"role": "user", "content": ...} or {"from": "human", "value": ...}.
-struct MessageFormat {
-  const char* role;
-  const char* content;
-  absl::string_view roles;  // for messages
-  const MessageFormat* other;
-};
-extern const MessageFormat kShareGptFormat;
-constexpr char kRoles[] = "system, user, assistant or tool";
-const MessageFormat kOpenAiFormat = {"role", "content", kRoles, &kShareGptFormat};
-const MessageFormat kShareGptFormat = {"from", "value",
-                                       "system, human, user, gpt, assistant, function_call, "
-                                       "observation or tool",
-                                       &kOpenAiFormat};
-
-constexpr char kFunctionCall[] = "function_call";  // of ShareGPT, as LLaMA-Factory writes it
-
-// The role of this name; empty if there is none.
-std::string RoleNamed(const std::string& name, const MessageFormat& format) {
-  if (name == "system" || name == "user" || name == "assistant" || name == "tool") return name;
-  if (&format != &kShareGptFormat) return "";
-  if (name == "human") return "user";
-  if (name == "gpt" || name == kFunctionCall) return "assistant";
-  return name == "observation" ? "tool" : "";
-}
-
-// The text of "content": a string, or a list of parts {"type": "text", "text": "..."}.
-absl::StatusOr<std::string> ReadContent(const nlohmann::ordered_json& value,
-                                        const MessageFormat& format) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array() || &format != &kOpenAiFormat) {
-    return InvalidArgument("expected \"", format.content, "\", a string",
-                           &format == &kOpenAiFormat ? " or a list of parts of text" : "");
-  }
-  std::string text;
-  for (size_t i = 0; i < value.size(); ++i) {
-    const nlohmann::ordered_json& part = value[i];
-    const auto type = part.is_object() ? part.find("type") : part.end();
-    const auto of_text = part.is_object() ? part.find("text") : part.end();
-    if (type == part.end() || *type != "text" || of_text == part.end() || !of_text->is_string() ||
-        part.size() != 2) {
-      return InvalidArgument("has part ", i + 1,
-                             " of \"content\": ", Shorten(part.dump(-1, ' ', true)),
-                             ", expected {\"type\": \"text\", \"text\": \"...\"}");
-    }
-    text += of_text->get_ref<const std::string&>();
-  }
-  return text;
-}
-
-absl::StatusOr<ChatMessage> ParseMessage(const nlohmann::ordered_json& entry,
-                                         const MessageFormat& format) {
-  if (!entry.is_object()) return absl::InvalidArgumentError("is not an object");
-  if (entry.contains(format.other->role) && entry.contains(format.other->content) &&
-      !entry.contains(format.role)) {
-    return InvalidArgument(
-        "has \"", format.other->role, "\" and \"", format.other->content, "\", expected \"",
-        format.role, "\" (", format.roles, ") and \"", format.content, "\"",
-        &format == &kShareGptFormat ? "; read it by --data_columns=messages=conversations"
-                                    : "; read it by --data_columns=conversations=messages");
-  }
-  ChatMessage message;
-  for (const auto& [key, value] : entry.items()) {
-    if (key == format.role || key == format.content || IsNothing(value)) continue;
-    if (key == "reasoning_content") {
-      if (!value.is_string()) {
-        return absl::InvalidArgumentError("expected \"reasoning_content\", a string");
-      }
-    } else if (key == "name" || key == "tool_call_id") {
-      if (!value.is_string()) return InvalidArgument("expected \"", key, "\", a string");
-      (key == "name" ? message.name : message.tool_call_id) = value.get<std::string>();
-    } else if (key == "tool_calls") {
-      ZEROTH_RETURN_IF_ERROR(CheckToolCalls(value));
-      message.tool_calls = value;
-    } else if (IsOneOf(key, kLearned)) {
-      ZEROTH_ASSIGN_OR_RETURN(const bool learned, ReadLearned(key, value));
-      if (message.is_learned.value_or(learned) != learned) {
-        return InvalidArgument("has \"", key, "\": ", learned ? "true" : "false",
-                               ", but another key says the opposite");
-      }
-      message.is_learned = learned;
-    } else if (!IsOneOf(key, kDescribesMessage)) {
-      return InvalidArgument("has ", Excerpt(key),
-                             ", which is not read; leave the key out if it says nothing about what "
-                             "is to be learned");
-    }
-  }
-  const auto role = entry.find(format.role);
-  if (role == entry.end() || !role->is_string()) {
-    return InvalidArgument("expected \"", format.role, "\", a string");
-  }
-  message.role = RoleNamed(role->get<std::string>(), format);
-  if (message.role.empty()) {
-    return InvalidArgument("has the role ", Excerpt(role->get<std::string>()), ", expected ",
-                           format.roles);
-  }
-  if (!message.tool_calls.empty() && message.role != "assistant") {
-    return InvalidArgument("has \"tool_calls\", expected them of the assistant only, not of ",
-                           Excerpt(message.role));
-  }
-  const auto found = entry.find(format.content);
-  const nlohmann::ordered_json content = found == entry.end() ? nlohmann::ordered_json() : *found;
-  message.has_content = !content.is_null() || message.tool_calls.empty();
-  if (message.has_content) {
-    ZEROTH_ASSIGN_OR_RETURN(message.content, ReadContent(content, format));
-  }
-  if (&format == &kShareGptFormat && *role == kFunctionCall) {
-    ZEROTH_ASSIGN_OR_RETURN(message.tool_calls, ParseFunctionCall(message.content));
-    message.content.clear();
-    message.has_content = false;
-  }
-  if (const auto thought = entry.find("reasoning_content");
-      thought != entry.end() && thought->is_string()) {
-    message.thought = thought->get<std::string>();
-  }
-  return message;
-}
-
-absl::StatusOr<std::vector<ChatMessage>> ParseMessages(const nlohmann::ordered_json& json,
-                                                       const char* key,
-                                                       const MessageFormat& format) {
-  const nlohmann::ordered_json& list = json[key];
-  if (!list.is_array()) {
-    return InvalidArgument("\"", key, "\" is ", list.type_name(), ", expected a list");
-  }
-  std::vector<ChatMessage> messages;
-  for (const nlohmann::ordered_json& entry : list) {
-    absl::StatusOr<ChatMessage> message = ParseMessage(entry, format);
-    if (!message.ok()) {
-      return InvalidArgument(absl::string_view(key) == "messages" ? "" : absl::StrCat(key, ": "),
-                             "message ", messages.size() + 1, " ", message.status().message());
-    }
-    messages.push_back(*std::move(message));
-  }
-  return messages;
-}
 
 bool IsBlank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
 
@@ -236,8 +74,10 @@ absl::Status ReadTools(const nlohmann::ordered_json& json, Example& example) {
     ZEROTH_ASSIGN_OR_RETURN(example.tools, ParseTools(*tools));
   }
   ZEROTH_RETURN_IF_ERROR(CheckIntegers(example.tools));
-  for (const ChatMessage& message : example.messages) {
-    ZEROTH_RETURN_IF_ERROR(CheckIntegers(message.tool_calls));
+  for (const auto* const messages : {&example.messages, &example.rejected_messages}) {
+    for (const ChatMessage& message : *messages) {
+      ZEROTH_RETURN_IF_ERROR(CheckIntegers(message.tool_calls));
+    }
   }
   return absl::OkStatus();
 }
@@ -290,6 +130,79 @@ absl::StatusOr<Example> ParseText(const nlohmann::ordered_json& json) {
   return example;
 }
 
+// The number of bytes that both texts begin with: whole characters, and without a last space, with
+// which tokens begin (TRL's extract_prompt).
+size_t CommonBegin(absl::string_view a, absl::string_view b) {
+  size_t end = 0;
+  while (end < std::min(a.size(), b.size()) && a[end] == b[end]) ++end;
+  const auto is_inside = [](absl::string_view text, size_t at) {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+  };
+  while (end > 0 && (is_inside(a, end) || is_inside(b, end))) --end;
+  return end > 0 && a[end - 1] == ' ' ? end - 1 : end;
+}
+
+absl::StatusOr<Example> ParsePair(const nlohmann::ordered_json& json) {
+  Example example;
+  ZEROTH_ASSIGN_OR_RETURN(example.completion, ReadText(json, "chosen"));
+  ZEROTH_ASSIGN_OR_RETURN(example.rejected_completion, ReadText(json, "rejected"));
+  if (json.contains("prompt")) {
+    ZEROTH_ASSIGN_OR_RETURN(example.prompt, ReadText(json, "prompt"));
+  } else {
+    const size_t common = CommonBegin(example.completion, example.rejected_completion);
+    example.prompt = example.completion.substr(0, common);
+    example.completion.erase(0, common);
+    example.rejected_completion.erase(0, common);
+  }
+  if (example.completion.empty() || example.rejected_completion.empty()) {
+    return InvalidArgument("\"", example.completion.empty() ? "chosen" : "rejected",
+                           "\" has no text after the prompt, expected an answer in both; leave the "
+                           "record out");
+  }
+  return example;
+}
+
+absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
+  Example example;
+  ZEROTH_ASSIGN_OR_RETURN(example.messages, ParseMessages(json, "chosen", kOpenAiFormat));
+  ZEROTH_ASSIGN_OR_RETURN(example.rejected_messages,
+                          ParseMessages(json, "rejected", kOpenAiFormat));
+  std::vector<ChatMessage> prompt;
+  // A prompt that is text repeats the first message, as in UltraFeedback.
+  if (const auto found = json.find("prompt"); found != json.end() && found->is_array()) {
+    ZEROTH_ASSIGN_OR_RETURN(prompt, ParseMessages(json, "prompt", kOpenAiFormat));
+  } else {
+    const nlohmann::ordered_json& chosen = json["chosen"];
+    const nlohmann::ordered_json& rejected = json["rejected"];
+    while (prompt.size() < std::min(chosen.size(), rejected.size()) &&
+           chosen[prompt.size()] == rejected[prompt.size()]) {
+      prompt.push_back(example.messages[prompt.size()]);
+    }
+    if (prompt.empty()) {
+      return absl::InvalidArgumentError(
+          "\"chosen\" and \"rejected\" begin with different messages, expected a \"prompt\" of "
+          "messages, or the same messages first in both");
+    }
+    for (auto* const messages : {&example.messages, &example.rejected_messages}) {
+      messages->erase(messages->begin(),
+                      messages->begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+    }
+  }
+  for (ChatMessage& message : prompt) {
+    if (message.role == "assistant") message.is_learned = false;
+  }
+  for (auto* const messages : {&example.messages, &example.rejected_messages}) {
+    if (messages->empty() || !IsReply(messages->back())) {
+      return InvalidArgument("\"", messages == &example.messages ? "chosen" : "rejected",
+                             "\" does not end with the assistant's text after the prompt, expected "
+                             "an answer in both; leave the record out");
+    }
+    messages->insert(messages->begin(), prompt.begin(), prompt.end());
+  }
+  ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));
+  return example;
+}
+
 absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json) {
   const auto tools = json.find("tools");
   if (tools != json.end() && !IsNothing(*tools) && !NeedsTemplate(kind)) {
@@ -300,7 +213,7 @@ absl::Status CheckKeys(RecordKind kind, const nlohmann::ordered_json& json) {
   for (const absl::string_view key : kRefusedOfRecord) {
     const auto found = json.find(std::string(key));
     if (found == json.end() || IsNothing(*found)) continue;
-    if (IsOneOf(key, kLearned) && ReadLearned(key, *found).value_or(false)) continue;
+    if (SaysWhetherLearned(key) && ReadLearned(key, *found).value_or(false)) continue;
     return InvalidArgument("has \"", key, "\", which is not read; ",
                            key == "functions" ? "--data_columns=tools=functions reads it as "
                                                 "\"tools\""
@@ -320,6 +233,10 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
       return ParseText(json);
     case RecordKind::kPromptMessages:
       return ParsePromptMessages(json, options.loss_on_all);
+    case RecordKind::kPair:
+      return ParsePair(json);
+    case RecordKind::kPairMessages:
+      return ParsePairMessages(json);
     default:
       return ParseConversation(json, kind);
   }
@@ -329,7 +246,7 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
 
 bool NeedsTemplate(RecordKind kind) {
   return kind == RecordKind::kMessages || kind == RecordKind::kShareGpt ||
-         kind == RecordKind::kPromptMessages;
+         kind == RecordKind::kPromptMessages || kind == RecordKind::kPairMessages;
 }
 
 std::string AlpacaPrompt(const std::string& instruction, const std::string& input) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Records of every kind but text as what a model learns from: a conversation, or a prompt and its
-// completion.
+// Records of every kind but text as what a model learns from: a conversation, a prompt and its
+// completion, or a pair of either.
 
 #pragma once
 
@@ -21,12 +21,17 @@ struct Example {
   std::string prompt;
   std::string completion;
   ChatTools tools{};  // that the messages may call
+  // Of a preference pair, the rejected answer after the same prompt; the others have the chosen
+  // one.
+  std::vector<ChatMessage> rejected_messages{};
+  std::string rejected_completion{};
 };
 
 struct ExampleOptions {
   // False: an Alpaca record is text, in the format of the Alpaca project (AlpacaPrompt).
   bool has_template = true;
   // False: only the completion of a kPromptMessages record is learned, not replies in its prompt.
+  // Of pairs, only answers are learned in any case.
   bool loss_on_all = false;
 };
 

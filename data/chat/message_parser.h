@@ -1,0 +1,41 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The messages of a record: the format of OpenAI's API, and ShareGPT's.
+
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/data/chat/chat_message.h"
+
+namespace zeroth {
+
+// How messages are written: {"role": "user", "content": ...} or {"from": "human", "value": ...}.
+struct MessageFormat {
+  const char* role;
+  const char* content;
+  absl::string_view roles;  // for messages
+  const MessageFormat* other;
+};
+extern const MessageFormat kOpenAiFormat;
+extern const MessageFormat kShareGptFormat;
+
+// Reads the list of messages `key` of a record, which has the key. InvalidArgument says which
+// message is wrong.
+absl::StatusOr<std::vector<ChatMessage>> ParseMessages(const nlohmann::ordered_json& json,
+                                                       const char* key,
+                                                       const MessageFormat& format);
+
+// True for a value without content: null, "", [] and {}.
+bool IsNothing(const nlohmann::ordered_json& value);
+
+// True for a key that says whether a message is learned.
+bool SaysWhetherLearned(absl::string_view key);
+// Reads the value of such a key. Weights between 0 and 1 are refused: the loss has none.
+absl::StatusOr<bool> ReadLearned(absl::string_view key, const nlohmann::ordered_json& value);
+
+}  // namespace zeroth
