@@ -129,12 +129,6 @@ std::string NamesOfKinds(const std::vector<DataFile>& files, const std::vector<R
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status NoPairs(const std::string& path, absl::string_view what) {
-  return InvalidArgument(path, ": holds ", what,
-                         ", but the objective learns from pairs, expected records {\"prompt\": "
-                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}");
-}
-
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
                                                             const DataOptions& options) {
   if (options.tokenizer == nullptr) {
@@ -153,16 +147,6 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
   std::vector<RecordKind> kinds;
   for (const DataFile& file : files) {
     ZEROTH_ASSIGN_OR_RETURN(kinds.emplace_back(), KindOfFirstRecord(file, columns, options.pairs));
-    if (IsPair(kinds.back()) && !options.pairs) {
-      return InvalidArgument(
-          file.path,
-          ": holds pairs of a chosen and a rejected answer, which --objective=dpo "
-          "and others learn from; --data_columns=completion=chosen reads the "
-          "chosen answers as completions");
-    }
-    if (options.pairs && !IsPair(kinds.back())) {
-      return NoPairs(file.path, absl::StrCat(NameOf(kinds.back()), " records"));
-    }
     const bool is_text = kinds.back() == RecordKind::kText;
     if (is_text == (kinds[0] == RecordKind::kText)) continue;
     return InvalidArgument(
@@ -170,6 +154,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         NameOf(is_text ? kinds[0] : kinds.back()), " records, ",
         is_text ? file.path : files[0].path, " text");
   }
+  if (options.pairs && kinds[0] == RecordKind::kText) return NoPairs(files[0].path, "text");
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
                           kinds[0] == RecordKind::kText
                               ? OpenDocuments(files, columns, options)

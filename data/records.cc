@@ -96,6 +96,12 @@ absl::Status CheckKind(const JsonRecord& record, RecordKind kind) {
       Quote(record.json));
 }
 
+absl::Status NoPairs(absl::string_view path, absl::string_view what) {
+  return InvalidArgument(path, ": holds ", what,
+                         ", but the objective learns from pairs, expected records {\"prompt\": "
+                         "\"...\", \"chosen\": \"...\", \"rejected\": \"...\"}");
+}
+
 absl::StatusOr<ColumnNames> ColumnNames::Parse(absl::string_view text) {
   ColumnNames names;
   if (text.empty()) return names;

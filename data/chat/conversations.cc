@@ -251,7 +251,15 @@ absl::Status AddFile(const DataFile& file, const ChatTemplate* chat, const Token
                      const ConversationOptions& options, Sink& sink) {
   ZEROTH_ASSIGN_OR_RETURN(const RecordKind kind,
                           KindOfFirstRecord(file, options.columns, options.pairs));
-  ZEROTH_CHECK(IsPair(kind) == options.pairs);
+  if (options.pairs && !IsPair(kind)) {
+    return NoPairs(file.path, absl::StrCat(NameOf(kind), " records"));
+  }
+  if (IsPair(kind) && !options.pairs) {
+    return InvalidArgument(file.path,
+                           ": holds pairs of a chosen and a rejected answer, which --objective=dpo "
+                           "and others learn from; --data_columns=completion=chosen reads the "
+                           "chosen answers as completions");
+  }
   if (NeedsTemplate(kind) && chat == nullptr) {
     return InvalidArgument(file.path, ": holds ", NameOf(kind),
                            " records, which need a chat template, and there is none");
