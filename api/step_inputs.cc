@@ -45,19 +45,31 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
   inputs.is_deterministic_ = deterministic_batch > 0;
   inputs.ranks_per_data_ = ranks_per_data;
   for (const Batch& batch : micro_batches) {
-    for (std::vector<Tensor>* const ids : {&inputs.tokens_, &inputs.targets_, &inputs.starts_}) {
-      if (ids == &inputs.starts_ && batch.starts.empty()) continue;
-      ZEROTH_ASSIGN_OR_RETURN(Tensor tensor,
-                              Tensor::Empty(device, Shape({batch.batch, batch.seq}), DType::kInt32,
-                                            MemoryCategory::kActivations));
-      ids->push_back(std::move(tensor));
+    const auto add = [&device](std::vector<Tensor>& to, Shape shape, DType dtype) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty(device, std::move(shape), dtype,
+                                                           MemoryCategory::kActivations));
+      to.push_back(std::move(tensor));
+      return absl::OkStatus();
+    };
+    const Shape places({batch.batch, batch.seq});
+    ZEROTH_RETURN_IF_ERROR(add(inputs.tokens_, places, DType::kInt32));
+    ZEROTH_RETURN_IF_ERROR(add(inputs.targets_, places, DType::kInt32));
+    if (!batch.starts.empty()) ZEROTH_RETURN_IF_ERROR(add(inputs.starts_, places, DType::kInt32));
+    if (!batch.reference.empty()) {
+      ZEROTH_RETURN_IF_ERROR(add(inputs.reference_, places, DType::kFloat32));
+    }
+    if (!batch.pairs.empty()) {
+      const auto pairs = static_cast<int64_t>(batch.pairs.size() / 3);
+      ZEROTH_RETURN_IF_ERROR(add(inputs.pairs_, Shape({pairs, 3}), DType::kInt32));
+      inputs.numbers_ = PreferenceStatistics::kCount;
     }
   }
   if (CountedTargets(micro_batches).has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(inputs.divisor_, Tensor::Empty(device, Shape({1}), DType::kFloat32,
                                                            MemoryCategory::kActivations));
   }
-  const int64_t losses = inputs.is_deterministic_ ? deterministic_batch : inputs.micro_batches();
+  const int64_t losses =
+      inputs.numbers_ * (inputs.is_deterministic_ ? deterministic_batch : inputs.micro_batches());
   ZEROTH_ASSIGN_OR_RETURN(inputs.shared_,
                           Tensor::Empty(device, Shape({losses + world.size() + 1}), DType::kFloat32,
                                         MemoryCategory::kCommunication));
@@ -74,6 +86,10 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].inputs, tokens_[i]));
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].targets, targets_[i]));
     if (!starts_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].starts, starts_[i]));
+    if (!pairs_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].pairs, pairs_[i]));
+    if (!reference_.empty()) {
+      ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].reference, reference_[i]));
+    }
   }
   // Losses are averaged over micro-batches and ranks, whatever the number of their targets.
   const auto means = static_cast<double>(micro_batches.size()) * (world_->size() / ranks_per_data_);
@@ -94,12 +110,13 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankN
 }
 
 absl::StatusOr<Tensor> StepInputs::MakeLosses() const {
-  return Tensor::Empty(*device_, Shape({micro_batches()}), DType::kFloat32,
-                       MemoryCategory::kCommunication);
+  const Shape shape = numbers_ == 1 ? Shape({micro_batches()}) : Shape({micro_batches(), numbers_});
+  return Tensor::Empty(*device_, shape, DType::kFloat32, MemoryCategory::kCommunication);
 }
 
 absl::Status StepInputs::KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const {
-  const Tensor place = losses.View(i, Shape({1}));
+  ZEROTH_CHECK(loss.numel() == numbers_);
+  const Tensor place = losses.View(i * numbers_, Shape({numbers_}));
   return device_->Copy(place.raw_data(), loss.raw_data(), place.bytes(), device_->compute_stream());
 }
 
@@ -110,10 +127,10 @@ absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view lab
         device_->Copy(shared_.raw_data(), losses.raw_data(), losses.bytes(), stream));
   }
   const bool places_losses = is_deterministic_ && world_->rank() % ranks_per_data_ == 0;
-  for (int64_t i = 0; places_losses && i < losses.numel(); ++i) {
+  for (int64_t i = 0; places_losses && i < micro_batches(); ++i) {
     ZEROTH_RETURN_IF_ERROR(KeepLoss(shared_,
                                     (i * world_->size() + world_->rank()) / ranks_per_data_,
-                                    losses.View(i, Shape({1}))));
+                                    losses.View(i * numbers_, Shape({numbers_}))));
   }
   if (world_->size() == 1) return absl::OkStatus();
   // Only zeros are added to a loss in its own place, so that its bits stay.
@@ -124,10 +141,19 @@ absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view lab
 absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, shared_.ToHost<float>());
   const auto losses_end = values.end() - 1 - world_->size();
-  const double sum = std::accumulate(values.begin(), losses_end, 0.0);
-  const auto losses = static_cast<double>(losses_end - values.begin());
-  return Shared{static_cast<float>(sum / losses), values.back() > 0,
-                std::vector<double>(losses_end, values.end() - 1)};
+  const auto losses = (losses_end - values.begin()) / numbers_;
+  const auto mean = [&](int64_t number) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < losses; ++i) {
+      sum += static_cast<double>(values[static_cast<size_t>(i * numbers_ + number)]);
+    }
+    return static_cast<float>(sum / static_cast<double>(losses));
+  };
+  Shared shared{mean(0), {}, values.back() > 0, std::vector<double>(losses_end, values.end() - 1)};
+  if (numbers_ == PreferenceStatistics::kCount) {
+    shared.preference = PreferenceStatistics{mean(0), mean(1), mean(2), mean(3)};
+  }
+  return shared;
 }
 
 }  // namespace zeroth

@@ -15,6 +15,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/kernels/preference/preference.h"
 
 namespace zeroth {
 
@@ -57,6 +58,14 @@ class StepInputs {
   Tensor starts(int64_t i) const {
     return starts_.empty() ? Tensor() : starts_[static_cast<size_t>(i)];
   }
+  // Batch::pairs, int32 [pairs, 3], and Batch::reference, fp32 [batch, seq]; undefined if batches
+  // have none.
+  Tensor pairs(int64_t i) const {
+    return pairs_.empty() ? Tensor() : pairs_[static_cast<size_t>(i)];
+  }
+  Tensor reference(int64_t i) const {
+    return reference_.empty() ? Tensor() : reference_[static_cast<size_t>(i)];
+  }
   // The divisor of a micro-batch's loss (Context::set_loss_divisor), with which the mean over
   // micro-batches and ranks is the mean over all targets that count. Undefined if all targets
   // count.
@@ -66,7 +75,8 @@ class StepInputs {
   // may reuse its memory.
   absl::Status Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const;
 
-  // Returns an uninitialised tensor for losses, fp32 [micro_batches].
+  // Returns an uninitialised tensor for losses, fp32 [micro_batches]; with pairs, for
+  // PreferenceStatistics, [micro_batches, PreferenceStatistics::kCount].
   absl::StatusOr<Tensor> MakeLosses() const;
   // Sets losses[i] to `loss`, on the device.
   absl::Status KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const;
@@ -74,9 +84,10 @@ class StepInputs {
   absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
 
   struct Shared {
-    float loss = 0;              // the mean over micro-batches and ranks
-    bool flag = false;           // true if it is set on any rank
-    std::vector<double> waited;  // by rank
+    float loss = 0;                                  // the mean over micro-batches and ranks
+    std::optional<PreferenceStatistics> preference;  // likewise, with pairs
+    bool flag = false;                               // true if it is set on any rank
+    std::vector<double> waited;                      // by rank
   };
   // Waits for the device.
   absl::StatusOr<Shared> ReadShared() const;
@@ -89,8 +100,12 @@ class StepInputs {
   std::vector<Tensor> tokens_;
   std::vector<Tensor> targets_;
   std::vector<Tensor> starts_;  // empty if batches have no starts
+  std::vector<Tensor> pairs_;
+  std::vector<Tensor> reference_;
+  int64_t numbers_ = 1;  // of a micro-batch that are exchanged: its loss, or PreferenceStatistics
   Tensor divisor_;
-  // fp32 [losses + ranks + 1]: the losses (zeros at first), the seconds each rank waited, the flag.
+  // fp32 [losses * numbers_ + ranks + 1]: the losses (zeros at first), the seconds each rank
+  // waited, the flag.
   Tensor shared_;
 };
 

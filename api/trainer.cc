@@ -138,37 +138,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   return trainer;
 }
 
-absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) const {
-  if (micro_batches.empty()) {
-    return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
-  }
-  const auto count = static_cast<int64_t>(micro_batches.size());
-  if (is_deterministic() && count * data_ranks() != options_.deterministic_batch) {
-    return InvalidArgument(count, " micro-batches on this rank of ", data_ranks(), ", expected ",
-                           options_.deterministic_batch / data_ranks(),
-                           ": the deterministic batch has ", options_.deterministic_batch);
-  }
-  for (const Batch& batch : micro_batches) {
-    const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
-    if (batch.inputs.size() != tokens || batch.targets.size() != tokens) {
-      return InvalidArgument("a micro-batch of ", batch.batch, " x ", batch.seq, " tokens with ",
-                             batch.inputs.size(), " inputs and ", batch.targets.size(),
-                             " targets, expected ", tokens, " of each");
-    }
-    if (batch.counted.has_value() != micro_batches[0].counted.has_value() ||
-        batch.starts.size() != (micro_batches[0].starts.empty() ? 0 : tokens)) {
-      return absl::InvalidArgumentError(
-          "some micro-batches of a step say how many targets count, or where documents begin, and "
-          "others do not; expected all or none");
-    }
-    if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
-    return InvalidArgument("micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq,
-                           " and ", batch.batch, " x ", batch.seq,
-                           " tokens, expected one shape: their means are averaged");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<Tensor> {
@@ -197,13 +166,6 @@ TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
           .sync_every_micro_batch = options_.sync_every_micro_batch};
 }
 
-absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
-  Context& context = sharded_->context();
-  context.set_loss_divisor(inputs.divisor());
-  context.set_document_starts(inputs.starts(i));
-  return model_->Loss(context, inputs.tokens(i), inputs.targets(i));
-}
-
 absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs,
                                                 NonFiniteFinder* finder) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
@@ -220,10 +182,10 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
       if (finder != nullptr) finder->set_place(absl::StrCat(pass, " of micro-batch ", i + 1));
     };
     enter("the forward");
-    ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
-    ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
+    ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i));
+    ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.numbers));
     enter("the backward");
-    ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    ZEROTH_RETURN_IF_ERROR(step.Backward(loss.loss));
   }
   return losses;
 }
@@ -296,13 +258,14 @@ absl::StatusOr<StepResult> Trainer::Evaluate(absl::Span<const Batch> micro_batch
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
-      ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
-      ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
+      ZEROTH_ASSIGN_OR_RETURN(const MicroBatchLoss loss, Loss(inputs, i));
+      ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.numbers));
     }
     ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
     StepResult result;
     result.loss = shared.loss;
+    result.preference = shared.preference;
     result.stop = shared.flag;
     return result;
   });

@@ -24,6 +24,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/preference/preference.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/shard_module.h"
@@ -72,6 +73,10 @@ struct TrainerOptions {
   // Not for models with dropout, whose draws differ from step to step.
   bool record_steps = false;
   uint64_t dropout_seed = 0;  // StepDraws::seed
+  // If set, the loss of a step is that of its preference pairs (Batch::pairs) instead of the mean
+  // over its tokens. If it compares with a reference (UsesReference), that is Batch::reference, or
+  // for a model with adapters the model without them, which each step then computes first.
+  std::optional<PreferenceOptions> preference;
   // Above 0: the global batch has this many micro-batches at every world size, and losses, gradient
   // norms and weights have the same bits at all of them. Rank r of W must be given micro-batches
   // r, r + W, r + 2 W, … of each step and each evaluation. MicroBatchesPerRank says which world
@@ -82,9 +87,10 @@ struct TrainerOptions {
 };
 
 struct StepResult {
-  float loss = 0;        // mean over the batches of all ranks, the same on every rank
-  double grad_norm = 0;  // of the mean gradient, before clipping
-  bool stop = false;     // some rank asked to stop
+  float loss = 0;  // mean over the batches of all ranks, the same on every rank
+  std::optional<PreferenceStatistics> preference;  // likewise; with TrainerOptions::preference
+  double grad_norm = 0;                            // of the mean gradient, before clipping
+  bool stop = false;                               // some rank asked to stop
   // The norm is not a finite fp32, or the step is an outlier: parameters and moments are those of
   // the step before. The same on every rank.
   bool skipped = false;
@@ -156,14 +162,14 @@ class Trainer {
     return Step(absl::MakeConstSpan(&batch, 1), lr, stop);
   }
   // Forward and backward only. Gradients are reduced and readable through the units until
-  // EndStep(). Returns this rank's mean loss of each micro-batch, fp32 [count] on the device, and
-  // does not wait for the device.
+  // EndStep(). Returns this rank's mean loss of each micro-batch, fp32 [count] on the device, or
+  // with pairs its PreferenceStatistics, and does not wait for the device.
   absl::StatusOr<Tensor> ForwardBackward(absl::Span<const Batch> micro_batches);
   absl::StatusOr<Tensor> ForwardBackward(const Batch& batch) {
     return ForwardBackward(absl::MakeConstSpan(&batch, 1));
   }
   // Returns the mean loss over the micro-batches of all ranks, without gradients. Micro-batches and
-  // `stop` are as in Step; only `loss` and `stop` of the result are set.
+  // `stop` are as in Step; only `loss`, `preference` and `stop` of the result are set.
   absl::StatusOr<StepResult> Evaluate(absl::Span<const Batch> micro_batches, bool stop = false);
   absl::StatusOr<StepResult> Evaluate(const Batch& batch) {
     return Evaluate(absl::MakeConstSpan(&batch, 1));
@@ -202,6 +208,11 @@ class Trainer {
   // counts for which this trainer has no part, and leaves parts for which `counts` has no value.
   // InvalidArgument for impossible values.
   absl::Status Restore(const TrainerCounts& counts);
+  // The loss of each target under the present weights, fp32 [batch, seq] on the device, or 0 for a
+  // target that does not count: what Batch::reference is in later steps. Does not wait for the
+  // device. Collective, with batches of one shape.
+  absl::StatusOr<Tensor> TokenLosses(const Batch& batch);
+
   // nullptr without TrainerOptions::loss_scaler.
   LossScaler* loss_scaler() { return loss_scaler_.has_value() ? &*loss_scaler_ : nullptr; }
 
@@ -215,6 +226,7 @@ class Trainer {
     double loss_scale = 1;
     bool divides_loss = false;
     bool within_documents = false;
+    bool has_reference = false;
     std::vector<bool> requires_grad;  // of each parameter
     bool operator==(const StepKind&) const = default;
   };
@@ -233,7 +245,14 @@ class Trainer {
   absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches,
                                         const RankNews& news = {}) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
-  absl::StatusOr<Value> Loss(const StepInputs& inputs, int64_t i);
+  absl::Status ExpectPairs(const Batch& batch) const;
+  struct MicroBatchLoss {
+    Value loss;
+    Tensor numbers;  // of StepInputs::KeepLoss
+  };
+  absl::StatusOr<MicroBatchLoss> Loss(const StepInputs& inputs, int64_t i);
+  // The losses of a micro-batch's tokens, without gradients.
+  absl::StatusOr<Tensor> TokenLosses(const StepInputs& inputs, int64_t i);
   // Forward and backward of all micro-batches. Returns the loss of each. Tells `finder`, if there
   // is one, where in the step it is.
   absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs,

@@ -93,6 +93,7 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   StepResult result;
   result.loss = shared.loss;
+  result.preference = shared.preference;
   result.grad_norm = static_cast<double>(norm[0]);
   result.stop = shared.flag;
   result.skipped = !std::isfinite(norm[0]);
@@ -149,6 +150,7 @@ Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
   kind.loss_scale = loss_scale();
   kind.divides_loss = CountedTargets(micro_batches).has_value();
   kind.within_documents = !micro_batches[0].starts.empty();
+  kind.has_reference = !micro_batches[0].reference.empty();
   for (const Unit* unit : sharded_->sharding().units()) {
     for (const Parameter* parameter : unit->parameters()) {
       kind.requires_grad.push_back(parameter->requires_grad());

@@ -146,8 +146,8 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     batch.counted = used * options_.seq_len;
   }
   if (options_.pairs) {
-    // Each answer has a token before its first target.
-    batch.pairs.resize(static_cast<size_t>(options_.batch_size) * ((seq + 1) / 4) * 3);
+    batch.pairs.resize(3 * PairsInBatch(options_.batch_size, options_.seq_len));
+    if (options_.reference != nullptr) batch.reference.resize(batch.inputs.size());
   }
   size_t pair = 0;  // the number of the pair that is last so far
   std::vector<int32_t> window(seq + 1);
@@ -164,6 +164,11 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     const size_t at = static_cast<size_t>(row) * seq;
     ZEROTH_RETURN_IF_ERROR(source.Read(begin, absl::MakeSpan(window)));
     ZEROTH_RETURN_IF_ERROR(source.ReadMarks(begin, absl::MakeSpan(marks)));
+    if (options_.reference != nullptr) {
+      const auto losses = (*options_.reference)[place.source].begin() +
+                          begin / (options_.seq_len + 1) * options_.seq_len;
+      std::copy_n(losses, seq, batch.reference.begin() + row * options_.seq_len);
+    }
     size_t start = 0;
     for (size_t i = 0; i < seq; ++i) {
       const bool begins = source.has_marks() ? (marks[i] & kBeginsDocument) != 0

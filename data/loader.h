@@ -34,10 +34,22 @@ struct Batch {
   // [0, batch * seq): the chosen answer is [begin, middle), the rejected one [middle, end). As many
   // as could ever be, of which the last are zeros.
   std::vector<int32_t> pairs;  // [n, 3]
+  // With pairs, what the reference model's loss is at each target; empty if
+  // that model is computed in the step.
+  std::vector<float> reference;  // [batch, seq]
   // If targets may be ignored, the number of those in the global batch, over all ranks, that are
   // not; the mean loss divides by it. With pairs, their number. nullopt: all targets count.
   std::optional<int64_t> counted;
 };
+
+// The number of pairs for which Batch::pairs has room. Each answer has a token before its first
+// target.
+inline size_t PairsInBatch(int64_t batch, int64_t seq) {
+  return static_cast<size_t>(batch * ((seq + 1) / 4));
+}
+
+// The losses of a reference at each target of each row of the sources, [source][rows * seq].
+using ReferenceLosses = std::vector<std::vector<float>>;
 
 struct LoaderOptions {
   int64_t batch_size = 1;  // rows per rank
@@ -52,6 +64,8 @@ struct LoaderOptions {
   int32_t end_of_text = -1;
   // The sources are rows of preference pairs (see chat/conversations.h): fill Batch::pairs.
   bool pairs = false;
+  // With pairs: fills Batch::reference. Null: that stays empty.
+  std::shared_ptr<const ReferenceLosses> reference;
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
   // With this, a run with another global batch size continues after the data of an earlier run.
   int64_t first_window = 0;

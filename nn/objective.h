@@ -11,7 +11,7 @@ namespace zeroth {
 class Context;
 
 // A loss that is computed from the losses of a micro-batch's tokens, as those of preference pairs
-// are. A model's loss is the mean over its tokens, or that of Context::objective. An objective
+// are. A model's loss is the mean over its tokens, or this (Context::UseObjective). An objective
 // costs one more product of the hidden states and the head, since the losses of tokens come before
 // the weights of their gradients.
 class TokenObjective {

@@ -148,10 +148,12 @@ class Context {
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 
-  // What a model's loss is, instead of the mean over its tokens; nullptr: that mean. Set before a
-  // forward; it must live until the forward ends.
+  // What a model's loss is while the result of UseObjective exists; nullptr: the mean over its
+  // tokens. Only the forward reads it.
   TokenObjective* objective() const { return objective_; }
-  void set_objective(TokenObjective* objective) { objective_ = objective; }
+  ScopedValue<TokenObjective*> UseObjective(TokenObjective& objective) {
+    return ScopedValue<TokenObjective*>(objective_, &objective);
+  }
 
   // True: layers with adapters compute without them, as the model before fine-tuning.
   bool adapters_are_off() const { return adapters_are_off_; }

@@ -19,6 +19,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/unicode.h"
+#include "zeroth/options/objective.h"
 #include "zeroth/options/option_registry.h"
 
 namespace zeroth {
@@ -201,6 +202,7 @@ absl::Status Validate(const TrainOptions& options) {
     }
   }
   ZEROTH_RETURN_IF_ERROR(CheckTogether(options));
+  ZEROTH_RETURN_IF_ERROR(CheckObjective(options));
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateTensorParallel(options.tensor()),
                               "--tensor_parallel, --deterministic_tensor and --sequence_parallel");
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),

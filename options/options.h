@@ -14,6 +14,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/data/chat/on_long.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/preference/preference.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/tensor_ranks.h"
@@ -68,8 +69,14 @@ struct TrainOptions {
   double peak_lr() const {
     if (lr >= 0) return lr;
     if (init_from.empty()) return 1e-3;
+    if (preference().has_value()) return lora_rank > 0 ? 1e-5 : 1e-6;
     return lora_rank > 0 ? 2e-4 : 2e-5;
   }
+  // The loss of pairs; nullopt with Objective::kNextToken.
+  std::optional<PreferenceOptions> preference() const;
+  // True if the losses of a reference must be known before the first step, since no adapters can be
+  // turned off instead.
+  bool caches_reference() const;
   // The learning rate at the end of the schedule: min_lr, or a tenth of the peak.
   double final_lr() const { return min_lr < 0 ? DecimalTenth(peak_lr()) : min_lr; }
 };

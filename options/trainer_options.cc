@@ -67,6 +67,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sync_every_micro_batch = options.grad_sync == GradSync::kEvery;
   trainer.record_steps = options.cuda_graphs;
   trainer.dropout_seed = options.seed;
+  trainer.preference = options.preference();
   trainer.skip_loss_zscore = options.skip_loss_zscore;
   trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   trainer.ema_decay = options.ema_decay;

@@ -66,6 +66,11 @@ Batch EmptyBatch(const TrainOptions& options) {
   batch.seq = options.seq_len;
   batch.inputs.resize(static_cast<size_t>(batch.batch * batch.seq));
   batch.targets.resize(batch.inputs.size());
+  if (options.preference().has_value()) {
+    batch.pairs.resize(3 * PairsInBatch(batch.batch, batch.seq));
+    batch.counted = 1;
+    if (options.caches_reference()) batch.reference.resize(batch.inputs.size());
+  }
   return batch;
 }
 

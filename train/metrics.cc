@@ -188,6 +188,12 @@ std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
   add_known("mfu", "speed/mfu", metrics.mfu);
   if (metrics.skipped_steps > 0) add("skipped_steps", "", metrics.skipped_steps);
   add_known("loss_scale", "train/loss_scale", metrics.loss_scale);
+  if (metrics.preference.has_value()) {
+    add("reward_chosen", "train/reward_chosen", metrics.preference->reward_chosen);
+    add("reward_rejected", "train/reward_rejected", metrics.preference->reward_rejected);
+    add("reward_margin", "train/reward_margin", metrics.preference->margin());
+    add("reward_accuracy", "train/reward_accuracy", metrics.preference->accuracy);
+  }
   add_known("loss_zscore", "train/loss_zscore", metrics.loss_zscore);
   add_known("grad_norm_zscore", "train/gradient_norm_zscore", metrics.grad_norm_zscore);
   return numbers;
@@ -196,6 +202,12 @@ std::vector<StepNumber> NumbersOf(const StepMetrics& metrics) {
 std::vector<StepNumber> NumbersOf(const EvaluationMetrics& metrics) {
   std::vector<StepNumber> numbers = {MakeNumber("step", "", metrics.step),
                                      MakeNumber("eval_loss", "evaluation/loss", metrics.loss)};
+  if (metrics.preference.has_value()) {
+    numbers.push_back(
+        MakeNumber("eval_reward_margin", "evaluation/reward_margin", metrics.preference->margin()));
+    numbers.push_back(MakeNumber("eval_reward_accuracy", "evaluation/reward_accuracy",
+                                 metrics.preference->accuracy));
+  }
   if (metrics.ema_loss.has_value()) {
     numbers.push_back(
         MakeNumber("ema_eval_loss", "evaluation/loss_of_averaged_weights", *metrics.ema_loss));

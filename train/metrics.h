@@ -15,6 +15,7 @@
 #include "nlohmann/json_fwd.hpp"
 
 #include "zeroth/core/base/file/file_descriptor.h"
+#include "zeroth/kernels/preference/preference.h"
 #include "zeroth/train/straggler_detector.h"
 
 namespace zeroth {
@@ -39,6 +40,7 @@ struct StepMetrics {
   int64_t memory_peak_bytes = 0;     // of rank 0, so far
   std::optional<double> loss_scale;  // of the step, if the loss is scaled
   int64_t skipped_steps = 0;         // so far, for gradients that were not finite and for outliers
+  std::optional<PreferenceStatistics> preference;  // of the global batch's pairs
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
   std::optional<double> saving;  // fraction written of a checkpoint in the background
@@ -49,6 +51,7 @@ struct StepMetrics {
 struct EvaluationMetrics {
   int64_t step = 0;
   float loss = 0;
+  std::optional<PreferenceStatistics> preference;
   std::optional<float> ema_loss;  // with the average of the weights
 };
 

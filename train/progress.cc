@@ -58,6 +58,10 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
   if (const std::optional<double> utilization = UtilizationOf(options, metrics)) {
     absl::StrAppendFormat(&line, "  GEMM util %.0f%%", 100 * *utilization);
   }
+  if (metrics.preference.has_value()) {
+    absl::StrAppendFormat(&line, "  margin %.3f  accuracy %.2f", metrics.preference->margin(),
+                          metrics.preference->accuracy);
+  }
   if (metrics.skipped_steps > 0) absl::StrAppend(&line, "  skipped ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value()) {
     absl::StrAppend(&line, "  scale ", absl::StrFormat("%g", *metrics.loss_scale));

@@ -27,6 +27,8 @@
 #include "zeroth/plan/machine_measure.h"
 #include "zeroth/train/flight_record.h"
 #include "zeroth/train/interrupt.h"
+#include "zeroth/train/progress.h"
+#include "zeroth/train/reference_losses.h"
 
 namespace zeroth {
 namespace {
@@ -143,12 +145,6 @@ absl::Status RankRun::SetUp() {
         Trainer::CanRecordSteps(world_, device()),
         "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
   }
-  if (input_.eval_data != nullptr) {
-    LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
-    eval_options.shuffle = false;  // every evaluation reads the same text
-    eval_options.once = true;
-    ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(input_.eval_data, eval_options));
-  }
   trace_.emplace(ParseStepRange(options_.trace), world_, device());
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, input_.source.Build());
   ZEROTH_ASSIGN_OR_RETURN(
@@ -158,6 +154,14 @@ absl::Status RankRun::SetUp() {
     ZEROTH_ASSIGN_OR_RETURN(store_, RunStore::Open(spec_, input_, *trainer_));
   }
   std::vector<std::string> notes;
+  ZEROTH_RETURN_IF_ERROR(ComputeReferences(notes));
+  if (input_.eval_data != nullptr) {
+    LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
+    eval_options.shuffle = false;  // every evaluation reads the same text
+    eval_options.once = true;
+    eval_options.reference = eval_reference_;
+    ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(input_.eval_data, eval_options));
+  }
   ZEROTH_RETURN_IF_ERROR(FillOrResume(notes));
   std::vector<std::string> kernel_notes;
   ZEROTH_RETURN_IF_ERROR(SayAttention(kernel_notes));
@@ -254,8 +258,12 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
         resumed, Resume(options_, out(), *trainer_, input_.source.Reader(options_.seed)));
   }
   LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
+  loader.reference = reference_;
   if (!resumed.progress.has_value()) {
-    ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
+    // For a cached reference they are loaded already.
+    if (!options_.caches_reference()) {
+      ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
+    }
   } else {
     const RunProgress& progress = *resumed.progress;
     first_step_ = progress.steps;
@@ -275,7 +283,25 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   }
   ZEROTH_ASSIGN_OR_RETURN(DataLoader batches, DataLoader::Create(input_.data, loader));
   batches_.emplace(std::move(batches), options_.grad_accum, first_step_, length_.steps);
-  notes = std::move(resumed.notes);
+  notes.insert(notes.end(), resumed.notes.begin(), resumed.notes.end());
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
+  if (!options_.caches_reference()) return absl::OkStatus();
+  const Clock::time_point start = Clock::now();
+  ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
+  const LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
+  int64_t tokens = 0;
+  for (const auto& [data, reference] :
+       {std::pair(input_.data, &reference_), std::pair(input_.eval_data, &eval_reference_)}) {
+    if (data == nullptr) continue;
+    ZEROTH_ASSIGN_OR_RETURN(*reference, ComputeReferenceLosses(*trainer_, *data, loader));
+    tokens += data->tokens();
+  }
+  notes.push_back(
+      absl::StrCat("reference losses of the initial weights on ", tokens, " tokens, computed in ",
+                   FormatDuration(std::chrono::duration<double>(Clock::now() - start).count())));
   return absl::OkStatus();
 }
 

@@ -56,6 +56,8 @@ class RankRun {
   absl::Status CompareWithRankZero();
   // Initializes or loads the state, and opens the data at the right position. Adds lines to print.
   absl::Status FillOrResume(std::vector<std::string>& notes);
+  // With a cached --reference: loads the model that training begins from, and keeps its losses.
+  absl::Status ComputeReferences(std::vector<std::string>& notes);
   // Adds to `notes` which kernel computes attention at the shape of training, if there is a choice.
   // Fails if the requested kernel cannot.
   absl::Status SayAttention(std::vector<std::string>& notes) const;
@@ -94,7 +96,12 @@ class RankRun {
   // Evaluates the weights after `steps` steps, and their average if any, and reports the losses.
   // False, without a report, if a signal has ended it.
   absl::StatusOr<bool> EvaluateAll(int64_t steps);
-  absl::StatusOr<std::optional<float>> Evaluate();
+  struct Evaluation {
+    float loss = 0;
+    std::optional<PreferenceStatistics> preference;
+  };
+  // Sets interrupted_ if a signal has ended it; the result then means nothing.
+  absl::StatusOr<Evaluation> Evaluate();
   // An error becomes a warning, unless the ranks cannot go on together.
   absl::Status ShowSample(int64_t step);
 
@@ -135,6 +142,9 @@ class RankRun {
   std::unique_ptr<Rank> rank_;
   std::optional<BatchesAhead> batches_;  // of the steps
   std::optional<DataLoader> eval_loader_;
+  // Of the losses of pairs, if --reference is cached; null otherwise.
+  std::shared_ptr<const ReferenceLosses> reference_;
+  std::shared_ptr<const ReferenceLosses> eval_reference_;
   std::optional<StepTrace> trace_;  // outlives the trainer, which writes to its timeline
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<RunStore> store_;     // null: the run only evaluates

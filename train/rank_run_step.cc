@@ -87,6 +87,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.loss = result.loss;
   metrics.grad_norm = result.grad_norm;
   if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
+  metrics.preference = result.preference;
   metrics.loss_zscore = result.loss_zscore;
   metrics.grad_norm_zscore = result.grad_norm_zscore;
   bool failed = false;
@@ -218,11 +219,13 @@ absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& re
 absl::StatusOr<bool> RankRun::EvaluateAll(int64_t steps) {
   EvaluationMetrics metrics;
   metrics.step = steps;
-  ZEROTH_ASSIGN_OR_RETURN(const std::optional<float> loss, Evaluate());
-  metrics.loss = loss.value_or(0);
+  ZEROTH_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate());
+  metrics.loss = evaluation.loss;
+  metrics.preference = evaluation.preference;
   if (trainer_->ema() != nullptr && !interrupted_) {
     ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-    ZEROTH_ASSIGN_OR_RETURN(metrics.ema_loss, Evaluate());
+    ZEROTH_ASSIGN_OR_RETURN(const Evaluation of_average, Evaluate());
+    metrics.ema_loss = of_average.loss;
     ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
   }
   if (interrupted_) return false;
@@ -230,11 +233,14 @@ absl::StatusOr<bool> RankRun::EvaluateAll(int64_t steps) {
   return true;
 }
 
-absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
+absl::StatusOr<RankRun::Evaluation> RankRun::Evaluate() {
   // Global batches, as in training, so that the text does not depend on the ranks.
   const int64_t count = options_.grad_accum;
   const int64_t batches = std::min(options_.eval_batches, BatchesOf(*eval_loader_, options_));
   double sum = 0;
+  double chosen = 0;
+  double rejected = 0;
+  double accurate = 0;
   double weights = 0;
   for (int64_t i = 0; i < batches && !interrupted_; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
@@ -245,13 +251,25 @@ absl::StatusOr<std::optional<float>> RankRun::Evaluate() {
     const auto weight =
         static_cast<double>(CountedTargets(micro_batches).value_or(TokensPerStep(options_)));
     sum += result.loss * weight;
+    const PreferenceStatistics pairs = result.preference.value_or(PreferenceStatistics());
+    chosen += pairs.reward_chosen * weight;
+    rejected += pairs.reward_rejected * weight;
+    accurate += pairs.accuracy * weight;
     weights += weight;
     // The last batch has its result already.
     interrupted_ = result.stop && i + 1 < batches;
   }
   ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());
-  if (interrupted_) return std::nullopt;
-  return static_cast<float>(sum / std::max(weights, 1.0));
+  const auto mean = [weights](double of) {
+    return static_cast<float>(of / std::max(weights, 1.0));
+  };
+  Evaluation evaluation;
+  evaluation.loss = mean(sum);
+  if (options_.preference().has_value()) {
+    evaluation.preference =
+        PreferenceStatistics{mean(sum), mean(chosen), mean(rejected), mean(accurate)};
+  }
+  return evaluation;
 }
 
 absl::StatusOr<bool> RankRun::MissesEvaluation() {

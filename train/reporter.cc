@@ -99,7 +99,12 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
 }
 
 void Reporter::Evaluation(const EvaluationMetrics& metrics) {
-  Say(absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, metrics.loss));
+  Say(absl::StrFormat(
+      "step %d  evaluation loss %.4f%s", metrics.step, metrics.loss,
+      metrics.preference.has_value()
+          ? absl::StrFormat("  margin %.3f  accuracy %.2f", metrics.preference->margin(),
+                            metrics.preference->accuracy)
+          : ""));
   if (metrics.ema_loss.has_value()) {
     Say(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights", metrics.step,
                         *metrics.ema_loss));

@@ -21,6 +21,7 @@
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/options/option_registry.h"
 
 namespace zeroth {
 namespace {
@@ -60,6 +61,13 @@ absl::StatusOr<bool> HoldsText(const char* flag, const std::string& data) {
 absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const Mixture& data,
                                             const LanguageModel& model,
                                             const Tokenizer* tokenizer) {
+  if (options.preference().has_value() && !model.TakesDocuments()) {
+    return InvalidArgument(
+        "--objective=", OptionText("objective", options),
+        ": the answers of a pair lie in one sequence and must not attend to each other, and this "
+        "model has a learned vector for each position, or does not take documents; expected one "
+        "with rotary positions");
+  }
   if (options.attend_within == AttendWithin::kAuto)
     return data.has_marks() && model.TakesDocuments();
   if (options.attend_within == AttendWithin::kSequence) return false;
@@ -96,6 +104,7 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   loader.rank = rank / options.tensor_parallel;
   loader.seed = options.seed;
   loader.shuffle = options.shuffle;
+  loader.pairs = options.preference().has_value();
   return loader;
 }
 
@@ -140,6 +149,7 @@ absl::StatusOr<RunInput> OpenInput(const RunSpec& spec) {
   data_options.seq_len = options.seq_len;
   data_options.on_long = options.on_long;
   data_options.columns = options.data_columns;
+  data_options.pairs = options.preference().has_value();
   data_options.cache_dir = options.cache_dir;
   data_options.tokenizer_identity = tokenizer_content.identity;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());

@@ -50,6 +50,8 @@ struct PreferenceStatistics {
   float reward_chosen = 0;
   float reward_rejected = 0;
   float accuracy = 0;  // pairs whose chosen answer has the larger reward
+
+  float margin() const { return reward_chosen - reward_rejected; }
 };
 
 struct PreferenceLossArgs {

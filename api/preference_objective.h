@@ -1,0 +1,48 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/preference/preference.h"
+#include "zeroth/nn/objective.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// The loss of a micro-batch of preference pairs: the sum of their losses, divided by
+// Context::loss_divisor, which must be defined.
+class PreferenceObjective final : public TokenObjective {
+ public:
+  // `pairs` and `reference` are those of PreferenceLossArgs; `reference` is undefined unless
+  // UsesReference.
+  PreferenceObjective(const PreferenceOptions& options, Tensor pairs, Tensor reference);
+
+  absl::StatusOr<Result> Apply(Context& context, const Tensor& losses,
+                               const Tensor& targets) override;
+
+  // After Apply: fp32 [PreferenceStatistics::kCount], of which the first is the loss.
+  const Tensor& statistics() const { return statistics_; }
+
+ private:
+  const PreferenceOptions options_;
+  const Tensor pairs_;
+  const Tensor reference_;
+  Tensor statistics_;
+};
+
+// Keeps the losses of tokens, for a model that is only compared with.
+class KeepTokenLosses final : public TokenObjective {
+ public:
+  absl::StatusOr<Result> Apply(Context& context, const Tensor& losses,
+                               const Tensor& targets) override;
+
+  // After Apply: fp32 [batch, seq].
+  const Tensor& losses() const { return losses_; }
+
+ private:
+  Tensor losses_;
+};
+
+}  // namespace zeroth

@@ -1,0 +1,127 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The loss of a micro-batch, and what a micro-batch must have for it.
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "zeroth/api/preference_objective.h"
+#include "zeroth/api/trainer.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/layers/lora_linear.h"
+
+namespace zeroth {
+
+absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) const {
+  if (micro_batches.empty()) {
+    return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
+  }
+  const auto count = static_cast<int64_t>(micro_batches.size());
+  if (is_deterministic() && count * data_ranks() != options_.deterministic_batch) {
+    return InvalidArgument(count, " micro-batches on this rank of ", data_ranks(), ", expected ",
+                           options_.deterministic_batch / data_ranks(),
+                           ": the deterministic batch has ", options_.deterministic_batch);
+  }
+  for (const Batch& batch : micro_batches) {
+    const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
+    if (batch.inputs.size() != tokens || batch.targets.size() != tokens) {
+      return InvalidArgument("a micro-batch of ", batch.batch, " x ", batch.seq, " tokens with ",
+                             batch.inputs.size(), " inputs and ", batch.targets.size(),
+                             " targets, expected ", tokens, " of each");
+    }
+    if (batch.counted.has_value() != micro_batches[0].counted.has_value() ||
+        batch.starts.size() != (micro_batches[0].starts.empty() ? 0 : tokens)) {
+      return absl::InvalidArgumentError(
+          "some micro-batches of a step say how many targets count, or where documents begin, and "
+          "others do not; expected all or none");
+    }
+    ZEROTH_RETURN_IF_ERROR(ExpectPairs(batch));
+    if (batch.pairs.size() != micro_batches[0].pairs.size() ||
+        batch.reference.size() != micro_batches[0].reference.size()) {
+      return absl::InvalidArgumentError(
+          "micro-batches of a step have room for different numbers of pairs, or not all have a "
+          "reference; expected one number, and a reference for all or none");
+    }
+    if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
+    return InvalidArgument("micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq,
+                           " and ", batch.batch, " x ", batch.seq,
+                           " tokens, expected one shape: their means are averaged");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::ExpectPairs(const Batch& batch) const {
+  if (!options_.preference.has_value()) {
+    if (batch.pairs.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "a micro-batch of preference pairs, but TrainerOptions::preference is not set");
+  }
+  const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
+  if (batch.pairs.empty() || batch.pairs.size() % 3 != 0 || !batch.counted.has_value()) {
+    return InvalidArgument("a micro-batch with ", batch.pairs.size(), " numbers of pairs",
+                           batch.counted.has_value() ? "" : ", and without Batch::counted",
+                           "; expected three for each, and the number of all pairs");
+  }
+  for (size_t i = 0; i < batch.pairs.size(); i += 3) {
+    const int32_t* const range = &batch.pairs[i];
+    if (0 <= range[0] && range[0] <= range[1] && range[1] <= range[2] &&
+        static_cast<size_t>(range[2]) <= tokens) {
+      continue;
+    }
+    return InvalidArgument("pair ", i / 3, " of a micro-batch is at {", range[0], ", ", range[1],
+                           ", ", range[2], "}, expected ascending places of ", tokens);
+  }
+  const bool needs = UsesReference(options_.preference->kind) && LoraAdapters(*model_).empty();
+  if (batch.reference.size() == tokens || (batch.reference.empty() && !needs)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("a micro-batch with ", batch.reference.size(),
+                         " losses of a reference, expected ", tokens,
+                         needs ? ", since the model has no adapters to turn off"
+                               : ", or none to turn the adapters off");
+}
+
+absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, int64_t i) {
+  Context& context = sharded_->context();
+  context.set_loss_divisor(inputs.divisor());
+  context.set_document_starts(inputs.starts(i));
+  if (!options_.preference.has_value()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss,
+                            model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
+    return MicroBatchLoss{loss, loss.data};
+  }
+  Tensor reference;
+  if (UsesReference(options_.preference->kind)) {
+    reference = inputs.reference(i);
+    if (!reference.defined()) {
+      const auto without_adapters = context.TurnAdaptersOff();
+      ZEROTH_ASSIGN_OR_RETURN(reference, TokenLosses(inputs, i));
+    }
+  }
+  PreferenceObjective objective(*options_.preference, inputs.pairs(i), std::move(reference));
+  const auto with_pairs = context.UseObjective(objective);
+  ZEROTH_ASSIGN_OR_RETURN(const Value loss,
+                          model_->Loss(context, inputs.tokens(i), inputs.targets(i)));
+  return MicroBatchLoss{loss, objective.statistics()};
+}
+
+absl::StatusOr<Tensor> Trainer::TokenLosses(const StepInputs& inputs, int64_t i) {
+  Context& context = sharded_->context();
+  const NoGradient inference(sharded_->tape());
+  const auto without_dropout = context.UseDraws(std::nullopt);
+  KeepTokenLosses kept;
+  const auto keeps = context.UseObjective(kept);
+  ZEROTH_RETURN_IF_ERROR(model_->Loss(context, inputs.tokens(i), inputs.targets(i)).status());
+  return kept.losses();
+}
+
+absl::StatusOr<Tensor> Trainer::TokenLosses(const Batch& batch) {
+  return Guarded([&]() -> absl::StatusOr<Tensor> {
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(absl::MakeConstSpan(&batch, 1)));
+    sharded_->context().set_document_starts(inputs.starts(0));
+    return TokenLosses(inputs, 0);
+  });
+}
+
+}  // namespace zeroth

@@ -1,0 +1,92 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/options/objective.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/options/option_registry.h"
+
+namespace zeroth {
+
+std::optional<PreferenceOptions> TrainOptions::preference() const {
+  PreferenceOptions options;
+  switch (objective) {
+    case Objective::kNextToken:
+      return std::nullopt;
+    case Objective::kDpo:
+      options.kind = PreferenceKind::kDpo;
+      break;
+    case Objective::kIpo:
+      options.kind = PreferenceKind::kIpo;
+      break;
+    case Objective::kSimpo:
+      options.kind = PreferenceKind::kSimpo;
+      break;
+    case Objective::kOrpo:
+      options.kind = PreferenceKind::kOrpo;
+      break;
+  }
+  const float usual = objective == Objective::kSimpo ? 2.0f : 0.1f;
+  options.beta = preference_beta > 0 ? static_cast<float>(preference_beta) : usual;
+  options.label_smoothing = static_cast<float>(preference_label_smoothing);
+  if (objective == Objective::kSimpo) options.gamma = static_cast<float>(simpo_gamma);
+  return options;
+}
+
+bool TrainOptions::caches_reference() const {
+  const std::optional<PreferenceOptions> options = preference();
+  if (!options.has_value() || !UsesReference(options->kind)) return false;
+  if (reference != ReferenceModel::kAuto) return reference == ReferenceModel::kCached;
+  return lora_rank == 0 || !lora_modules_to_save.empty();
+}
+
+absl::Status CheckObjective(const TrainOptions& o) {
+  const TrainOptions defaults;
+  const std::optional<PreferenceOptions> preference = o.preference();
+  const auto refuse = [&o](const char* name, absl::string_view why) {
+    return InvalidArgument("--", name, "=", OptionText(name, o),
+                           ", --objective=", OptionText("objective", o), ": ", why);
+  };
+  const bool smooths = o.objective == Objective::kDpo || o.objective == Objective::kSimpo;
+  const bool compares = preference.has_value() && UsesReference(preference->kind);
+  if (!preference.has_value() && o.preference_beta != defaults.preference_beta) {
+    return refuse("preference_beta", "only objectives of pairs have it; leave it out");
+  }
+  if (!smooths && o.preference_label_smoothing != defaults.preference_label_smoothing) {
+    return refuse("preference_label_smoothing", "only dpo and simpo have it; leave it out");
+  }
+  if (o.objective != Objective::kSimpo && o.simpo_gamma != defaults.simpo_gamma) {
+    return refuse("simpo_gamma", "only simpo has it; leave it out");
+  }
+  if (!compares && o.reference != defaults.reference) {
+    return refuse("reference", "only dpo and ipo compare with a reference; leave it out");
+  }
+  if (!preference.has_value()) return absl::OkStatus();
+  if (o.loss_on == LossOn::kAll) {
+    return refuse("loss_on", "of a pair only the answers are learned; leave --loss_on out");
+  }
+  if (o.on_long == OnLong::kSplit) {
+    return refuse("on_long",
+                  "both answers of a pair lie in one sequence, and are not split; take truncate, "
+                  "drop or refuse");
+  }
+  if (o.attend_within == AttendWithin::kSequence) {
+    return refuse("attend_within",
+                  "the answers of a pair lie in one sequence, and must not attend to each other; "
+                  "leave --attend_within out");
+  }
+  if (o.reference == ReferenceModel::kAdapterOff) {
+    if (o.lora_rank == 0 && o.init_adapter.empty()) {
+      return refuse("reference", "there are no adapters; take cached, or give --lora_rank");
+    }
+    if (!o.lora_modules_to_save.empty()) {
+      return refuse("reference",
+                    "--lora_modules_to_save trains weights of the model itself, which turning the "
+                    "adapters off does not undo; take cached");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth
