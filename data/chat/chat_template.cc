@@ -138,7 +138,11 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
   ChatTools marked_tools = tools;
   ZEROTH_ASSIGN_OR_RETURN(const std::string mark, MarkSpecial(marked, marked_tools));
   std::vector<JinjaSpan> replies;
-  ZEROTH_ASSIGN_OR_RETURN(std::string text, Run(marked, marked_tools, opens_reply, &replies));
+  absl::StatusOr<std::string> run = Run(marked, marked_tools, opens_reply, &replies);
+  if (absl::IsInvalidArgument(run.status())) {
+    return ExplainFailure(run.status(), std::move(marked), marked_tools);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::string text, std::move(run));
   if (!mark.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::string plain, Run(messages, tools, opens_reply));
     if (absl::StrReplaceAll(text, {{mark, ""}}) != plain) {

@@ -102,6 +102,10 @@ class ChatTemplate {
   absl::Status CheckWritesTools(absl::string_view text, absl::Span<const JinjaSpan> generated,
                                 absl::Span<const ChatMessage> messages,
                                 const ChatTools& tools) const;
+  // Says what to do about `failed`, an error of Run for these messages: if the template runs once
+  // messages with tool calls have a content, that it does not write calls or needs the content.
+  absl::Status ExplainFailure(const absl::Status& failed, std::vector<ChatMessage> messages,
+                              const ChatTools& tools) const;
   absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages, const ChatTools& tools,
                                      bool opens_reply) const;
   // Puts a character that is returned, and that no message has, into each spelling of a special

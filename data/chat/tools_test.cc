@@ -165,8 +165,34 @@ TEST_F(ToolsTest, WhatATemplateLeavesOutIsRefused) {
                 "{{ message.content }}{{ '<|im_end|>' if not message.tool_calls else '' }}"
                 "{% endgeneration %}{% endif %}"}});
   EXPECT_THAT(Spelled(blocks, kRecord), HasSubstr("blocks leave out the name of a tool call"));
-  EXPECT_THAT(Spelled(ChatTemplate::Named("chatml", *tokenizer_)->jinja(), kRecord),
-              HasSubstr("cannot be run here for tool calls: line 2: "));
+}
+
+// Such a template writes 'text' + message['content'], which fails in Jinja without "content".
+TEST_F(ToolsTest, CallsWithoutContentAreExplained) {
+  const std::string chatml = ChatTemplate::Named("chatml", *tokenizer_)->jinja();
+  EXPECT_THAT(Spelled(chatml, kRecord),
+              HasSubstr("the chat template does not write the record's \"tools\""));
+  nlohmann::ordered_json record = nlohmann::ordered_json::parse(kRecord);
+  record.erase("tools");
+  EXPECT_EQ(Spelled(chatml, record.dump()),
+            "the chat template does not write the name of a tool call of message 2. Choose a "
+            "--chat_template that writes tools, such as auto (that of the model's directory) or "
+            "the path of a .jinja file, or leave them out of the record");
+  // This one writes calls.
+  const std::string needs = absl::StrReplaceAll(
+      kTools,
+      {{"{% if message.content %}{{ message.content }}{% endif %}", "{{ '' + message.content }}"}});
+  EXPECT_THAT(Spelled(needs, kRecord),
+              HasSubstr("message 2 has tool calls without \"content\", for which the chat template "
+                        "cannot be run here for tool calls: line 10: a string + an undefined value "
+                        "is not known here; write \"content\": \"\" in the record"));
+  record["messages"][1]["content"] = "";
+  EXPECT_THAT(Spelled(needs, record.dump()), HasSubstr("assistant\n[<c>f {"));
+  // Another cause is not blamed on the content.
+  const std::string broken = absl::StrReplaceAll(
+      kTools, {{"{%- if message.tool_calls %}", "{%- if message.tool_calls %}{{ 1 + 'a' }}"}});
+  EXPECT_THAT(Spelled(broken, kRecord),
+              HasSubstr("the chat template cannot be run here for tool calls: line 11: "));
 }
 
 TEST_F(ToolsTest, MessagesOfToolsFollowCalls) {
