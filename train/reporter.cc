@@ -285,6 +285,19 @@ void Reporter::PrintAdapters() {
       options_.lora_dropout > 0 ? absl::StrCat(", dropout ", options_.lora_dropout) : "",
       adapters.size(), saved.empty() ? "" : absl::StrCat(", and ", saved, " in full"),
       static_cast<double>(numel) / 1e6));
+  const std::vector<const PackedWeight*> packed = PackedWeights(trainer_.model());
+  if (packed.empty()) return;
+  int64_t weights = 0;
+  int64_t bytes = 0;
+  for (const PackedWeight* weight : packed) {
+    weights += weight->weight->global_numel();
+    bytes += weight->codes->global_numel() + weight->scales->global_numel();
+  }
+  Say(absl::StrFormat(
+      "base      %.2fM of the frozen weights are kept as %s, in %.2f bits each; a merged model has "
+      "them unpacked in fp32, plus the adapters, then rounded to its type",
+      static_cast<double>(weights) / 1e6, PackedFormatName(packed.front()->shape.format),
+      8.0 * static_cast<double>(bytes) / static_cast<double>(weights)));
 }
 
 void Reporter::PrintFp8() {
