@@ -18,6 +18,7 @@ OPERATIONS = [
     "moe",
     "muon",
     "norm",
+    "packed",
     "quantize",
     "rope",
     "sum_of_squares",

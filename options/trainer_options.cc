@@ -35,6 +35,8 @@ LoraOptions TrainOptions::lora() const {
   lora.dropout = lora_dropout;
   if (lora_targets != "all") lora.targets = NamesIn(lora_targets);
   lora.modules_to_save = NamesIn(lora_modules_to_save);
+  if (base_dtype == BaseDtype::kInt8) lora.base_format = PackedFormat::kInt8;
+  if (base_dtype == BaseDtype::kNf4) lora.base_format = PackedFormat::kNf4;
   return lora;
 }
 
