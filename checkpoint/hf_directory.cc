@@ -89,6 +89,7 @@ absl::StatusOr<std::map<std::string, std::string>> HfDirectory::ReadTokenizerFil
     ZEROTH_ASSIGN_OR_RETURN(contents[fs::path(path).filename().string()],
                             ReadFile(path, kMostBytes));
   }
+  ZEROTH_RETURN_IF_ERROR(FoldToolUseTemplate(tokenizer_path_, contents));
   return contents;
 }
 

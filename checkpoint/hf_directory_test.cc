@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 TEST(HfDirectoryTest, OpensWhatTransformersWrote) {
   for (const char* path : {"tests/testdata/gpt2_tiny", "tests/testdata/llama_tiny/"}) {
@@ -37,6 +38,14 @@ TEST(HfDirectoryTest, FindsTokenizerFiles) {
   ASSERT_TRUE(directory.ok()) << directory.status();
   EXPECT_THAT(directory->TokenizerFiles(),
               ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
+  // A template for tools is in a directory of its own; its copy is not.
+  dir.Write("chat_template.jinja", "plain");
+  dir.Write("additional_chat_templates/tool_use.jinja", "tools");
+  const auto files = directory->ReadTokenizerFiles();
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(*files, ElementsAre(Pair("merges.txt", ""),
+                                  Pair("tokenizer_config.json", HasSubstr("\"tool_use\"")),
+                                  Pair("vocab.json", "{}")));
 }
 
 TEST(HfDirectoryTest, TakesAWholeTokenizerOfAnAdapterOrNone) {

@@ -243,7 +243,8 @@ absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec,
     if (IsText(file.kind) == text) continue;
     return InvalidArgument(
         "text and token files cannot be mixed: ", text ? files[0].path : file.path, " is text, ",
-        text ? file.path : files[0].path, " holds tokens");
+        text ? file.path : files[0].path,
+        " holds tokens; give each a weight, as in a.txt:1,b.npy:1, to mix their sequences");
   }
   std::sort(not_read.begin(), not_read.end());
   if (left_out != nullptr) *left_out = std::move(not_read);

@@ -44,6 +44,16 @@ size_t LastCut(absl::string_view text, size_t least) {
   return 0;
 }
 
+// The parser's errors say what is wrong where, but not what to do about a file of records.
+absl::StatusOr<nlohmann::ordered_json> ParseRecord(absl::string_view text,
+                                                   absl::string_view where) {
+  absl::StatusOr<nlohmann::ordered_json> json = ParseOrderedJson(text, where);
+  if (json.ok()) return json;
+  return InvalidArgument(json.status().message(),
+                         "; expected JSON in UTF-8: mend or remove the record, or fetch the file "
+                         "again if it is cut short");
+}
+
 // Refuses a record of text with a key that would change what is learned from it.
 absl::Status CheckTextKeys(const nlohmann::ordered_json& json) {
   for (const char* const key : {"weight", "loss", "trainable"}) {
@@ -235,7 +245,7 @@ absl::StatusOr<bool> DocumentReader::NextElement(JsonRecord* record) {
   record->where = absl::StrCat(file_.path(), " record ", ++lines_);
   const absl::string_view text = absl::string_view(held_).substr(held_begin_, length);
   Pass(length);
-  ZEROTH_ASSIGN_OR_RETURN(record->json, ParseOrderedJson(text, record->where));
+  ZEROTH_ASSIGN_OR_RETURN(record->json, ParseRecord(text, record->where));
   return true;
 }
 
@@ -278,7 +288,7 @@ absl::StatusOr<bool> DocumentReader::NextLine(JsonRecord* record) {
     Pass(taken);
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     record->where = absl::StrCat(file_.path(), " line ", lines_);
-    ZEROTH_ASSIGN_OR_RETURN(record->json, ParseOrderedJson(line, record->where));
+    ZEROTH_ASSIGN_OR_RETURN(record->json, ParseRecord(line, record->where));
     return true;
   }
 }
@@ -292,8 +302,10 @@ absl::StatusOr<bool> DocumentReader::Next(TextPart* part) {
   const nlohmann::ordered_json& json = record.json;
   const auto text = json.find("text");
   if (!text->is_string()) {
-    return InvalidArgument(record.where, ": \"text\" is ", text->type_name(),
-                           ", expected a string");
+    return InvalidArgument(
+        record.where, ": \"text\" is ", text->type_name(), ", expected a string",
+        text->is_binary() ? " in UTF-8" : absl::StrCat(", found ", QuoteJson(*text)),
+        "; --data_columns=text=COLUMN reads another column");
   }
   ZEROTH_RETURN_IF_ERROR_WITH(CheckTextKeys(json), record.where);
   *part = {text->get<std::string>(), true, true};

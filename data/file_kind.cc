@@ -236,8 +236,13 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
                    NamesPackedData(path));
   }
   if (NameEndsIn(path, ".npy")) {
-    return {std::nullopt, Compression::kNone,
-            absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"), true};
+    return {
+        std::nullopt, Compression::kNone,
+        absl::StrCat(
+            path,
+            ": is named .npy, but does not begin as a NumPy file does; fetch it again, or give it "
+            "the name of what it is"),
+        true};
   }
   if (NameEndsIn(path, ".bin")) {
     return {std::nullopt, Compression::kNone,
@@ -261,7 +266,7 @@ FileKind FileKindOf(const std::string& path, absl::string_view head) {
                      Excerpt(head, 60),
                      absl::StartsWith(head, "version https://git-lfs")
                          ? ", which Git LFS leaves in place of a file: run git lfs pull"
-                         : ""),
+                         : "; fetch it again, or give it the name of what it is"),
         true};
   }
   if (head.empty()) {

@@ -152,7 +152,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
     return InvalidArgument(
         "text and other records cannot be mixed: ", is_text ? files[0].path : file.path, " holds ",
         NameOf(is_text ? kinds[0] : kinds.back()), " records, ",
-        is_text ? file.path : files[0].path, " text");
+        is_text ? file.path : files[0].path,
+        " text; give each a weight, as in a.jsonl:1,b.jsonl:1, to mix their sequences");
   }
   if (options.pairs && kinds[0] == RecordKind::kText) return NoPairs(files[0].path, "text");
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,

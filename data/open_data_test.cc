@@ -268,8 +268,9 @@ TEST(OpenDataTest, KindsOfRecordsAreNamed) {
   EXPECT_EQ(open(alpaca), alpaca + " (Alpaca)");
   EXPECT_EQ(open(alpaca + "," + prompt), alpaca + " and 1 more (Alpaca, prompt/completion)");
   EXPECT_EQ(open(text), text + " (text)");
-  EXPECT_EQ(open(text + "," + prompt), "text and other records cannot be mixed: " + prompt +
-                                           " holds prompt/completion records, " + text + " text");
+  EXPECT_THAT(open(text + "," + prompt),
+              HasSubstr("text and other records cannot be mixed: " + prompt +
+                        " holds prompt/completion records, " + text + " text; give each a weight"));
   EXPECT_THAT(open(text + ":1," + prompt + ":1"),
               HasSubstr(prompt + " (prompt/completion) (500 of 1000)"));
   // The prompt is one byte; the completion has another, and the end-of-text token.

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
@@ -31,9 +32,10 @@ constexpr int64_t kReadBytes = int64_t{256} << 10;
 // Nested deeper, a value is an attack on the stack.
 constexpr int kMostDepth = 64;
 
-// Behind the first line Arrow tells where in its sources it was.
+// Without its last dot. Behind the first line Arrow tells where in its sources it was.
 std::string FirstLine(const arrow::Status& status) {
-  return status.message().substr(0, status.message().find('\n'));
+  const absl::string_view message = status.message();
+  return std::string(absl::StripSuffix(message.substr(0, message.find('\n')), "."));
 }
 
 arrow::Result<nlohmann::ordered_json> JsonOf(const arrow::Array& array, int64_t i, int depth = 0);

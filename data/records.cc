@@ -12,13 +12,11 @@
 #include "absl/strings/str_split.h"
 
 #include "zeroth/core/base/excerpt.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
-
-// Bytes of a record that a message quotes.
-constexpr size_t kQuotedBytes = 120;
 
 constexpr char kExpected[] =
     "expected one of {\"text\": \"...\"}, {\"messages\": [{\"role\": \"user\", \"content\": "
@@ -31,11 +29,6 @@ constexpr char kExpected[] =
 constexpr absl::string_view kNames[] = {"text",   "messages", "conversations", "instruction",
                                         "input",  "output",   "prompt",        "completion",
                                         "chosen", "rejected", "tools"};
-
-std::string Quote(const nlohmann::ordered_json& json) {
-  return Shorten(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace),
-                 kQuotedBytes);
-}
 
 }  // namespace
 
@@ -80,7 +73,7 @@ absl::StatusOr<RecordKind> KindOfRecord(const JsonRecord& record, bool prefers_p
     if (is_pair) return pair;
     if (json.contains("text")) return RecordKind::kText;
   }
-  return InvalidArgument(record.where, ": ", kExpected, ", found ", Quote(json),
+  return InvalidArgument(record.where, ": ", kExpected, ", found ", QuoteJson(json),
                          json.is_object() ? "; --data_columns=NAME=COLUMN reads a key under one of "
                                             "these names"
                                           : "");
@@ -93,7 +86,7 @@ absl::Status CheckKind(const JsonRecord& record, RecordKind kind) {
       record.where, ": is a record of the kind ", NameOf(found), ", expected ", NameOf(kind),
       kind == RecordKind::kText ? "; the trainer's --data reads each kind from separate files: "
                                 : ", the kind of the file's first record: ",
-      Quote(record.json));
+      QuoteJson(record.json));
 }
 
 absl::Status NoPairs(absl::string_view path, absl::string_view what) {

@@ -17,33 +17,79 @@
 
 namespace zeroth {
 
+namespace {
+
+constexpr char kDefault[] = "default";
+constexpr char kToolUse[] = "tool_use";
+constexpr char kChatTemplate[] = "chat_template";
+
+std::string ToolUsePath(const std::string& directory) {
+  return absl::StrCat(directory, "/additional_chat_templates/", kToolUse, ".jinja");
+}
+
+}  // namespace
+
 absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory) {
   constexpr size_t kMaxBytes = size_t{1} << 20;
   HfChatTemplate result;
   result.path = absl::StrCat(directory, "/chat_template.jinja");
-  if (IsFile(result.path)) {
+  const bool has_default = IsFile(result.path);
+  if (const std::string path = ToolUsePath(directory); IsFile(path)) {
+    if (!has_default) {
+      return InvalidArgument(path, ": is there without ", result.path,
+                             ", the template of conversations without tools; expected both, or "
+                             "neither");
+    }
+    ZEROTH_ASSIGN_OR_RETURN(result.tool_use, ReadFile(path, kMaxBytes));
+  }
+  if (has_default) {
     ZEROTH_ASSIGN_OR_RETURN(result.jinja, ReadFile(result.path, kMaxBytes));
     return result;
   }
   result.path = absl::StrCat(directory, "/tokenizer_config.json");
   if (!IsFile(result.path)) return result;
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(result.path));
-  const auto found = config.is_object() ? config.find("chat_template") : config.end();
+  const auto found = config.is_object() ? config.find(kChatTemplate) : config.end();
   if (found == config.end() || found->is_null()) return result;
   if (found->is_string()) {
     result.jinja = found->get<std::string>();
     return result;
   }
   for (const nlohmann::json& entry : found->is_array() ? *found : nlohmann::json::array()) {
-    if (!entry.is_object() || entry.value("name", nlohmann::json()) != "default") continue;
+    if (!entry.is_object()) continue;
+    const nlohmann::json name = entry.value("name", nlohmann::json());
     const auto text = entry.find("template");
     if (text == entry.end() || !text->is_string()) continue;
-    result.jinja = text->get<std::string>();
-    return result;
+    if (name == kDefault) result.jinja = text->get<std::string>();
+    if (name == kToolUse) result.tool_use = text->get<std::string>();
   }
+  if (!result.jinja.empty()) return result;
   return InvalidArgument(
       result.path, ": key \"chat_template\" is ", found->type_name(),
       ", expected a string, or a list with a template named default; fix or remove it");
+}
+
+absl::Status FoldToolUseTemplate(const std::string& directory,
+                                 std::map<std::string, std::string>& files) {
+  if (files.empty() || !IsFile(ToolUsePath(directory))) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const HfChatTemplate chat, ReadHfChatTemplate(directory));
+  constexpr char kConfig[] = "tokenizer_config.json";
+  const auto found = files.find(kConfig);
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  if (found != files.end()) {
+    ZEROTH_ASSIGN_OR_RETURN(config,
+                            ParseOrderedJson(found->second, absl::StrCat(directory, "/", kConfig)));
+  }
+  if (!config.is_object()) {
+    return InvalidArgument(directory, "/", kConfig, ": is ", config.type_name(),
+                           ", expected an object");
+  }
+  config[kChatTemplate] = {{{"name", kDefault}, {"template", chat.jinja}},
+                           {{"name", kToolUse}, {"template", chat.tool_use}}};
+  files[kConfig] =
+      config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  files.erase("chat_template.jinja");
+  return absl::OkStatus();
 }
 
 std::string HubHint(absl::string_view path) {

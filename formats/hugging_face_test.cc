@@ -2,10 +2,12 @@
 
 #include "zeroth/formats/hugging_face.h"
 
+#include <map>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/temporary_directory.h"
 
@@ -25,12 +27,48 @@ TEST(HuggingFaceTest, ReadsTheTemplateOfConversations) {
                        {"name": "default", "template": "c"}])")
                 ->jinja,
             "c");
+  EXPECT_EQ(config(R"([{"name": "tool_use", "template": "b"},
+                       {"name": "default", "template": "c"}])")
+                ->tool_use,
+            "b");
   for (const char* wrong : {"1", "[]", R"([{"name": "tool_use", "template": "b"}, 1])"}) {
     EXPECT_THAT(std::string(config(wrong).status().message()),
                 testing::HasSubstr("tokenizer_config.json: key \"chat_template\" is "));
   }
   dir.Write("chat_template.jinja", "d\n");
   EXPECT_EQ(ReadHfChatTemplate(dir.path())->jinja, "d\n");
+  EXPECT_EQ(ReadHfChatTemplate(dir.path())->tool_use, "");
+}
+
+TEST(HuggingFaceTest, ReadsAndFoldsTheTemplateForTools) {
+  const TemporaryDirectory dir;
+  std::map<std::string, std::string> files = {{"chat_template.jinja", "d"}, {"vocab.json", "{}"}};
+  const std::map<std::string, std::string> before = files;
+  EXPECT_EQ(FoldToolUseTemplate(dir.path(), files), absl::OkStatus());
+  EXPECT_EQ(files, before);
+  dir.Write("additional_chat_templates/tool_use.jinja", "t");
+  EXPECT_EQ(ReadHfChatTemplate(dir.path()).status().message(),
+            dir.File("additional_chat_templates/tool_use.jinja") + ": is there without " +
+                dir.File("chat_template.jinja") +
+                ", the template of conversations without tools; expected both, or neither");
+  EXPECT_FALSE(FoldToolUseTemplate(dir.path(), files).ok());
+  // Such files come before a list in the configuration.
+  const std::string config =
+      R"({"z": 1, "chat_template": [{"name": "default", "template": "x"}], "a": 2})";
+  dir.Write("tokenizer_config.json", config);
+  dir.Write("chat_template.jinja", "d");
+  files["tokenizer_config.json"] = config;
+  EXPECT_EQ(ReadHfChatTemplate(dir.path())->jinja, "d");
+  EXPECT_EQ(ReadHfChatTemplate(dir.path())->tool_use, "t");
+  EXPECT_EQ(FoldToolUseTemplate(dir.path(), files), absl::OkStatus());
+  EXPECT_EQ(files.count("chat_template.jinja"), 0u);
+  EXPECT_EQ(nlohmann::ordered_json::parse(files["tokenizer_config.json"]).dump(),
+            R"({"z":1,"chat_template":[{"name":"default","template":"d"},)"
+            R"({"name":"tool_use","template":"t"}],"a":2})");
+  const TemporaryDirectory exported;
+  for (const auto& [name, content] : files) exported.Write(name, content);
+  EXPECT_EQ(ReadHfChatTemplate(exported.path())->jinja, "d");
+  EXPECT_EQ(ReadHfChatTemplate(exported.path())->tool_use, "t");
 }
 
 }  // namespace

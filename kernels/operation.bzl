@@ -18,6 +18,7 @@ OPERATIONS = [
     "moe",
     "muon",
     "norm",
+    "packed",
     "preference",
     "quantize",
     "rope",

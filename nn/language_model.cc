@@ -151,7 +151,8 @@ absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& opti
         "a model with fp8 matmuls cannot be divided among tensor ranks");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DivisionRule> rules, model.DivisionRules());
-  return DivideParameters(model, rules, options, index);
+  ZEROTH_RETURN_IF_ERROR(DivideParameters(model, rules, options, index));
+  return DividePackedWeights(model);
 }
 
 double LanguageModel::FlopsPerToken(int64_t seq) const {

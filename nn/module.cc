@@ -75,9 +75,10 @@ int64_t Module::ParameterCount() const {
   return count;
 }
 
-Parameter* Module::AddParameter(absl::string_view suffix, Shape shape, Initializer initializer) {
+Parameter* Module::AddParameter(absl::string_view suffix, Shape shape, Initializer initializer,
+                                DType dtype) {
   owned_parameters_.push_back(
-      std::make_unique<Parameter>(Scoped(suffix), std::move(shape), initializer));
+      std::make_unique<Parameter>(Scoped(suffix), std::move(shape), initializer, dtype));
   own_parameters_.push_back(owned_parameters_.back().get());
   return own_parameters_.back();
 }

@@ -78,7 +78,8 @@ class Module {
 
  protected:
   // Declares a parameter named name() + "." + suffix, which this module owns.
-  Parameter* AddParameter(absl::string_view suffix, Shape shape, Initializer initializer);
+  Parameter* AddParameter(absl::string_view suffix, Shape shape, Initializer initializer,
+                          DType dtype = DType::kFloat32);
   // Declares that this module also uses a parameter that another one owns (tied weights).
   void ShareParameter(Parameter* parameter) { own_parameters_.push_back(parameter); }
   template <typename M>

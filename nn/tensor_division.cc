@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {
@@ -16,13 +17,15 @@ namespace {
 // outputs.
 constexpr absl::string_view kLoraA = ".lora_A";
 constexpr absl::string_view kLoraB = ".lora_B";
+constexpr absl::string_view kScales = "_scales";                    // of a packed weight
 constexpr absl::string_view kMagnitude = ".lora_magnitude_vector";  // of its outputs
 
 const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
   const absl::string_view kind =
       absl::string_view(parameter).substr(std::min(dot, parameter.size()));
-  if (kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB &&
+  const bool is_packed = absl::StartsWith(kind, ".weight_");
+  if (!is_packed && kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB &&
       kind != kMagnitude) {
     return nullptr;
   }
@@ -53,8 +56,21 @@ absl::Status ExpectDivisible(const Parameter& parameter, const DivisionRule& rul
                         "deterministic pieces");
 }
 
+// The inputs of a packed weight are divided between blocks of codes.
+bool IsNf4(const Parameter& parameter) { return absl::EndsWith(parameter.name(), ".weight_nf4"); }
+
+absl::string_view InputsOf(const Parameter& parameter) {
+  return IsNf4(parameter) ? "blocks of 64 inputs" : "inputs";
+}
+
+int64_t WidthOf(const Parameter& parameter, int dim) {
+  const int64_t width = parameter.global_shape().dim(dim);
+  return IsNf4(parameter) && dim == 1 ? width / PackedShape::kNf4BlockBytes : width;
+}
+
 absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
                        const TensorParallelOptions& options, int index) {
+  if (absl::EndsWith(parameter.name(), kScales)) return absl::OkStatus();  // each rank has all
   const bool is_weight = parameter.global_shape().rank() == 2;
   const bool outputs_are_columns = parameter.matrix().outputs_are_columns;
   ParameterPart part{.axis = kTensorAxis, .index = index, .count = options.size};
@@ -73,8 +89,8 @@ absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
     case Division::kDepth:
       if (!is_weight || absl::EndsWith(parameter.name(), kLoraB)) return absl::OkStatus();
       part.dim = outputs_are_columns ? 0 : 1;
-      ZEROTH_RETURN_IF_ERROR(ExpectDivisible(parameter, rule, "inputs",
-                                             parameter.global_shape().dim(part.dim), options));
+      ZEROTH_RETURN_IF_ERROR(ExpectDivisible(parameter, rule, InputsOf(parameter),
+                                             WidthOf(parameter, part.dim), options));
       break;
     case Division::kOutputs:
       if (absl::EndsWith(parameter.name(), kLoraA)) return absl::OkStatus();

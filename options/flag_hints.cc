@@ -60,6 +60,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--keep_last", "save_total_limit"},
     {"--resume", "resume_from_checkpoint load"},
     {"--log_every", "logging_steps log_interval"},
+    {"--base_dtype", "load_in_4bit load_in_8bit bnb_4bit_quant_type"},
     {"--lora_rank", "lora_r use_lora"},
     {"--lora_modules_to_save", "modules_to_save"},
     {"--lora_rslora", "use_rslora peft_use_rslora"},

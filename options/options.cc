@@ -134,6 +134,15 @@ absl::Status CheckTogether(const TrainOptions& o) {
   const bool has_none = o.lora_rank == 0 && o.init_adapter.empty();
   refuse_group(has_none, "lora_", "needs --lora_rank: there are no adapters without a rank");
 
+  const bool packs = o.base_dtype != BaseDtype::kNone;
+  refuse(packs && has_none, "base_dtype",
+         "needs --lora_rank: weights in few bits are not trained, only adapters beside them");
+  refuse(packs && !has_none && o.init_from.empty() && o.init_adapter.empty() && !o.dry_run,
+         "base_dtype", "needs --init_from: say which weights are to be packed");
+  refuse(packs && o.lora_dora, "base_dtype lora_dora",
+         "DoRA's norms are those of weights in full; leave one of them out");
+  refuse(packs && o.fp8 != Fp8Recipe::kNone, "base_dtype fp8", "leave one of them out");
+
   const bool has_muon = o.optimizer == "muon";
   refuse_group(!has_muon, "muon_", "needs --optimizer=muon");
   refuse(has_muon && o.offload != "none", "optimizer offload",
@@ -285,31 +294,6 @@ std::optional<StepRange> ParseStepRange(absl::string_view text) {
 
 TensorParallelOptions TrainOptions::tensor() const {
   return {tensor_parallel, deterministic_tensor, sequence_parallel};
-}
-
-absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
-  OffloadOptions offload;
-  if (text == "none") return offload;
-  if (text == "all") text = "parameters,gradients,optimizer";
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    bool* const kind = part == "parameters"  ? &offload.parameters
-                       : part == "gradients" ? &offload.gradients
-                       : part == "optimizer" ? &offload.optimizer
-                                             : nullptr;
-    if (kind == nullptr || *kind) {
-      return InvalidArgument(
-          "'", part, "' in '", text,
-          "': expected parameters, gradients or optimizer, each once, or none or all");
-    }
-    *kind = true;
-  }
-  return offload;
-}
-
-OffloadOptions TrainOptions::offload_options() const {
-  OffloadOptions options = *ParseOffload(offload);
-  options.directory = offload_dir;
-  return options;
 }
 
 StrategyOptions TrainOptions::strategy_options() const {

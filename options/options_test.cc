@@ -131,6 +131,28 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--lora_alpha=nan: expected a finite number", [](TrainOptions& o) { o.lora_alpha = NAN; }},
       {"--skip_loss_zscore=12: expected a finite number of at least 0 and below 11.2694",
        [](TrainOptions& o) { o.skip_loss_zscore = 12; }},
+      {"--base_dtype=nf4 needs --lora_rank",
+       [](TrainOptions& o) { o.base_dtype = BaseDtype::kNf4; }},
+      {"--base_dtype=int8 needs --init_from",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.base_dtype = BaseDtype::kInt8;
+       }},
+      {"--base_dtype=nf4 and --lora_dora",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.init_from = "model";
+         o.lora_dora = true;
+         o.base_dtype = BaseDtype::kNf4;
+       }},
+      {"--base_dtype=nf4 and --fp8=tensorwise",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.init_from = "model";
+         o.param_dtype = DType::kBFloat16;
+         o.fp8 = Fp8Recipe::kTensorwise;
+         o.base_dtype = BaseDtype::kNf4;
+       }},
       {"--lora_dora and --lora_dropout=0.1",
        [](TrainOptions& o) {
          o.lora_rank = 2;
@@ -282,7 +304,7 @@ TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
       EXPECT_EQ(OptionText(option, options), word) << option.name;
     }
   }
-  EXPECT_EQ(choices, 24);
+  EXPECT_EQ(choices, 25);
   EXPECT_EQ(options.like, Like::kDeepspeed);
   EXPECT_EQ(options.layout, LayoutKind::kRows);
   EXPECT_EQ(options.optimizer_state_dtype, DType::kUInt8);

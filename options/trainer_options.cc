@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/strategies/quantized_collectives.h"
 
@@ -26,6 +27,31 @@ std::vector<std::string> NamesIn(const std::string& list) {
 
 }  // namespace
 
+absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
+  OffloadOptions offload;
+  if (text == "none") return offload;
+  if (text == "all") text = "parameters,gradients,optimizer";
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    bool* const kind = part == "parameters"  ? &offload.parameters
+                       : part == "gradients" ? &offload.gradients
+                       : part == "optimizer" ? &offload.optimizer
+                                             : nullptr;
+    if (kind == nullptr || *kind) {
+      return InvalidArgument(
+          "'", part, "' in '", text,
+          "': expected parameters, gradients or optimizer, each once, or none or all");
+    }
+    *kind = true;
+  }
+  return offload;
+}
+
+OffloadOptions TrainOptions::offload_options() const {
+  OffloadOptions options = *ParseOffload(offload);
+  options.directory = offload_dir;
+  return options;
+}
+
 LoraOptions TrainOptions::lora() const {
   LoraOptions lora;
   lora.rank = lora_rank;
@@ -35,6 +61,8 @@ LoraOptions TrainOptions::lora() const {
   lora.dropout = lora_dropout;
   if (lora_targets != "all") lora.targets = NamesIn(lora_targets);
   lora.modules_to_save = NamesIn(lora_modules_to_save);
+  if (base_dtype == BaseDtype::kInt8) lora.base_format = PackedFormat::kInt8;
+  if (base_dtype == BaseDtype::kNf4) lora.base_format = PackedFormat::kNf4;
   return lora;
 }
 

@@ -29,8 +29,7 @@ std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
 std::vector<PackedTensor> FullParameters(const Unit& unit) {
   std::vector<PackedTensor> tensors;
   for (int i = 0; i < unit.segment_count(); ++i) {
-    tensors.push_back(
-        {unit.is_full(i) ? 0 : unit.segment_layout(i).numel, unit.precision().param_dtype});
+    tensors.push_back({unit.is_full(i) ? 0 : unit.segment_layout(i).numel, unit.param_dtype(i)});
   }
   return tensors;
 }

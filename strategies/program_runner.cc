@@ -43,7 +43,7 @@ absl::Status AllocateSlices(const Unit& unit, const UnitProgram& program, OpPlac
                             Stream& writer, std::vector<Tensor>& slices) {
   std::vector<PackedTensor> tensors;
   for (int i = 0; i < unit.segment_count(); ++i) {
-    tensors.push_back({program.NumelOf(place, i), unit.precision().param_dtype});
+    tensors.push_back({program.NumelOf(place, i), unit.param_dtype(i)});
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
                           Allocate(unit.device(), PackedBytes(tensors), DType::kUInt8,
@@ -246,7 +246,8 @@ class ProgramRunner::Execution {
     return absl::OkStatus();
   }
 
-  // Issues collectives of one kind, lane and group: as one call, unless the unit has custom ones.
+  // Issues collectives of one kind, lane and group: as one call, unless the unit has custom ones,
+  // which bytes never use.
   absl::Status RunCollectives(absl::Span<const UnitOp> ops) {
     const UnitOp& first = ops.front();
     Lane& lane = runner_.lane(first.lane);
@@ -270,7 +271,8 @@ class ProgramRunner::Execution {
             custom != nullptr
                 ? custom->AllReduce(to, program_.reduce_op, context)
                 : group.AllReduce(to, program_.reduce_op, *lane.stream, unit_.name()));
-      } else if (op.kind == OpKind::kAllGather && custom != nullptr) {
+      } else if (op.kind == OpKind::kAllGather && custom != nullptr &&
+                 !unit_.is_of_bytes(op.segment)) {
         ZEROTH_RETURN_IF_ERROR(custom->AllGather(from, to, context));
       } else if (op.kind == OpKind::kAllGather) {
         gathers.push_back({from, to});

@@ -296,7 +296,10 @@ int64_t Sharding::ShardMemoryBytes() const {
 int64_t Sharding::ReplicatedMemoryBytes() const {
   int64_t bytes = 0;
   for (const Unit* unit : unit_pointers_) {
-    bytes += unit->total_numel() * static_cast<int64_t>(SizeOf(unit->precision().master_dtype));
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const DType dtype = unit->master_dtype(unit->segment_of(i));
+      bytes += unit->parameter(i).global_numel() * static_cast<int64_t>(SizeOf(dtype));
+    }
   }
   return bytes;
 }

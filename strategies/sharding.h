@@ -68,7 +68,7 @@ struct ShardingStats {
 };
 
 // Fills `out` with elements [begin, begin + out.size()) of the undivided parameter
-// (Parameter::global_shape).
+// (Parameter::global_shape). Bytes are whole numbers from 0 to 255.
 using ParameterReader =
     std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<float> out)>;
 
@@ -84,7 +84,8 @@ class Sharding {
  public:
   // `world`, `device` and all parameters outlive the result. InvalidArgument: an unknown strategy,
   // or options that it does not support or that do not fit; no units, two units of one name, or two
-  // roots; a parameter that is in two units or twice in one, is not fp32, or has another's name.
+  // roots; a parameter that is in two units or twice in one, is neither fp32 nor frozen
+  // bytes, or has another's name.
   // FailedPrecondition for a parameter of another sharding, which must be destroyed first. Errors
   // of the offload store.
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,

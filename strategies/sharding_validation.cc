@@ -55,9 +55,12 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
             "parameter '", parameter->name(), "' of unit '", unit.name,
             "' belongs to another sharding; destroy that one before, or shard another model");
       }
-      if (parameter->dtype() != DType::kFloat32) {
+      const bool is_frozen_bytes =
+          parameter->dtype() == DType::kUInt8 && !parameter->requires_grad();
+      if (parameter->dtype() != DType::kFloat32 && !is_frozen_bytes) {
         return InvalidArgument("parameter '", parameter->name(), "' is ",
-                               DTypeName(parameter->dtype()), "; parameters are kept in fp32");
+                               DTypeName(parameter->dtype()),
+                               "; expected fp32, or uint8 for a frozen one");
       }
     }
   }
@@ -75,7 +78,7 @@ absl::Status ExpectTreeOverRanks(int data_size) {
 
 // Checks that the blocks of this rank's part of a parameter are blocks of the undivided parameter.
 absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
-  if (block == 1) return absl::OkStatus();
+  if (block == 1 || !parameter.requires_grad()) return absl::OkStatus();
   for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
     const bool ends = run.global_begin + run.numel == parameter.global_numel();
     if (run.global_begin % block == 0 && (ends || run.numel % block == 0)) continue;

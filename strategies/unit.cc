@@ -88,13 +88,12 @@ absl::Status Unit::AllocateSegment(int i) {
     segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
   }
   if (offloads_parameters()) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        segment.offloaded_shard,
-        offload_->Reserve(in.shard_numel, precision_.master_dtype, "parameters"));
+    ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_shard,
+                            offload_->Reserve(in.shard_numel, master_dtype(i), "parameters"));
     return absl::OkStatus();
   }
   ZEROTH_ASSIGN_OR_RETURN(segment.shard,
-                          Tensor::Zeros(*device_, Shape({in.shard_numel}), precision_.master_dtype,
+                          Tensor::Zeros(*device_, Shape({in.shard_numel}), master_dtype(i),
                                         MemoryCategory::kParameters));
   return absl::OkStatus();
 }

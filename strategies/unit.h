@@ -91,8 +91,8 @@ class Unit {
   // One flat piece of storage, see ShardLayout::Segment. Of replicated segments, the full buffer
   // may be the shard (is_full), and the full gradient the reduced one (is_full_gradient).
   struct Segment {
-    Tensor shard;  // [shard_numel] of master_dtype; undefined if it is offloaded
-    Tensor full;   // [numel] of param_dtype, while gathering or gathered
+    Tensor shard;  // [shard_numel] of Unit::master_dtype; undefined if it is offloaded
+    Tensor full;   // [numel] of Unit::param_dtype, while gathering or gathered
     // Trainable segments only.
     Tensor grad;        // [numel] of full_gradient_dtype, while gradients are full
     Tensor grad_shard;  // [shard_numel], from a step's first gradients to its end
@@ -157,9 +157,16 @@ class Unit {
   bool is_replicated(int i) const {
     return segment_layout(i).numel == segment_layout(i).shard_numel;
   }
+  // The types of a segment's shards and full buffers: those of the precision; uint8 for parameters
+  // of bytes, which are frozen and keep their bits.
+  DType master_dtype(int i) const {
+    return is_of_bytes(i) ? DType::kUInt8 : precision_.master_dtype;
+  }
+  DType param_dtype(int i) const { return is_of_bytes(i) ? DType::kUInt8 : precision_.param_dtype; }
+  bool is_of_bytes(int i) const { return segment_layout(i).dtype == DType::kUInt8; }
   // True if the shard and the full buffer are the same memory.
   bool is_full(int i) const {
-    return is_replicated(i) && precision_.computes_in_masters() && !offloads_parameters();
+    return is_replicated(i) && master_dtype(i) == param_dtype(i) && !offloads_parameters();
   }
   // True if the full gradient and the gradient that the optimizer reads are the same memory.
   bool is_full_gradient(int i) const {

@@ -21,7 +21,7 @@ Operand SliceOf(const Operand& whole, int rank, int ranks) {
 }
 
 Operand FullOf(const Unit& unit, int segment) {
-  return {OpPlace::kFull, unit.precision().param_dtype, 0, unit.segment_layout(segment).numel};
+  return {OpPlace::kFull, unit.param_dtype(segment), 0, unit.segment_layout(segment).numel};
 }
 
 // Compiles gathers, stage by stage.
@@ -64,12 +64,12 @@ class GatherCompiler {
   UnitProgram Finish() { return std::move(program_); }
 
  private:
-  // This rank's contribution to a gather of a segment: its shard, or `slice` of param_dtype after
-  // the shard was rounded or read into it.
+  // This rank's contribution to a gather of a segment: its shard, or `slice` of its param_dtype
+  // after the shard was rounded or read into it.
   Operand Contribution(int segment, const Operand& slice) {
-    const Operand shard = {OpPlace::kShard, unit_.precision().master_dtype, 0,
+    const Operand shard = {OpPlace::kShard, unit_.master_dtype(segment), 0,
                            unit_.segment_layout(segment).shard_numel};
-    if (!unit_.offloads_parameters() && unit_.precision().computes_in_masters()) return shard;
+    if (!unit_.offloads_parameters() && shard.dtype == slice.dtype) return shard;
     const OpKind kind = unit_.offloads_parameters() ? OpKind::kRead : OpKind::kCast;
     program_.ops.push_back({.kind = kind, .segment = segment, .from = shard, .to = slice});
     return slice;

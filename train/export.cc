@@ -21,6 +21,8 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/kernels/packed/packed_format.h"
+#include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/train/model_source.h"
 
@@ -89,6 +91,42 @@ class AdapterMerger {
   std::map<const Parameter*, size_t> pending_of_;
 };
 
+// Restores the packed weights of a model in fp32. Other parameters pass through.
+class Unpacker {
+ public:
+  using Sink =
+      std::function<absl::Status(const Parameter& parameter, absl::Span<const float> values)>;
+
+  // The model outlives the object. `sink` gets the unpacked weights.
+  Unpacker(const LanguageModel& model, Sink sink) : sink_(std::move(sink)) {
+    for (const PackedWeight* packed : PackedWeights(model)) {
+      packed_of_[packed->codes] = packed;
+      packed_of_[packed->scales] = packed;
+    }
+  }
+
+  // Adds a full parameter, in the model's order: the codes of a weight, then its scales.
+  absl::Status Add(const Parameter& parameter, absl::Span<const float> values) {
+    const auto found = packed_of_.find(&parameter);
+    if (found == packed_of_.end()) return sink_(parameter, values);
+    const PackedWeight& packed = *found->second;
+    if (&parameter == packed.codes) {
+      codes_.assign(values.begin(), values.end());
+      return absl::OkStatus();
+    }
+    const std::vector<uint8_t> scales(values.begin(), values.end());
+    const std::vector<uint8_t> codes = std::exchange(codes_, {});
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> weight,
+                            UnpackMatrix(packed.shape, codes, scales));
+    return sink_(*packed.weight, weight);
+  }
+
+ private:
+  const Sink sink_;
+  std::map<const Parameter*, const PackedWeight*> packed_of_;
+  std::vector<uint8_t> codes_;
+};
+
 using Writer = std::unique_ptr<HfDirectoryWriter>;
 
 absl::StatusOr<HfConfig> ModelConfig(const LanguageModel& model, DType dtype,
@@ -128,7 +166,7 @@ absl::StatusOr<Writer> StartWriting(const LanguageModel& model, const std::strin
   const std::map<std::string, PeftTensor> of_adapters =
       IsOfAdapters(options) ? PeftTensors(model) : PeftHalves(model);
   std::vector<TensorDeclaration> tensors;
-  for (const Parameter* parameter : model.Parameters()) {
+  for (const Parameter* parameter : StoredParameters(model)) {
     const auto tensor = of_adapters.find(parameter->name());
     if (!IsOfAdapters(options) && tensor == of_adapters.end()) {
       tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
@@ -179,8 +217,12 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                        [&](const Parameter& parameter, absl::Span<const float> values) {
                          return (*writer)->Write(parameter.name(), 0, values);
                        });
+  Unpacker unpacker(trainer.model(),
+                    [&](const Parameter& parameter, absl::Span<const float> values) {
+                      return merger.Add(parameter, values);
+                    });
   const auto write = [&](const Parameter& parameter, absl::Span<const float> values) {
-    if (!IsOfAdapters(options)) return merger.Add(parameter, values);
+    if (!IsOfAdapters(options)) return unpacker.Add(parameter, values);
     const auto tensor = of_adapters.find(parameter.name());
     if (tensor == of_adapters.end()) return absl::OkStatus();
     if (!tensor->second.transposed) return (*writer)->Write(tensor->second.name, 0, values);

@@ -66,9 +66,10 @@ bool Exists(absl::string_view name, const std::vector<OwnSwitch>& own) {
 }
 
 absl::Status InsertFlagFile(const std::string& path, size_t at, Words& words) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
+  const absl::StatusOr<std::string> text = ReadFile(path, kMostBytes);
+  ZEROTH_RETURN_IF_ERROR_WITH(text.status(), "--flagfile");
   Words lines;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
     const absl::string_view word = absl::StripAsciiWhitespace(line);
     if (!word.empty() && word[0] != '#') lines.emplace_back(word);
   }
@@ -239,7 +240,9 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
   }
   TrainOptions options;
   if (!given.others["config"].empty()) {
-    ZEROTH_RETURN_IF_ERROR(ReadConfig(given.others["config"], options));
+    const absl::Status read = ReadConfig(given.others["config"], options);
+    // Errors inside the file begin with its name and line.
+    if (!read.ok()) return absl::IsInvalidArgument(read) ? read : Annotate(read, "--config");
   }
   Words wrong;
   for (const OwnSwitch& own : others) {

@@ -110,7 +110,10 @@ TEST(FlagsTest, FlagsOverrideTheFile) {
   EXPECT_EQ(options->data, "b");
   EXPECT_EQ(options->steps, 9);
   EXPECT_EQ(options->lr, 0.25);
-  EXPECT_THAT(Error({"--config=/nowhere.toml"}), HasSubstr("/nowhere.toml"));
+  EXPECT_EQ(Error({"--config=/nowhere.toml"}),
+            "--config: cannot open /nowhere.toml: No such file or directory");
+  EXPECT_EQ(Error({"--flagfile=/nowhere"}),
+            "--flagfile: cannot open /nowhere: No such file or directory");
   EXPECT_THAT(Error({absl::StrCat("--config=", Write("bad.toml", "stps = 7\n"))}),
               HasSubstr("bad.toml:1: there is no option stps; did you mean --steps?"));
 }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 
+#include "zeroth/api/packing_reader.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
@@ -214,7 +215,7 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
   const std::map<std::string, PeftTensor> optional = PeftHalves(model);
   std::vector<std::string> wrong;
   std::set<std::string> used;
-  for (const Parameter* parameter : model.Parameters()) {
+  for (const Parameter* parameter : StoredParameters(model)) {
     const std::string stored = weights.StoredName(parameter->name());
     if (optional.count(parameter->name()) > 0 && weights.Find(stored) == nullptr) continue;
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
@@ -339,12 +340,14 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
 
 ParameterReader ModelSource::Reader(uint64_t seed) const {
   const ParameterReader stored = StoredReader(seed);
-  if (!model_options_.lora.dora || adapter_ != nullptr) return stored;
+  const bool packs = model_options_.lora.base_format != PackedFormat::kNone;
+  if (!packs && (!model_options_.lora.dora || adapter_ != nullptr)) return stored;
   absl::StatusOr<std::unique_ptr<LanguageModel>> built = Build();
   if (!built.ok()) {
     return [error = built.status()](const Parameter&, int64_t, absl::Span<float>) { return error; };
   }
   const std::shared_ptr<const LanguageModel> model = *std::move(built);
+  if (packs) return PackingReader(model, stored);  // excludes DoRA
   return [model, adapters = LoraAdapters(*model), stored](const Parameter& parameter, int64_t begin,
                                                           absl::Span<float> out) -> absl::Status {
     for (const LoraAdapter& adapter : adapters) {

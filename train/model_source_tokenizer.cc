@@ -14,6 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
+#include "zeroth/formats/hugging_face.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/model_source.h"
 
@@ -79,9 +80,14 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
 absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& options) const {
   constexpr size_t kMostBytes = size_t{64} << 20;
   TokenizerContent content;
-  for (const std::string& path : TokenizerFiles(options.tokenizer)) {
+  const std::vector<std::string> paths = TokenizerFiles(options.tokenizer);
+  for (const std::string& path : paths) {
     ZEROTH_ASSIGN_OR_RETURN(content.files[path.substr(path.rfind('/') + 1)],
                             ReadFile(path, kMostBytes));
+  }
+  if (!paths.empty()) {
+    ZEROTH_RETURN_IF_ERROR(
+        FoldToolUseTemplate(std::filesystem::path(paths[0]).parent_path().string(), content.files));
   }
   content.identity = absl::StrCat(options.parse_special);
   for (const auto& [name, bytes] : content.files)

@@ -20,6 +20,16 @@
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
+namespace {
+
+// Elements of parameters as files have them: a packed weight counts in full.
+int64_t ParameterCount(const LanguageModel& model) {
+  int64_t numel = 0;
+  for (const Parameter* parameter : StoredParameters(model)) numel += parameter->global_numel();
+  return numel;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const RunSpec& spec,
                                                            const RunInput& input, Trainer& trainer,
@@ -162,7 +172,7 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"seconds", seconds},
                                   {"tokens", tokens},
                                   {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
-                                  {"parameters", stats.total_numel},
+                                  {"parameters", ParameterCount(trainer_.model())},
                                   {"parameters_local", stats.local_numel},
                                   {"sharding_ratio", stats.local_ratio},
                                   {"strategy", options_.strategy},
@@ -215,7 +225,8 @@ void Reporter::PrintHeader(double gemm_rate, int64_t steps) {
                            : options.model.empty()    ? kDefaultModel
                                                       : options.model;
   Say(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s", name,
-                      static_cast<double>(stats.total_numel) / 1e6, trainer_.model().vocab_size(),
+                      static_cast<double>(ParameterCount(trainer_.model())) / 1e6,
+                      trainer_.model().vocab_size(),
                       input_.tokenizer == nullptr ? "none" : input_.tokenizer->name()));
   PrintAdapters();
   PrintFp8();
@@ -290,6 +301,19 @@ void Reporter::PrintAdapters() {
       options_.lora_dropout > 0 ? absl::StrCat(", dropout ", options_.lora_dropout) : "",
       adapters.size(), saved.empty() ? "" : absl::StrCat(", and ", saved, " in full"),
       static_cast<double>(numel) / 1e6));
+  const std::vector<const PackedWeight*> packed = PackedWeights(trainer_.model());
+  if (packed.empty()) return;
+  int64_t weights = 0;
+  int64_t bytes = 0;
+  for (const PackedWeight* weight : packed) {
+    weights += weight->weight->global_numel();
+    bytes += weight->codes->global_numel() + weight->scales->global_numel();
+  }
+  Say(absl::StrFormat(
+      "base      %.2fM of the frozen weights are kept as %s, in %.2f bits each; a merged model has "
+      "them unpacked in fp32, plus the adapters, then rounded to its type",
+      static_cast<double>(weights) / 1e6, PackedFormatName(packed.front()->shape.format),
+      8.0 * static_cast<double>(bytes) / static_cast<double>(weights)));
 }
 
 void Reporter::PrintFp8() {

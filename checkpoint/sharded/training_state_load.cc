@@ -315,12 +315,29 @@ absl::StatusOr<std::vector<PlannedLoad>> PlanLoads(const CheckpointReader& reade
   return plan;
 }
 
+// Reads elements [begin, begin + out.size()) of a parameter of bytes.
+absl::Status ReadWholeBytes(CheckpointReader& reader, const Parameter& parameter, int64_t begin,
+                            absl::Span<float> out) {
+  const CheckpointTensor* const tensor = reader.Find(parameter.name(), kParameterState);
+  if (tensor != nullptr && tensor->dtype != SafetensorsDType::kU8) {
+    return FailedPrecondition(reader.directory(), ": parameter \"", parameter.name(), "\" is ",
+                              SafetensorsDTypeName(tensor->dtype), ", expected U8");
+  }
+  std::vector<uint8_t> bytes(out.size());
+  ZEROTH_RETURN_IF_ERROR(
+      reader.ReadBytes(parameter.name(), kParameterState, begin, absl::MakeSpan(bytes)));
+  std::copy(bytes.begin(), bytes.end(), out.begin());
+  return absl::OkStatus();
+}
+
 // Reads the parameters, and their states as `plan` says.
 absl::Status ReadPlan(CheckpointReader& reader, absl::Span<const PlannedLoad> plan,
                       Sharding& sharding, const LoadStateOptions& options) {
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
         if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
+        if (parameter.dtype() == DType::kUInt8)
+          return ReadWholeBytes(reader, parameter, begin, out);
         return reader.Read(parameter.name(), kParameterState, begin, out);
       }));
   for (const auto& [load, index, conversion] : plan) {

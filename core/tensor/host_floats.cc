@@ -10,7 +10,7 @@ namespace {
 
 absl::Status NoFloats(DType dtype) {
   return InvalidArgument("a tensor of ", DTypeName(dtype),
-                         " read or set as floats, expected fp32, bf16 or fp16");
+                         " read or set as floats, expected fp32, bf16, fp16 or uint8");
 }
 
 template <typename T>
@@ -40,6 +40,10 @@ absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor) {
       return Widened<BFloat16>(tensor);
     case DType::kFloat16:
       return Widened<Float16>(tensor);
+    case DType::kUInt8: {
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, tensor.ToHost<uint8_t>());
+      return std::vector<float>(bytes.begin(), bytes.end());
+    }
     default:
       return NoFloats(tensor.dtype());
   }
@@ -65,6 +69,10 @@ absl::Status SetFromHostFloats(Device& device, absl::Span<const float> values,
       return set(Rounded<BFloat16>(values, ToBFloat16).data());
     case DType::kFloat16:
       return set(Rounded<Float16>(values, ToFloat16).data());
+    case DType::kUInt8: {
+      const auto byte = [](float value) { return static_cast<uint8_t>(value); };
+      return set(Rounded<uint8_t>(values, byte).data());
+    }
     default:
       return NoFloats(state.dtype());
   }

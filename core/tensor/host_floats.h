@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Reads and writes tensors of any floating-point type as floats on the host: for loading, exporting
-// and inspecting.
+// Reads and writes tensors of any floating-point type, and bytes, as floats on the host: for
+// loading, exporting and inspecting.
 
 #pragma once
 
@@ -18,12 +18,13 @@
 
 namespace zeroth {
 
-// Returns the elements of a tensor of fp32, bf16 or fp16, which floats hold exactly. Synchronous,
-// as Tensor::ToHost. InvalidArgument for other types.
+// Returns the elements of a tensor of fp32, bf16, fp16 or uint8, which floats hold exactly.
+// Synchronous, as Tensor::ToHost. InvalidArgument for other types.
 absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor);
 
-// Sets a tensor of fp32, bf16 or fp16 to `values`, rounded to nearest even. Synchronous.
-// InvalidArgument for other types, or another number of values.
+// Sets a tensor of fp32, bf16 or fp16 to `values`, rounded to nearest even, or one of uint8 to
+// whole numbers from 0 to 255. Synchronous. InvalidArgument for other types, or another number of
+// values.
 absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor);
 // The same for elements [begin, begin + values.size()) of `state`, which belongs to `device`.
 absl::Status SetFromHostFloats(Device& device, absl::Span<const float> values,

@@ -51,6 +51,10 @@ const std::vector<Plain>& PlainTemplates() {
   return *kTemplates;
 }
 
+constexpr char kProbeTools[] = R"([{"type": "function", "function": {"name": "look_up",
+    "description": "Looks a word up.", "parameters": {"type": "object", "properties":
+    {"word": {"type": "string", "description": "The word."}}, "required": ["word"]}}}])";
+
 }  // namespace
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
@@ -77,23 +81,41 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
 
 absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(
     absl::string_view jinja, const Tokenizer& tokenizer,
-    const std::optional<SpecialTokens>& special_tokens) {
-  Source source;
-  source.text = std::string(jinja);
-  auto parsed = ParseJinja(jinja);
-  ZEROTH_RETURN_IF_ERROR_WITH(parsed.status(), "the chat template cannot be run here");
-  source.jinja = *std::move(parsed);
+    const std::optional<SpecialTokens>& special_tokens, absl::string_view tool_use) {
+  SpecialTokens tokens;
   if (special_tokens.has_value()) {
-    source.special_tokens = *special_tokens;
+    tokens = *special_tokens;
   } else {
-    source.special_tokens["eos_token"] = tokenizer.Decode({tokenizer.end_of_text()}).value_or("");
+    tokens["eos_token"] = tokenizer.Decode({tokenizer.end_of_text()}).value_or("");
     if (!tokenizer.prefix().empty()) {
-      source.special_tokens["bos_token"] =
-          tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
+      tokens["bos_token"] = tokenizer.Decode(tokenizer.prefix().first(1)).value_or("");
     }
   }
-  ChatTemplate result(tokenizer, std::make_shared<const Source>(std::move(source)));
-  ZEROTH_RETURN_IF_ERROR(result.Probe());
+  ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Compile(jinja, tokenizer, tokens, ChatTools()));
+  if (tool_use.empty()) return result;
+  // Some templates need tools.
+  absl::StatusOr<ChatTemplate> for_tools =
+      Compile(tool_use, tokenizer, tokens, ChatTools::parse(kProbeTools));
+  if (for_tools.ok() && for_tools->end_of_turn_ != result.end_of_turn_) {
+    const auto name = [&](int32_t token) { return tokenizer.Decode({token}).value_or(""); };
+    for_tools = InvalidArgument(
+        "ends the assistant's turn by ", Excerpt(name(for_tools->end_of_turn_)),
+        ", and the one named default by ", Excerpt(name(result.end_of_turn_)),
+        "; expected the same token, by which the model stops. Choose another --chat_template");
+  }
+  result.tool_use_ = std::make_shared<const absl::StatusOr<ChatTemplate>>(std::move(for_tools));
+  return result;
+}
+
+absl::StatusOr<ChatTemplate> ChatTemplate::Compile(absl::string_view jinja,
+                                                   const Tokenizer& tokenizer,
+                                                   const SpecialTokens& special_tokens,
+                                                   const ChatTools& tools) {
+  auto parsed = ParseJinja(jinja);
+  ZEROTH_RETURN_IF_ERROR_WITH(parsed.status(), "the chat template cannot be run here");
+  ChatTemplate result(tokenizer, std::make_shared<const Source>(Source{
+                                     std::string(jinja), *std::move(parsed), special_tokens}));
+  ZEROTH_RETURN_IF_ERROR(result.Probe(tools));
   return result;
 }
 
@@ -102,6 +124,10 @@ std::string ChatTemplate::Identity() const {
   std::string identity = text(source_->text);
   for (const auto& [name, token] : source_->special_tokens) {
     absl::StrAppend(&identity, text(name), text(token));
+  }
+  if (tool_use_ != nullptr) {
+    absl::StrAppend(&identity, "tool_use",
+                    tool_use_->ok() ? text((*tool_use_)->source_->text) : "");
   }
   return identity;
 }
@@ -127,6 +153,10 @@ absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
 
 absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
     absl::Span<const ChatMessage> messages, const ChatTools& tools, bool opens_reply) const {
+  if (!tools.empty() && tool_use_ != nullptr) {
+    ZEROTH_RETURN_IF_ERROR_WITH(tool_use_->status(), "the chat template named tool_use");
+    return (*tool_use_)->Write(messages, tools, opens_reply);
+  }
   for (const ChatMessage& message : messages) {
     const bool writes = writes_thoughts_ && message.role == "assistant";
     if (message.thought.value_or("").empty() || writes) continue;
@@ -138,7 +168,11 @@ absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Write(
   ChatTools marked_tools = tools;
   ZEROTH_ASSIGN_OR_RETURN(const std::string mark, MarkSpecial(marked, marked_tools));
   std::vector<JinjaSpan> replies;
-  ZEROTH_ASSIGN_OR_RETURN(std::string text, Run(marked, marked_tools, opens_reply, &replies));
+  absl::StatusOr<std::string> run = Run(marked, marked_tools, opens_reply, &replies);
+  if (absl::IsInvalidArgument(run.status())) {
+    return ExplainFailure(run.status(), std::move(marked), marked_tools);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::string text, std::move(run));
   if (!mark.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::string plain, Run(messages, tools, opens_reply));
     if (absl::StrReplaceAll(text, {{mark, ""}}) != plain) {

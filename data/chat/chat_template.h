@@ -46,10 +46,13 @@ class ChatTemplate {
   // Compiles a Jinja template. `special_tokens` are the values of bos_token and the like; by
   // default, bos_token is the tokenizer's first token of a text, and eos_token its end of text.
   // InvalidArgument for a template that cannot be run here, and for one that writes no special
-  // token behind a reply: a model would not learn to stop.
+  // token behind a reply: a model would not learn to stop. `tool_use`, unless it is empty, is the
+  // template of conversations with tools, as the template of that name is in transformers; if it is
+  // wrong, or ends turns by another token, only they are refused.
   static absl::StatusOr<ChatTemplate> FromJinja(
       absl::string_view jinja, const Tokenizer& tokenizer,
-      const std::optional<SpecialTokens>& special_tokens = std::nullopt);
+      const std::optional<SpecialTokens>& special_tokens = std::nullopt,
+      absl::string_view tool_use = "");
 
   // Writes a whole conversation, whose last message is the assistant's, with the tools that it may
   // call. InvalidArgument if the template leaves out the system's message, the tools, a tool call
@@ -68,7 +71,7 @@ class ChatTemplate {
   int32_t end_of_turn() const { return end_of_turn_; }
   // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
-  // The template's source.
+  // The template's source; without that of conversations with tools.
   const std::string& jinja() const { return source_->text; }
 
  private:
@@ -85,8 +88,11 @@ class ChatTemplate {
   absl::StatusOr<std::string> Run(absl::Span<const ChatMessage> messages, const ChatTools& tools,
                                   bool opens_reply,
                                   std::vector<JinjaSpan>* generated = nullptr) const;
-  // Reads what ends and opens a reply from what the template writes for a few messages.
-  absl::Status Probe();
+  static absl::StatusOr<ChatTemplate> Compile(absl::string_view jinja, const Tokenizer& tokenizer,
+                                              const SpecialTokens& special_tokens,
+                                              const ChatTools& tools);
+  // Reads what ends and opens a reply from what the template writes for a few messages with tools.
+  absl::Status Probe(const ChatTools& tools);
   // The parts of `text`, which Run wrote, that are the assistant's.
   absl::StatusOr<std::vector<JinjaSpan>> RepliesIn(absl::string_view text,
                                                    absl::Span<const ChatMessage> messages,
@@ -102,6 +108,10 @@ class ChatTemplate {
   absl::Status CheckWritesTools(absl::string_view text, absl::Span<const JinjaSpan> generated,
                                 absl::Span<const ChatMessage> messages,
                                 const ChatTools& tools) const;
+  // Says what to do about `failed`, an error of Run for these messages: if the template runs once
+  // messages with tool calls have a content, that it does not write calls or needs the content.
+  absl::Status ExplainFailure(const absl::Status& failed, std::vector<ChatMessage> messages,
+                              const ChatTools& tools) const;
   absl::StatusOr<Conversation> Write(absl::Span<const ChatMessage> messages, const ChatTools& tools,
                                      bool opens_reply) const;
   // Puts a character that is returned, and that no message has, into each spelling of a special
@@ -112,7 +122,8 @@ class ChatTemplate {
                                       absl::string_view mark) const;
 
   const Tokenizer* tokenizer_;
-  std::shared_ptr<const Source> source_;  // shared by copies
+  std::shared_ptr<const Source> source_;                          // shared by copies
+  std::shared_ptr<const absl::StatusOr<ChatTemplate>> tool_use_;  // null: none
   int32_t end_of_turn_ = -1;
   bool marks_replies_ = false;    // by {% generation %}
   bool writes_thoughts_ = false;  // of the last reply
@@ -132,7 +143,8 @@ class ChatTemplate {
 
 // `choice` is a name, the path of a .jinja file, or "auto": the template beside the tokenizer at
 // `tokenizer_path`, a directory or a file in it. That is chat_template.jinja, or otherwise
-// "chat_template" of tokenizer_config.json. NotFound if there is none; errors name the file.
+// "chat_template" of tokenizer_config.json; conversations with tools use the one named tool_use, if
+// there is one (see ReadHfChatTemplate). NotFound if there is none; errors name the file.
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
                                               const Tokenizer& tokenizer);

@@ -75,7 +75,8 @@ absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
         "file"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const SpecialTokens tokens, ReadSpecialTokens(directory, tokenizer));
-  absl::StatusOr<ChatTemplate> result = ChatTemplate::FromJinja(found.jinja, tokenizer, tokens);
+  absl::StatusOr<ChatTemplate> result =
+      ChatTemplate::FromJinja(found.jinja, tokenizer, tokens, found.tool_use);
   if (!result.ok()) return Annotate(result.status(), found.path);
   return result;
 }

@@ -152,12 +152,12 @@ absl::StatusOr<std::string> ChatTemplate::Run(absl::Span<const ChatMessage> mess
   return text;
 }
 
-absl::Status ChatTemplate::Probe() {
+absl::Status ChatTemplate::Probe(const ChatTools& tools) {
   std::vector<ChatMessage> talk = {
       {kUser, "(user1)"}, {kAssistant, "(reply1)"}, {kUser, "(user2)"}, {kAssistant, "(reply2)"}};
   const absl::Span<const ChatMessage> all = talk;
   std::vector<JinjaSpan> generated;
-  ZEROTH_ASSIGN_OR_RETURN(const std::string written, Run(all, {}, false, &generated));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string written, Run(all, tools, false, &generated));
   const absl::string_view text = written;
   marks_replies_ = !generated.empty();
   std::vector<size_t> places;
@@ -210,9 +210,9 @@ absl::Status ChatTemplate::Probe() {
   if (const auto blanks = after_last.substr(0, last->begin); IsBlank(blanks)) {
     blanks_after_ = std::string(blanks);
   }
-  const absl::StatusOr<std::string> closed = Run(all.first(1), {}, false);
-  const absl::StatusOr<std::string> later = Run(all.first(3), {}, false);
-  const absl::StatusOr<std::string> prompt = Run(all.first(1), {}, true);
+  const absl::StatusOr<std::string> closed = Run(all.first(1), tools, false);
+  const absl::StatusOr<std::string> later = Run(all.first(3), tools, false);
+  const absl::StatusOr<std::string> prompt = Run(all.first(1), tools, true);
   if (closed.ok() && later.ok() && prompt.ok() && absl::StartsWith(text, *closed) &&
       absl::StartsWith(text, *later) && closed->size() <= places[1] && later->size() <= places[3]) {
     const absl::string_view before = text.substr(later->size(), places[3] - later->size());
@@ -236,7 +236,7 @@ absl::Status ChatTemplate::Probe() {
     if (IsBlank(blanks)) blanks_before_ = std::string(blanks);
   }
   talk[3].thought = "(thought2)";
-  writes_thoughts_ = absl::StrContains(Run(all, {}, false).value_or(""), *talk[3].thought);
+  writes_thoughts_ = absl::StrContains(Run(all, tools, false).value_or(""), *talk[3].thought);
   return absl::OkStatus();
 }
 

@@ -145,7 +145,8 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
                                             absl::Span<const ChatMessage> messages,
                                             const ChatTools& tools) const {
   constexpr char kRemedy[] =
-      ". Choose a --chat_template that writes tools, or leave them out of the record";
+      ". Choose a --chat_template that writes tools, such as auto (that of the model's directory) "
+      "or the path of a .jinja file, or leave them out of the record";
   // Opening the reply changes nothing before it. A template that refuses the change looks at it.
   const auto writes = [&](absl::Span<const ChatMessage> changed, const ChatTools& changed_tools,
                           std::string* learned) {
@@ -215,6 +216,27 @@ absl::Status ChatTemplate::CheckWritesTools(absl::string_view text,
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ChatTemplate::ExplainFailure(const absl::Status& failed,
+                                          std::vector<ChatMessage> messages,
+                                          const ChatTools& tools) const {
+  size_t first = messages.size();
+  for (size_t i = messages.size(); i-- > 0;) {
+    if (messages[i].has_content) continue;
+    messages[i].has_content = true;
+    first = i;
+  }
+  if (first == messages.size()) return failed;
+  std::vector<JinjaSpan> generated;
+  const absl::StatusOr<std::string> text =
+      Run(messages, tools, messages.back().role != "assistant", &generated);
+  if (!text.ok()) return failed;
+  ZEROTH_RETURN_IF_ERROR(CheckWritesTools(*text, generated, messages, tools));
+  return InvalidArgument("message ", first + 1, " has tool calls without \"content\", for which ",
+                         failed.message(),
+                         "; write \"content\": \"\" in the record, or choose another "
+                         "--chat_template");
 }
 
 }  // namespace zeroth

@@ -17,10 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string Quote(const Json& json) {
-  return Shorten(json.dump(-1, ' ', true, Json::error_handler_t::replace), 2 * kExcerptBytes);
-}
-
 // Whether `key` of an object is a string that is not empty.
 bool HasText(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -71,12 +67,12 @@ absl::Status CheckIntegers(const Json& json) {
 
 absl::Status CheckToolCalls(const Json& calls) {
   if (!calls.is_array()) {
-    return InvalidArgument("has \"tool_calls\": ", Quote(calls), ", expected a list of calls");
+    return InvalidArgument("has \"tool_calls\": ", QuoteJson(calls), ", expected a list of calls");
   }
   for (size_t i = 0; i < calls.size(); ++i) {
     if (IsToolCall(calls[i])) continue;
     return InvalidArgument(
-        "has call ", i + 1, " of \"tool_calls\": ", Quote(calls[i]),
+        "has call ", i + 1, " of \"tool_calls\": ", QuoteJson(calls[i]),
         ", expected {\"id\": \"...\", \"type\": \"function\", \"function\": {\"name\": \"...\", "
         "\"arguments\": {...}}}, with the arguments as an object or as a string with the JSON of "
         "one");
@@ -114,13 +110,13 @@ absl::StatusOr<ChatTools> ParseTools(const Json& value) {
     tools = *parsed;
   }
   if (tools.is_null()) return ChatTools();
-  if (!tools.is_array()) return InvalidArgument("\"tools\" is ", Quote(tools), kExpected);
+  if (!tools.is_array()) return InvalidArgument("\"tools\" is ", QuoteJson(tools), kExpected);
   for (size_t i = 0; i < tools.size(); ++i) {
     const Json& tool = tools[i];
     const bool is_wrapped = tool.is_object() && tool.contains("function");
     const Json& function = is_wrapped ? tool["function"] : tool;
     if (function.is_object() && HasText(function, "name")) continue;
-    return InvalidArgument("tool ", i + 1, " of \"tools\" is ", Quote(tool), kExpected);
+    return InvalidArgument("tool ", i + 1, " of \"tools\" is ", QuoteJson(tool), kExpected);
   }
   return tools.empty() ? ChatTools() : tools;
 }

@@ -4,6 +4,7 @@
 // parts of them out.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/chat/examples.h"
 #include "zeroth/data/chat/jinja/render.h"
@@ -64,11 +66,13 @@ class ToolsTest : public testing::Test {
 
   // What is written, with what is learned in brackets; or the message of an error.
   std::string Spelled(const std::string& jinja, const std::string& text) {
+    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer_);
+    return chat.ok() ? Spelled(*chat, text) : std::string(chat.status().message());
+  }
+  std::string Spelled(const ChatTemplate& chat, const std::string& text) {
     const auto example = Parse(text);
     if (!example.ok()) return std::string(example.status().message());
-    const auto chat = ChatTemplate::FromJinja(jinja, *tokenizer_);
-    if (!chat.ok()) return std::string(chat.status().message());
-    const auto written = chat->Render(example->messages, example->tools);
+    const auto written = chat.Render(example->messages, example->tools);
     if (!written.ok()) return std::string(written.status().message());
     std::string spelled;
     bool inside = false;
@@ -165,8 +169,88 @@ TEST_F(ToolsTest, WhatATemplateLeavesOutIsRefused) {
                 "{{ message.content }}{{ '<|im_end|>' if not message.tool_calls else '' }}"
                 "{% endgeneration %}{% endif %}"}});
   EXPECT_THAT(Spelled(blocks, kRecord), HasSubstr("blocks leave out the name of a tool call"));
-  EXPECT_THAT(Spelled(ChatTemplate::Named("chatml", *tokenizer_)->jinja(), kRecord),
-              HasSubstr("cannot be run here for tool calls: line 2: "));
+}
+
+// Such a template writes 'text' + message['content'], which fails in Jinja without "content".
+TEST_F(ToolsTest, CallsWithoutContentAreExplained) {
+  const std::string chatml = ChatTemplate::Named("chatml", *tokenizer_)->jinja();
+  EXPECT_THAT(Spelled(chatml, kRecord),
+              HasSubstr("the chat template does not write the record's \"tools\""));
+  nlohmann::ordered_json record = nlohmann::ordered_json::parse(kRecord);
+  record.erase("tools");
+  EXPECT_EQ(Spelled(chatml, record.dump()),
+            "the chat template does not write the name of a tool call of message 2. Choose a "
+            "--chat_template that writes tools, such as auto (that of the model's directory) or "
+            "the path of a .jinja file, or leave them out of the record");
+  // This one writes calls.
+  const std::string needs = absl::StrReplaceAll(
+      kTools,
+      {{"{% if message.content %}{{ message.content }}{% endif %}", "{{ '' + message.content }}"}});
+  EXPECT_THAT(Spelled(needs, kRecord),
+              HasSubstr("message 2 has tool calls without \"content\", for which the chat template "
+                        "cannot be run here for tool calls: line 10: a string + an undefined value "
+                        "is not known here; write \"content\": \"\" in the record"));
+  record["messages"][1]["content"] = "";
+  EXPECT_THAT(Spelled(needs, record.dump()), HasSubstr("assistant\n[<c>f {"));
+  // Another cause is not blamed on the content.
+  const std::string broken = absl::StrReplaceAll(
+      kTools, {{"{%- if message.tool_calls %}", "{%- if message.tool_calls %}{{ 1 + 'a' }}"}});
+  EXPECT_THAT(Spelled(broken, kRecord),
+              HasSubstr("the chat template cannot be run here for tool calls: line 11: "));
+}
+
+// As transformers: the template named tool_use if the record has tools, otherwise the one named
+// default. The texts are those of apply_chat_template of transformers 5.24.
+TEST_F(ToolsTest, RecordsWithToolsUseTheTemplateNamedToolUse) {
+  const std::string plain = ChatTemplate::Named("chatml", *tokenizer_)->jinja();
+  // Fails without tools.
+  const std::string for_tools =
+      absl::StrReplaceAll(kTools, {{"{%- if tools %}", "{%- if tools | length %}"}});
+  nlohmann::ordered_json without = nlohmann::ordered_json::parse(kRecord);
+  without.erase("tools");
+  without["messages"].erase(1);
+  without["messages"].erase(1);
+  without["messages"].erase(1);
+  for (const bool are_files : {false, true}) {
+    const TemporaryDirectory dir;
+    if (are_files) {
+      dir.Write("chat_template.jinja", plain);
+      dir.Write("additional_chat_templates/tool_use.jinja", for_tools);
+    } else {
+      dir.Write("tokenizer_config.json",
+                nlohmann::json({{"chat_template",
+                                 {{{"name", "tool_use"}, {"template", for_tools}},
+                                  {{"name", "default"}, {"template", plain}},
+                                  {{"name", "rag"}, {"template", "{{ broken"}}}}})
+                    .dump());
+    }
+    const auto chat = OpenChatTemplate("auto", dir.path(), *tokenizer_);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_EQ(chat->jinja(), plain);
+    EXPECT_NE(chat->Identity(), ChatTemplate::FromJinja(plain, *tokenizer_)->Identity());
+    EXPECT_EQ(Spelled(*chat, without.dump()),
+              "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n[Me.<|im_end|>]\n");
+    EXPECT_EQ(Spelled(*chat, kRecord), Spelled(kTools, kRecord));
+    EXPECT_THAT(Spelled(*chat, kRecord), HasSubstr("<|im_start|>system\n{\"type\": \"function\""));
+    // Tool calls without tools are the default template's.
+    nlohmann::ordered_json calls = nlohmann::ordered_json::parse(kRecord);
+    calls["tools"] = nullptr;
+    EXPECT_THAT(Spelled(*chat, calls.dump()), HasSubstr("does not write the name of a tool call"));
+    // Another template replaces both.
+    EXPECT_THAT(Spelled(*OpenChatTemplate("chatml", dir.path(), *tokenizer_), kRecord),
+                HasSubstr("does not write the record's \"tools\""));
+  }
+  // A template that is wrong refuses the records with tools only.
+  for (const auto& [wrong, message] : std::vector<std::pair<std::string, std::string>>{
+           {"{% x %}", "the chat template named tool_use: the chat template cannot be run here: "},
+           {absl::StrReplaceAll(kTools, {{"<|im_end|>", "<|endoftext|>"}}),
+            "the chat template named tool_use: ends the assistant's turn by \"<|endoftext|>\", and "
+            "the one named default by \"<|im_end|>\"; expected the same token"}}) {
+    const auto chat = ChatTemplate::FromJinja(plain, *tokenizer_, std::nullopt, wrong);
+    ASSERT_TRUE(chat.ok()) << chat.status();
+    EXPECT_THAT(Spelled(*chat, kRecord), HasSubstr(message));
+    EXPECT_THAT(Spelled(*chat, without.dump()), HasSubstr("[Me.<|im_end|>]"));
+  }
 }
 
 TEST_F(ToolsTest, MessagesOfToolsFollowCalls) {

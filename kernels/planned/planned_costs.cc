@@ -29,6 +29,7 @@
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/kernels/muon/muon.h"
 #include "zeroth/kernels/norm/norm.h"
+#include "zeroth/kernels/packed/packed.h"
 #include "zeroth/kernels/planned/planned_kernels.h"
 #include "zeroth/kernels/preference/preference.h"
 #include "zeroth/kernels/quantize/quantize.h"
@@ -327,6 +328,7 @@ const Planned<BasicCall> basic("an elementwise operation");
 const Planned<QuantizeCall> quantize("quantizing");
 const Planned<DequantizeCall> dequantize("dequantizing");
 const Planned<SumQuantizedCall> sum_quantized("a sum of int8");
+const Planned<UnpackCall> unpack("unpacking");
 const Planned<AddSquaresCall> add_squares("the gradient norm");
 const Planned<ClipFactorCall> clip_factor("the clip factor");
 const Planned<AdamWCall> adamw("AdamW");

@@ -2,6 +2,10 @@
 
 #include "zeroth/nn/layers/linear.h"
 
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/ops/fp8_linear.h"
 #include "zeroth/nn/ops/pointwise.h"
@@ -16,7 +20,27 @@ Linear::Linear(std::string name, const LinearOptions& options)
     const Shape shape = layout_ == WeightLayout::kInOut ? Shape({options.in, projection.out})
                                                         : Shape({projection.out, options.in});
     LinearPart part;
-    part.weight = AddParameter(prefix + "weight", shape, Initializer::Normal(options.init_std));
+    if (options.packed == PackedFormat::kNone) {
+      part.weight = AddParameter(prefix + "weight", shape, Initializer::Normal(options.init_std));
+    } else {
+      part.weight =
+          unpacked_
+              .emplace_back(std::make_unique<Parameter>(Scoped(prefix + "weight"), shape,
+                                                        Initializer::Normal(options.init_std)))
+              .get();
+      part.weight->set_requires_grad(false);
+      PackedWeight packed{.weight = part.weight,
+                          .shape = {options.packed, shape.dim(0), shape.dim(1)}};
+      const std::string bytes = absl::StrCat(prefix, "weight_", PackedFormatName(options.packed));
+      packed.codes =
+          AddParameter(bytes, Shape({shape.dim(0), packed.shape.CodeBytes(shape.dim(1))}),
+                       Initializer::Zeros(), DType::kUInt8);
+      packed.scales = AddParameter(bytes + "_scales", Shape({packed.shape.scale_bytes()}),
+                                   Initializer::Zeros(), DType::kUInt8);
+      packed.codes->set_requires_grad(false);
+      packed.scales->set_requires_grad(false);
+      part.packed = packed_.emplace_back(std::make_unique<PackedWeight>(packed)).get();
+    }
     part.weight->set_matrix({layout_ == WeightLayout::kInOut});
     if (options.bias)
       part.bias = AddParameter(prefix + "bias", Shape({projection.out}), Initializer::Zeros());
@@ -34,7 +58,7 @@ absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activati
 }
 
 bool Linear::UseFp8() {
-  uses_fp8_ = FitsFp8(parts_, layout_);
+  uses_fp8_ = packed_.empty() && FitsFp8(parts_, layout_);
   return uses_fp8_;
 }
 
@@ -54,6 +78,51 @@ absl::StatusOr<Value> Linear::Product(Context& context, const Value& x,
   }
   ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts, layout_, is_read));
   return activation == Activation::kGelu ? GeluOp(context, y) : y;
+}
+
+std::vector<const PackedWeight*> PackedWeights(const Module& module) {
+  std::vector<const PackedWeight*> weights;
+  for (const Linear* layer : ModulesOf<const Linear>(module)) {
+    for (const auto& packed : layer->packed()) weights.push_back(packed.get());
+  }
+  return weights;
+}
+
+std::vector<const Parameter*> StoredParameters(const Module& module) {
+  std::map<const Parameter*, const Parameter*> stored;  // nullptr: not at all
+  for (const PackedWeight* packed : PackedWeights(module)) {
+    stored[packed->codes] = packed->weight;
+    stored[packed->scales] = nullptr;
+  }
+  std::vector<const Parameter*> parameters;
+  for (const Parameter* parameter : module.Parameters()) {
+    const auto found = stored.find(parameter);
+    if (found != stored.end()) parameter = found->second;
+    if (parameter != nullptr) parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
+absl::Status ValidatePackedWeights(const Module& module) {
+  for (const Linear* layer : ModulesOf<const Linear>(module)) {
+    for (const auto& packed : layer->packed()) {
+      if (layer->layout() == WeightLayout::kInOut) {
+        return Unimplemented("weight '", packed->weight->name(), "' is stored as [in, out], which ",
+                             PackedFormatName(packed->shape.format),
+                             " does not pack; expected a model other than GPT-2");
+      }
+      ZEROTH_RETURN_IF_ERROR_WITH(ValidatePackedShape(packed->shape), packed->weight->name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DividePackedWeights(const Module& module) {
+  for (const PackedWeight* packed : PackedWeights(module)) {
+    if (!packed->codes->part().has_value()) continue;
+    ZEROTH_RETURN_IF_ERROR(packed->weight->Divide(*packed->codes->part()));
+  }
+  return absl::OkStatus();
 }
 
 Fp8Layers FindFp8Layers(const Module& module) {

@@ -2,14 +2,17 @@
 
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/linear.h"
 
@@ -27,9 +30,13 @@ struct LinearOptions {
   bool bias = true;
   WeightLayout layout = WeightLayout::kOutIn;
   float init_std = 0.02f;
+  // Not kNone: the weights are frozen in few bits. Only for kOutIn.
+  PackedFormat packed = PackedFormat::kNone;
 };
 
-// x [.., in] → [.., sum of out]. Parameters [projection.]weight and [projection.]bias.
+// x [.., in] → [.., sum of out]. Parameters [projection.]weight and [projection.]bias. A packed
+// layer has the parameters [projection.]weight_FORMAT and [projection.]weight_FORMAT_scales instead
+// of weights; a sharding fills them by a PackingReader, and Sharding::Initialize makes zeros.
 class Linear : public Module {
  public:
   Linear(std::string name, const LinearOptions& options);
@@ -44,6 +51,8 @@ class Linear : public Module {
   // One for each projection, in order.
   const std::vector<LinearPart>& parts() const { return parts_; }
   WeightLayout layout() const { return layout_; }
+  // Of the packed parts, in order.
+  absl::Span<const std::unique_ptr<PackedWeight>> packed() const { return packed_; }
 
   // Makes the layer multiply in 8-bit floats (Fp8LinearOp) if its sizes allow it (FitsFp8). Returns
   // whether it does.
@@ -59,9 +68,25 @@ class Linear : public Module {
 
  private:
   std::vector<LinearPart> parts_;
+  // Not in a unit, so not among the module's parameters.
+  std::vector<std::unique_ptr<Parameter>> unpacked_;
+  std::vector<std::unique_ptr<PackedWeight>> packed_;
   WeightLayout layout_;
   bool uses_fp8_ = false;
 };
+
+// The packed weights of a module and its descendants, in order of declaration.
+std::vector<const PackedWeight*> PackedWeights(const Module& module);
+
+// The parameters of a module and its descendants as files have them: each packed weight instead of
+// its codes and scales.
+std::vector<const Parameter*> StoredParameters(const Module& module);
+
+// InvalidArgument or Unimplemented names a weight that its format does not fit.
+absl::Status ValidatePackedWeights(const Module& module);
+
+// Gives each packed weight the part that its codes have become (DivideParameters).
+absl::Status DividePackedWeights(const Module& module);
 
 // Names of linear layers, in order of declaration.
 struct Fp8Layers {

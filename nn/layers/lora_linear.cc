@@ -68,6 +68,12 @@ absl::Status TrainSavedModules(const Module& model, const LoraOptions& options) 
         return InvalidArgument("LoRA: '", module, "' has an adapter, and is a module to save ('",
                                end, "'); leave it out of one of them");
       }
+      if (parameter->dtype() == DType::kUInt8) {
+        return InvalidArgument(
+            "LoRA: '", module, "' is a module to save ('", end,
+            "'), but its weight is kept in few bits and cannot be trained; leave "
+            "it out");
+      }
       found = true;
       parameter->set_requires_grad(true);
     }
@@ -94,6 +100,18 @@ absl::Status ValidateLoraOptions(const LoraOptions& options) {
   if (options.dora && options.dropout > 0) {
     return Unimplemented("LoRA: DoRA with a dropout of ", options.dropout,
                          "; the norms are those of the whole weight, so leave one of them out");
+  }
+  if (options.base_format != PackedFormat::kNone) {
+    const absl::string_view format = PackedFormatName(options.base_format);
+    if (options.rank == 0) {
+      return InvalidArgument("LoRA: weights are to be kept as ", format,
+                             ", which are not trained, and the rank of adapters is 0; expected a "
+                             "rank of at least 1");
+    }
+    if (options.dora) {
+      return Unimplemented("LoRA: DoRA's norms are those of weights in full, not of ", format,
+                           "; leave one of them out");
+    }
   }
   // As float, in which layers compute, a dropout just below 1 would be 1.
   const auto dropout = static_cast<float>(options.dropout);
@@ -192,8 +210,9 @@ std::vector<MagnitudePart> LoraLinear::MagnitudeParts() const {
   return magnitudes;
 }
 
-std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
+std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
                                     const LoraOptions& lora) {
+  options.packed = lora.base_format;
   const bool adapted =
       std::any_of(options.projections.begin(), options.projections.end(), [&](const auto& part) {
         return lora.Adapts(part.name.empty() ? name : absl::StrCat(name, ".", part.name));
@@ -252,6 +271,7 @@ std::vector<Parameter*> SavedParameters(const Module& module) {
 }
 
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(ValidatePackedWeights(model));
   ZEROTH_RETURN_IF_ERROR(CheckTargets(model, options));
   for (Parameter* parameter : model.Parameters()) parameter->set_requires_grad(false);
   ZEROTH_RETURN_IF_ERROR(TrainSavedModules(model, options));

@@ -46,13 +46,18 @@ struct LoraOptions {
   // layers.
   std::vector<std::string> modules_to_save;
 
+  // Not kNone: every linear layer of every block keeps its frozen weights in few bits, as QLoRA
+  // (PackedFormat). Experts, embeddings, norms, biases and the head stay as they are.
+  PackedFormat base_format = PackedFormat::kNone;
+
   bool enabled() const { return rank > 0; }
   double scale() const;
   // True if the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
   bool Adapts(absl::string_view projection) const;
 };
 
-// InvalidArgument gives rank, alpha and dropout if one of them is out of its range.
+// InvalidArgument gives rank, alpha and dropout if one of them is out of its range, or says that a
+// base in few bits needs adapters; Unimplemented for options that do not work together.
 absl::Status ValidateLoraOptions(const LoraOptions& options);
 
 // An adapter: the layer computes with weight + options->scale() * (a b), or (b a) if weights are
@@ -98,9 +103,9 @@ class LoraLinear : public Linear {
   std::vector<LinearPart> product_parts_;
 };
 
-// Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear. Models make their
-// linear layers with it.
-std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
+// Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear, both with weights
+// in lora.base_format. Models make their linear layers with it.
+std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
                                     const LoraOptions& lora);
 
 // The adapters of a module and its descendants, in order of declaration.
@@ -116,8 +121,9 @@ absl::Status InitialMagnitudes(
 std::vector<Parameter*> SavedParameters(const Module& module);
 
 // Freezes every parameter of `model` except for its adapters and options.modules_to_save. Call it
-// before the model is sharded. InvalidArgument names a target that matches no projection, or a
-// module to save that matches no module, and lists the names of those; or one that has an adapter.
+// before the model is sharded. ValidatePackedWeights' errors. InvalidArgument names a target that
+// matches no projection, or a module to save that matches no module, and lists the names of those;
+// or one that has an adapter.
 absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
 
 }  // namespace zeroth

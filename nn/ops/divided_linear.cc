@@ -51,7 +51,7 @@ bool TakesAllInputs(const Parameter& weight, WeightLayout layout) {
 absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
                                 const Matrix& dy, int piece, const Matrix& out, bool accumulate) {
   const int pieces = IsDivided(*part.weight) ? context.tensor_ranks()->options().pieces() : 1;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, dy.tensor.dtype()));
   const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
   const size_t sections = blocks.size() / static_cast<size_t>(pieces);
   for (size_t i = 0; i < sections; ++i) {
@@ -75,7 +75,7 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
     return InvalidArgument("linear layer '", name,
                            "': an activation of what is a sum over ranks; apply it after");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, x.data.dtype()));
   // Added by one rank, so that it is there once.
   const bool adds_bias = part.bias != nullptr && ranks->index() == 0;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, adds_bias ? FullValues(*part.bias) : Tensor());

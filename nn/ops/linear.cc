@@ -2,12 +2,14 @@
 
 #include "zeroth/nn/ops/linear.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/activation/activation.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/packed/packed.h"
 #include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/divided_linear.h"
@@ -19,7 +21,7 @@ namespace {
 absl::Status ForwardPart(Context& context, const LinearPart& part, WeightLayout layout,
                          const Tensor& x, Activation activation, const Tensor& gelu_input,
                          const Matrix& y) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, x.dtype()));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor bias,
                           part.bias == nullptr ? Tensor() : FullValues(*part.bias));
   for (const WeightBlock& block : BlocksOf(context, part, layout)) {
@@ -78,6 +80,34 @@ absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
 
 }  // namespace
 
+absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype) {
+  if (part.packed == nullptr) return FullValues(*part.weight);
+  const PackedWeight& packed = *part.packed;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor codes, FullValues(*packed.codes));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor scales, FullValues(*packed.scales));
+  const Shape& shape = part.weight->shape();
+  ZEROTH_ASSIGN_OR_RETURN(Tensor values, context.Empty(shape, dtype));
+  const std::optional<ParameterPart>& division = part.weight->part();
+  UnpackArgs args = {packed.shape, codes, scales, 0, 0, values};
+  if (!division.has_value() || division->dim == 1) {
+    if (division.has_value()) {
+      args.col = BeginOfShare(packed.shape.cols, division->index, division->count);
+    }
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), part.weight->name());
+    return values;
+  }
+  // The rows of this rank's shares of sections are apart in the undivided weight.
+  const int64_t cols = shape.dim(1);
+  for (const ElementRun& run : RunsOfPart(Shape({packed.shape.rows}), *division, 0, shape.dim(0))) {
+    const int64_t bytes = codes.dim(1);
+    args.row = run.global_begin;
+    args.codes = codes.View(run.begin * bytes, Shape({run.numel, bytes}));
+    args.values = values.View(run.begin * cols, Shape({run.numel, cols}));
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Unpack(context.kernels(), args), part.weight->name());
+  }
+  return values;
+}
+
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
                             WeightLayout layout, const Tensor& x, GradientNode* x_node,
                             const Tensor& dy) {
@@ -90,7 +120,7 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
     if (x_node == nullptr) continue;
     if (parts.size() == 1 && GoesThroughGelu(*x_node)) {
       ZEROTH_ASSIGN_OR_RETURN(x_node->grad_of_gelu_input, context.EmptyLike(x));
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, dy.dtype()));
       ZEROTH_RETURN_IF_ERROR(
           kernels::Gemm(context.kernels(), {.a = dy_part,
                                             .b = weight,
@@ -108,7 +138,7 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
 
 absl::Status InputGradient(Context& context, const LinearPart& part, WeightLayout layout,
                            const Matrix& dy, const Matrix& dx, bool accumulate) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, dy.tensor.dtype()));
   for (const WeightBlock& block : BlocksOf(context, part, layout)) {
     ZEROTH_RETURN_IF_ERROR(
         kernels::Gemm(context.kernels(), {.a = dy,

@@ -9,6 +9,7 @@
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/packed/packed_format.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
@@ -16,13 +17,26 @@ namespace zeroth {
 // How weights are stored: [in, out] (GPT-2's Conv1D), or [out, in] (all other models).
 enum class WeightLayout : uint8_t { kInOut, kOutIn };
 
+// A frozen weight in few bits (PackedFormat). The weight itself has a name, a shape and perhaps a
+// part, but no storage, and is in no unit; the parameters of bytes are.
+struct PackedWeight {
+  Parameter* weight = nullptr;  // [out, in]
+  Parameter* codes = nullptr;   // uint8 [out, shape.CodeBytes(in)], divided as the weight is
+  Parameter* scales = nullptr;  // uint8 [shape.scale_bytes()], of the undivided weight
+  PackedShape shape;            // of the undivided weight
+};
+
 struct LinearPart {
-  Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
-  Parameter* bias = nullptr;    // [out], or nullptr
+  Parameter* weight = nullptr;           // kInOut: [in, out]; kOutIn: [out, in]
+  Parameter* bias = nullptr;             // [out], or nullptr
+  const PackedWeight* packed = nullptr;  // of the weight, or nullptr
 };
 
 int64_t InFeatures(const LinearPart& part, WeightLayout layout);
 int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
+// The weight's full values, unpacked in `dtype` if it is packed; the unpacked copy lives as long as
+// the result. Errors of FullValues.
+absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DType dtype);
 // InvalidArgument names the weight and the shapes unless x fits the parts.
 absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
                                  WeightLayout layout);

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -333,6 +335,37 @@ TEST_F(ConversationRunTest, ExportsHaveAllFilesOfTheTokenizer) {
     EXPECT_TRUE(Generate("--chat --max_tokens=2 --prompt=one --model=" + final.string()))
         << Read(dir_ / "error.txt");
   }
+}
+
+// The template of records with tools lies in a directory of its own, which an export does not have.
+TEST_F(ConversationRunTest, ExportsHaveTheTemplateForTools) {
+  const std::string tool_use =
+      "{% for tool in tools %}{{ '<|im_start|>' + tool.function.name + '<|im_end|>\\n' }}"
+      "{% endfor %}" +
+      std::string(kChatMl);
+  fs::create_directories(dir_ / "model/additional_chat_templates");
+  Write(dir_ / "model/chat_template.jinja", kChatMl);
+  Write(dir_ / "model/additional_chat_templates/tool_use.jinja", tool_use);
+  const Flags run = {"--world_size=1", "--batch_size=2", "--steps=2"};
+  const auto without = Train("without", run);
+  std::string lines;
+  for (const absl::string_view line :
+       absl::StrSplit(Conversations(0, 100), '\n', absl::SkipEmpty())) {
+    nlohmann::json record = nlohmann::json::parse(line);
+    record["tools"] = {{{"type", "function"}, {"function", {{"name", "add"}}}}};
+    lines += record.dump() + "\n";
+  }
+  Write(dir_ / "train.jsonl", lines);
+  const auto with = Train("with", run);
+  ASSERT_EQ(with.size(), 2u);
+  EXPECT_NE(with[0]["loss"], without[0]["loss"]);
+  const fs::path final = dir_ / "with/final";
+  EXPECT_FALSE(fs::exists(final / "chat_template.jinja"));
+  EXPECT_EQ(nlohmann::json::parse(Read(final / "tokenizer_config.json"))["chat_template"],
+            nlohmann::json({{{"name", "default"}, {"template", kChatMl}},
+                            {{"name", "tool_use"}, {"template", tool_use}}}));
+  // The export is trained on the same tokens.
+  EXPECT_EQ(Train("again", With(run, {"--tokenizer=" + final.string()})), with);
 }
 
 // generation_config.json is copied with a model's weights, but not with an adapter.

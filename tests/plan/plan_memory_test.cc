@@ -48,7 +48,7 @@ absl::StatusOr<nlohmann::json> SmallOlmo2() {
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("olmo2_1b"));
   const std::pair<const char*, int> sizes[] = {
       {"vocab_size", 512},        {"hidden_size", 64},        {"num_hidden_layers", 3},
-      {"num_attention_heads", 4}, {"num_key_value_heads", 4}, {"intermediate_size", 96}};
+      {"num_attention_heads", 4}, {"num_key_value_heads", 4}, {"intermediate_size", 128}};
   for (const auto& [key, size] : sizes) config[key] = size;
   return config;
 }
@@ -76,7 +76,8 @@ absl::Status RunRank(const TrainOptions& options, Communicator& world, MemorySta
                           DeviceRegistry::Create("cpu", device_options));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(config, {.lora = options.lora(), .fp8 = false}));
   ZEROTH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
       Trainer::Create(world, *device, std::move(model), TrainerOptionsFor(options, nullptr)));
@@ -114,7 +115,8 @@ void ExpectAsMeasured(const TrainOptions& options) {
   ASSERT_TRUE(run.ok()) << run;
   absl::StatusOr<nlohmann::json> config = ConfigOf(options.model);
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*config);
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+      ModelRegistry::Create(*config, {.lora = options.lora(), .fp8 = false});
   ASSERT_TRUE(model.ok()) << model.status();
   const absl::StatusOr<Plan> plan = PlanRun(options, SomeCpu(), *std::move(model));
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -150,6 +152,27 @@ INSTANTIATE_TEST_SUITE_P(EveryStrategy, PlanMemoryTest,
                                                std::get<1>(test.param), "_",
                                                std::get<2>(test.param));
                          });
+
+TEST(PlanMemoryOfLeversTest, FrozenWeightsInFewBits) {
+  for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      SCOPED_TRACE(absl::StrCat(strategy, " ", DTypeName(dtype)));
+      TrainOptions options = OptionsOf("llama_tiny", 4);
+      options.strategy = strategy;
+      options.shard_size = options.strategy == "hybrid_shard" ? 2 : 0;
+      options.param_dtype = dtype;
+      options.lora_rank = 4;
+      options.base_dtype = BaseDtype::kInt8;
+      ExpectAsMeasured(options);
+      // Its widths are multiples of 64. A plan of it with adapters in bf16 lacks workspace, packed
+      // or not.
+      if (dtype != DType::kFloat32) continue;
+      options.model = kOlmo2;
+      options.base_dtype = BaseDtype::kNf4;
+      ExpectAsMeasured(options);
+    }
+  }
+}
 
 TEST(PlanMemoryOfLeversTest, MicroBatches) {
   for (const GradSync sync : {GradSync::kEvery, GradSync::kLast}) {

@@ -45,6 +45,13 @@ LowRankProduct ProductOf(bool in_out, std::string weight, std::string a, std::st
 absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(CheckpointModel checkpoint, OpenCheckpointModel(path));
   if (!checkpoint.adapter.has_value()) return std::move(checkpoint.model);
+  for (const std::string& name : checkpoint.model.weights().names()) {
+    if (!absl::EndsWith(name, ".weight_nf4") && !absl::EndsWith(name, ".weight_int8")) continue;
+    return Unimplemented(path,
+                         ": its frozen weights are packed (--base_dtype), and are restored only "
+                         "when a run ends; take the run's final/, resume it with --steps of the "
+                         "checkpoint, or take the adapter alone (--lora_export=adapter)");
+  }
   std::vector<LowRankProduct> products;
   for (const std::string& layer : checkpoint.adapter->layers) {
     products.push_back(ProductOf(checkpoint.adapter->fan_in_fan_out, absl::StrCat(layer, ".weight"),

@@ -235,6 +235,11 @@ JsonStart StartOfJson(absl::string_view text) {
   return start;
 }
 
+std::string QuoteJson(const nlohmann::ordered_json& json) {
+  return Shorten(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace),
+                 2 * kExcerptBytes);
+}
+
 absl::StatusOr<json> ReadJsonFile(const std::string& path, const JsonLimits& limits) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, limits.max_bytes));
   return ParseJson(text, path, limits);

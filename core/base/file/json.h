@@ -40,6 +40,9 @@ struct JsonStart {
 // Says whether `text` begins with a JSON value, whatever follows it. A byte order mark may precede.
 JsonStart StartOfJson(absl::string_view text);
 
+// The beginning of a value's JSON, in ASCII, for messages.
+std::string QuoteJson(const nlohmann::ordered_json& json);
+
 // ParseJson of the file at `path`.
 absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path, const JsonLimits& limits = {});
 

@@ -1,0 +1,23 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Loads weights in full precision into a model that keeps them in few bits
+// (LoraOptions::base_format).
+
+#pragma once
+
+#include <memory>
+
+#include "zeroth/nn/module.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth {
+
+// Returns a reader for Sharding::Load that packs each packed weight of `model` (PackedWeights) from
+// what `weights` gives for it, and passes other parameters on. It finds them by name, so `model`
+// may be another object than the model that is sharded; a model without packed weights gets
+// `weights` back. Each rank reads and packs the whole weight, of which it stores its part, so that
+// the bits are the same under every layout; one packed weight at a time is kept in memory. Used by
+// one thread. Errors: those of `weights` and of PackMatrix, with the name of the weight.
+ParameterReader PackingReader(std::shared_ptr<const Module> model, ParameterReader weights);
+
+}  // namespace zeroth

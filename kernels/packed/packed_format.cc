@@ -1,0 +1,187 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/packed/packed_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// Values that are read at once.
+constexpr int64_t kChunkNumel = int64_t{1} << 20;
+// bitsandbytes bounds the divisor from below, so that a block of zeros has codes of zero.
+constexpr float kSmallestMagnitude = 1e-38f;
+
+// The borders between the values of neighbouring codes: a value on a border has the lower code.
+template <size_t Codes, typename ValueOf>
+std::array<float, Codes - 1> Borders(const ValueOf& value_of) {
+  std::array<float, Codes - 1> borders;
+  for (size_t i = 0; i + 1 < Codes; ++i) {
+    borders[i] = (value_of(static_cast<int>(i)) + value_of(static_cast<int>(i) + 1)) / 2.0f;
+  }
+  return borders;
+}
+
+template <size_t Size>
+uint8_t CodeOf(const std::array<float, Size>& borders, float value) {
+  return static_cast<uint8_t>(std::lower_bound(borders.begin(), borders.end(), value) -
+                              borders.begin());
+}
+
+float LargestMagnitude(absl::Span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+absl::Status ExpectFinite(absl::Span<const float> values, int64_t begin) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return InvalidArgument("element ", begin + static_cast<int64_t>(i), " is ", values[i],
+                           "; a weight that is packed must be finite");
+  }
+  return absl::OkStatus();
+}
+
+void PackInt8Row(absl::Span<const float> row, uint8_t* codes, float& scale) {
+  const float largest = LargestMagnitude(row);
+  const float inverse = PackedShape::kInt8MostCode / std::max(largest, kSmallestMagnitude);
+  for (size_t i = 0; i < row.size(); ++i) {
+    codes[i] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(row[i] * inverse)));
+  }
+  scale = largest / PackedShape::kInt8MostCode;
+}
+
+// Returns the block's magnitude.
+float PackNf4Block(absl::Span<const float> block, uint8_t* codes) {
+  static const auto borders = Borders<16>(Nf4Value);
+  const float largest = LargestMagnitude(block);
+  const float inverse = 1.0f / std::max(largest, kSmallestMagnitude);
+  for (size_t i = 0; i < block.size(); i += 2) {
+    const uint8_t first = CodeOf(borders, block[i] * inverse);
+    const uint8_t second = CodeOf(borders, block[i + 1] * inverse);
+    codes[i / 2] = static_cast<uint8_t>(first << 4 | second);
+  }
+  return largest;
+}
+
+// Packs the magnitudes of all blocks into the bytes after each block's codes, and the scales.
+void PackNf4Magnitudes(std::vector<float> magnitudes, std::vector<uint8_t>& codes,
+                       std::vector<float>& scales) {
+  static const auto borders = Borders<256>(DynamicValue);
+  double sum = 0;
+  for (const float magnitude : magnitudes) sum += magnitude;
+  const auto offset = static_cast<float>(sum / static_cast<double>(magnitudes.size()));
+  for (float& magnitude : magnitudes) magnitude -= offset;
+  const auto group = static_cast<size_t>(PackedShape::kNf4ScaleBlocks);
+  for (size_t begin = 0; begin < magnitudes.size(); begin += group) {
+    const absl::Span<const float> of_scale = absl::MakeConstSpan(magnitudes).subspan(begin, group);
+    scales[begin / group] = LargestMagnitude(of_scale);
+    const float inverse = 1.0f / std::max(scales[begin / group], kSmallestMagnitude);
+    for (size_t i = 0; i < of_scale.size(); ++i) {
+      codes[(begin + i + 1) * PackedShape::kNf4BlockBytes - 1] =
+          CodeOf(borders, of_scale[i] * inverse);
+    }
+  }
+  scales.back() = offset;
+}
+
+std::vector<uint8_t> BytesOf(const std::vector<float>& floats) {
+  std::vector<uint8_t> bytes(floats.size() * sizeof(float));
+  std::memcpy(bytes.data(), floats.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace
+
+absl::string_view PackedFormatName(PackedFormat format) {
+  constexpr absl::string_view kNames[] = {"none", "int8", "nf4"};
+  return kNames[static_cast<size_t>(format)];
+}
+
+absl::Status ValidatePackedShape(const PackedShape& shape) {
+  if (shape.format == PackedFormat::kNone || shape.rows < 1 || shape.cols < 1) {
+    return InvalidArgument("a matrix of ", shape.rows, " x ", shape.cols, " to be packed as ",
+                           PackedFormatName(shape.format), "; expected a format and elements");
+  }
+  if (shape.cols % shape.block() == 0) return absl::OkStatus();
+  return InvalidArgument("rows of ", shape.cols, " values cannot be packed as ",
+                         PackedFormatName(shape.format), ", in blocks of ", shape.block(),
+                         "; expected a multiple of ", shape.block(), ", or int8");
+}
+
+absl::StatusOr<PackedMatrix> PackMatrix(const PackedShape& shape, ReadMatrix read) {
+  ZEROTH_RETURN_IF_ERROR(ValidatePackedShape(shape));
+  const bool is_nf4 = shape.format == PackedFormat::kNf4;
+  const int64_t row_bytes = shape.CodeBytes(shape.cols);
+  PackedMatrix packed;
+  packed.codes.resize(static_cast<size_t>(shape.rows * row_bytes));
+  std::vector<float> scales(static_cast<size_t>(shape.scales()));
+  std::vector<float> magnitudes;
+  std::vector<float> chunk;
+  const int64_t step = std::max<int64_t>(1, kChunkNumel / shape.cols);
+  for (int64_t row = 0; row < shape.rows; row += step) {
+    const int64_t rows = std::min(step, shape.rows - row);
+    chunk.resize(static_cast<size_t>(rows * shape.cols));
+    ZEROTH_RETURN_IF_ERROR(read(row * shape.cols, absl::MakeSpan(chunk)));
+    ZEROTH_RETURN_IF_ERROR(ExpectFinite(chunk, row * shape.cols));
+    const absl::Span<const float> values = chunk;
+    uint8_t* codes = packed.codes.data() + row * row_bytes;
+    if (is_nf4) {
+      constexpr auto kBlock = static_cast<size_t>(PackedShape::kNf4Block);
+      for (size_t at = 0; at < values.size(); at += kBlock) {
+        magnitudes.push_back(PackNf4Block(values.subspan(at, kBlock), codes));
+        codes += PackedShape::kNf4BlockBytes;
+      }
+      continue;
+    }
+    const auto cols = static_cast<size_t>(shape.cols);
+    for (int64_t i = 0; i < rows; ++i, codes += row_bytes) {
+      PackInt8Row(values.subspan(static_cast<size_t>(i) * cols, cols), codes,
+                  scales[static_cast<size_t>(row + i)]);
+    }
+  }
+  if (is_nf4) PackNf4Magnitudes(std::move(magnitudes), packed.codes, scales);
+  packed.scales = BytesOf(scales);
+  return packed;
+}
+
+absl::StatusOr<std::vector<float>> UnpackMatrix(const PackedShape& shape,
+                                                absl::Span<const uint8_t> codes,
+                                                absl::Span<const uint8_t> scales) {
+  ZEROTH_RETURN_IF_ERROR(ValidatePackedShape(shape));
+  const int64_t row_bytes = shape.CodeBytes(shape.cols);
+  if (static_cast<int64_t>(codes.size()) != shape.rows * row_bytes ||
+      static_cast<int64_t>(scales.size()) != shape.scale_bytes()) {
+    return InvalidArgument("a matrix of ", shape.rows, " x ", shape.cols, " packed as ",
+                           PackedFormatName(shape.format), " has ", codes.size(),
+                           " bytes of codes and ", scales.size(), " of scales, expected ",
+                           shape.rows * row_bytes, " and ", shape.scale_bytes());
+  }
+  std::vector<float> floats(static_cast<size_t>(shape.scales()));
+  std::memcpy(floats.data(), scales.data(), scales.size());
+  std::vector<float> values(static_cast<size_t>(shape.rows * shape.cols));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    if (shape.format == PackedFormat::kInt8) {
+      values[i] = static_cast<float>(static_cast<int8_t>(codes[i])) *
+                  floats[static_cast<size_t>(at / shape.cols)];
+      continue;
+    }
+    const int64_t block = at / PackedShape::kNf4Block;
+    const int64_t inside = at % PackedShape::kNf4Block;
+    const uint8_t* const bytes = codes.data() + block * PackedShape::kNf4BlockBytes;
+    const int both = bytes[inside / 2];
+    values[i] = Nf4Value(inside % 2 == 0 ? both >> 4 : both & 15) *
+                shape.MagnitudeOf(block, bytes[PackedShape::kNf4BlockBytes - 1], floats.data());
+  }
+  return values;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,95 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Frozen weights in few bits, as QLoRA keeps them (Dettmers et al., "QLoRA: Efficient Finetuning of
+// Quantized LLMs", 2023). Packing is a function of the whole weight, so that it has the same bits
+// however the weight is divided among ranks.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/kernels/packed/packed_tables.h"
+
+namespace zeroth {
+
+// How a matrix is packed.
+//
+// kInt8: value = code * scale, with one fp32 scale for each row: its largest magnitude / 127.
+//
+// kNf4: value = Nf4Value(code) * magnitude, with one magnitude for each block of 64 values of a
+// row. Magnitudes are packed again ("double quantisation"): magnitude = DynamicValue(code) * scale
+// + offset in fp32, with one scale for each 256 magnitudes of the whole matrix, and one offset,
+// their mean. Codes, magnitudes and scales have the bits of bitsandbytes 0.50 with
+// compress_statistics; so has the offset where the sum of bitsandbytes, whose order differs between
+// machines, rounds to the exact mean.
+enum class PackedFormat : uint8_t { kNone, kInt8, kNf4 };
+
+// "none", "int8", "nf4".
+absl::string_view PackedFormatName(PackedFormat format);
+
+// A packed matrix and its two arrays of bytes. constexpr, since device code uses it too.
+//
+// Codes: `rows` rows of CodeBytes(cols) bytes each. kInt8: a signed code for each value. kNf4: for
+// each block 32 bytes with two codes each, the first in the upper half, then the code of its
+// magnitude. So rows, or columns in multiples of block(), can be divided among ranks.
+//
+// Scales: fp32. kInt8: one for each row. kNf4: one for each 256 blocks, then the offset.
+struct PackedShape {
+  PackedFormat format = PackedFormat::kNone;
+  int64_t rows = 0;
+  int64_t cols = 0;
+
+  static constexpr int64_t kNf4Block = 64;         // values of a magnitude
+  static constexpr int64_t kNf4BlockBytes = 33;    // codes and the magnitude's code
+  static constexpr int64_t kNf4ScaleBlocks = 256;  // magnitudes of a scale
+  static constexpr float kInt8MostCode = 127.0f;
+
+  // Columns, and bytes of their codes, that cannot be divided.
+  constexpr int64_t block() const { return format == PackedFormat::kNf4 ? kNf4Block : 1; }
+  constexpr int64_t block_bytes() const {
+    return format == PackedFormat::kNf4 ? kNf4BlockBytes : 1;
+  }
+  constexpr int64_t CodeBytes(int64_t columns) const { return columns / block() * block_bytes(); }
+  constexpr int64_t scales() const {
+    if (format == PackedFormat::kInt8) return rows;
+    const int64_t blocks = rows * cols / kNf4Block;
+    return (blocks + kNf4ScaleBlocks - 1) / kNf4ScaleBlocks + 1;
+  }
+  constexpr int64_t scale_bytes() const { return scales() * static_cast<int64_t>(sizeof(float)); }
+
+  // The magnitude of a block of kNf4 (of the whole matrix), of which `code` is the stored code.
+  constexpr float MagnitudeOf(int64_t nf4_block, int code, const float* all_scales) const {
+    const float product = DynamicValue(code) * all_scales[nf4_block / kNf4ScaleBlocks];
+    return product + all_scales[scales() - 1];
+  }
+};
+
+// InvalidArgument unless the matrix can be packed: its columns are a multiple of block().
+absl::Status ValidatePackedShape(const PackedShape& shape);
+
+struct PackedMatrix {
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+};
+
+// Sets values to elements [begin, begin + values.size()) of a row-major matrix.
+using ReadMatrix = absl::FunctionRef<absl::Status(int64_t begin, absl::Span<float> values)>;
+
+// Packs a matrix, which is read once, some rows at a time. InvalidArgument for a shape that cannot
+// be packed, and for a value that is not finite; also the errors of `read`.
+absl::StatusOr<PackedMatrix> PackMatrix(const PackedShape& shape, ReadMatrix read);
+
+// Returns all values of a packed matrix in fp32, exactly as kernels::Unpack makes them.
+// InvalidArgument if the numbers of bytes are not those of the shape.
+absl::StatusOr<std::vector<float>> UnpackMatrix(const PackedShape& shape,
+                                                absl::Span<const uint8_t> codes,
+                                                absl::Span<const uint8_t> scales);
+
+}  // namespace zeroth

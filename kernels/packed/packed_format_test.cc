@@ -1,0 +1,121 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// NF4 against what bitsandbytes writes (tests/testdata/packed/gen.py), and int8 against its
+// definition.
+
+#include "zeroth/kernels/packed/packed_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 160;
+constexpr int64_t kCols = 128;
+
+template <typename T>
+std::vector<T> Fixture(const std::string& name) {
+  std::ifstream file("tests/testdata/packed/" + name, std::ios::binary);
+  std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_FALSE(bytes.empty()) << name;
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+absl::StatusOr<PackedMatrix> Pack(const PackedShape& shape, const std::vector<float>& values) {
+  return PackMatrix(shape, [&](int64_t begin, absl::Span<float> out) {
+    std::copy_n(values.begin() + begin, out.size(), out.begin());
+    return absl::OkStatus();
+  });
+}
+
+TEST(PackedFormat, Nf4HasTheBitsOfBitsAndBytes) {
+  const PackedShape shape = {PackedFormat::kNf4, kRows, kCols};
+  const absl::StatusOr<PackedMatrix> packed = Pack(shape, Fixture<float>("weight.f32"));
+  ASSERT_TRUE(packed.ok()) << packed.status();
+
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> magnitudes;
+  for (size_t i = 0; i < packed->codes.size(); ++i) {
+    const bool is_magnitude = i % PackedShape::kNf4BlockBytes == PackedShape::kNf4BlockBytes - 1;
+    (is_magnitude ? magnitudes : codes).push_back(packed->codes[i]);
+  }
+  EXPECT_THAT(codes, ElementsAreArray(Fixture<uint8_t>("nf4_codes.u8")));
+  EXPECT_THAT(magnitudes, ElementsAreArray(Fixture<uint8_t>("nf4_magnitudes.u8")));
+  EXPECT_THAT(packed->scales, ElementsAreArray(Fixture<uint8_t>("nf4_scales.f32")));
+
+  const absl::StatusOr<std::vector<float>> restored =
+      UnpackMatrix(shape, packed->codes, packed->scales);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(*restored, Fixture<float>("nf4_restored.f32"));
+}
+
+TEST(PackedFormat, MagnitudesHaveTheValuesOfBitsAndBytes) {
+  const std::vector<float> map = Fixture<float>("nf4_map.f32");
+  ASSERT_EQ(map.size(), 256u);
+  for (int code = 0; code < 256; ++code) {
+    EXPECT_EQ(DynamicValue(code), map[static_cast<size_t>(code)]) << code;
+  }
+}
+
+TEST(PackedFormat, Int8RowsComeBackWithinHalfAScale) {
+  const PackedShape shape = {PackedFormat::kInt8, kRows, kCols};
+  std::vector<float> weight = Fixture<float>("weight.f32");
+  std::fill_n(weight.begin() + 3 * kCols, kCols, 0.0f);
+  const absl::StatusOr<PackedMatrix> packed = Pack(shape, weight);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  const absl::StatusOr<std::vector<float>> restored =
+      UnpackMatrix(shape, packed->codes, packed->scales);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  for (int64_t row = 0; row < kRows; ++row) {
+    const auto first = weight.begin() + row * kCols;
+    double largest = 0;
+    for (auto it = first; it != first + kCols; ++it)
+      largest = std::max<double>(largest, std::abs(*it));
+    for (int64_t i = 0; i < kCols; ++i) {
+      const double error = std::abs(
+          static_cast<double>((*restored)[static_cast<size_t>(row * kCols + i)]) - first[i]);
+      EXPECT_LE(error, largest / 127 / 2 * (1 + 1e-5)) << row << ", " << i;
+    }
+  }
+}
+
+TEST(PackedFormat, TakesABitMoreThanHalfAByte) {
+  const PackedShape shape = {PackedFormat::kNf4, 4096, 4096};
+  const int64_t bytes = shape.rows * shape.CodeBytes(shape.cols) + shape.scale_bytes();
+  EXPECT_EQ(bytes, 4096 * 4096 / 64 * 33 + (1024 + 1) * 4);
+}
+
+TEST(PackedFormat, RefusesWhatDoesNotFit) {
+  EXPECT_THAT(std::string(ValidatePackedShape({PackedFormat::kNf4, 2, 96}).message()),
+              HasSubstr("rows of 96 values cannot be packed as nf4, in blocks of 64"));
+  EXPECT_TRUE(ValidatePackedShape({PackedFormat::kInt8, 2, 96}).ok());
+  EXPECT_FALSE(ValidatePackedShape({PackedFormat::kNone, 2, 64}).ok());
+
+  std::vector<float> weight(2 * 64, 1.0f);
+  weight[70] = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(std::string(Pack({PackedFormat::kNf4, 2, 64}, weight).status().message()),
+              HasSubstr("element 70 is inf"));
+  const std::vector<uint8_t> bytes(5);
+  EXPECT_THAT(
+      std::string(UnpackMatrix({PackedFormat::kInt8, 2, 64}, bytes, bytes).status().message()),
+      HasSubstr("has 5 bytes of codes and 5 of scales, expected 128 and 8"));
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,105 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/packed/packed.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+
+namespace zeroth::testing {
+
+class PackedSuite : public KernelsSuite {
+ protected:
+  Tensor UploadBytes(const Shape& shape, const std::vector<uint8_t>& bytes) {
+    absl::StatusOr<Tensor> tensor =
+        Tensor::FromHost<uint8_t>(device(), shape, bytes, MemoryCategory::kParameters);
+    EXPECT_TRUE(tensor.ok()) << tensor.status();
+    return *tensor;
+  }
+};
+
+namespace {
+
+float RoundedTo(DType dtype, float value) {
+  if (dtype == DType::kBFloat16) return ToFloat(ToBFloat16(value));
+  return dtype == DType::kFloat16 ? ToFloat(ToFloat16(value)) : value;
+}
+
+TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
+  for (const PackedFormat format : {PackedFormat::kInt8, PackedFormat::kNf4}) {
+    // More than 256 blocks, so that magnitudes have two scales.
+    const PackedShape shape = {format, 70, 256};
+    const std::vector<float> weight = RandomNormal(shape.rows * shape.cols, 0.02f);
+    const absl::StatusOr<PackedMatrix> packed =
+        PackMatrix(shape, [&](int64_t begin, absl::Span<float> out) {
+          std::copy_n(weight.begin() + begin, out.size(), out.begin());
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    const absl::StatusOr<std::vector<float>> all =
+        UnpackMatrix(shape, packed->codes, packed->scales);
+    ASSERT_TRUE(all.ok()) << all.status();
+    struct Block {
+      int64_t row, rows, col, cols;
+    };
+    for (const Block& block : {Block{0, 70, 0, 256}, Block{60, 10, 0, 256}, Block{0, 70, 128, 64},
+                               Block{33, 4, 64, 192}}) {
+      const int64_t row_bytes = shape.CodeBytes(shape.cols);
+      std::vector<uint8_t> codes;
+      for (int64_t row = block.row; row < block.row + block.rows; ++row) {
+        const auto first = packed->codes.begin() + row * row_bytes + shape.CodeBytes(block.col);
+        codes.insert(codes.end(), first, first + shape.CodeBytes(block.cols));
+      }
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+        UnpackArgs args;
+        args.shape = shape;
+        args.codes = UploadBytes(Shape({block.rows, shape.CodeBytes(block.cols)}), codes);
+        args.scales = UploadBytes(Shape({shape.scale_bytes()}), packed->scales);
+        args.row = block.row;
+        args.col = block.col;
+        args.values =
+            Upload(Shape({block.rows, block.cols}),
+                   std::vector<float>(static_cast<size_t>(block.rows * block.cols)), dtype);
+        const absl::Status unpacked = kernels::Unpack(kernels(), args);
+        ASSERT_TRUE(unpacked.ok()) << unpacked;
+        const std::vector<float> values = Download(args.values);
+        for (int64_t row = 0; row < block.rows; ++row) {
+          for (int64_t col = 0; col < block.cols; ++col) {
+            const int64_t at = (block.row + row) * shape.cols + block.col + col;
+            ASSERT_EQ(values[static_cast<size_t>(row * block.cols + col)],
+                      RoundedTo(dtype, (*all)[static_cast<size_t>(at)]))
+                << PackedFormatName(format) << " " << DTypeName(dtype) << ", " << row << ", "
+                << col;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PackedSuite, RefusesWhatDoesNotFit) {
+  UnpackArgs args;
+  args.shape = {PackedFormat::kNf4, 2, 128};
+  args.codes = UploadBytes(Shape({2, 66}), std::vector<uint8_t>(132));
+  args.scales = UploadBytes(Shape({8}), std::vector<uint8_t>(8));
+  args.values = Upload(Shape({2, 128}), std::vector<float>(256));
+  EXPECT_TRUE(kernels::Unpack(kernels(), args).ok());
+  args.col = 32;
+  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  args.col = 0;
+  args.row = 1;
+  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  args.row = 0;
+  args.scales = UploadBytes(Shape({4}), std::vector<uint8_t>(4));
+  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+  args.shape.cols = 96;
+  EXPECT_FALSE(kernels::Unpack(kernels(), args).ok());
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Devices, PackedSuite, ::testing::ValuesIn(TestedDevices()));
+
+}  // namespace zeroth::testing

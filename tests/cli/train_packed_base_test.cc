@@ -1,0 +1,152 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// --base_dtype: what is exported, resumed at other ranks, and refused.
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/weights_source.h"
+#include "zeroth/kernels/packed/packed_format.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace {
+
+using namespace zeroth::testing;  // NOLINT: all of it is for these tests
+
+Flags Common(const fs::path& out, int steps) {
+  return {"--data=tests/testdata/llama_tiny/tokens.npy",
+          "--seq_len=32",
+          "--lr=1e-2",
+          "--min_lr=0",
+          "--world_size=2",
+          "--deterministic_batch=8",
+          "--sample_tokens=0",
+          "--threads_per_rank=1",
+          "--steps=" + std::to_string(steps),
+          "--out=" + out.string()};
+}
+
+// A small Llama whose widths are multiples of 64.
+fs::path MakeBase() {
+  const nlohmann::json config = {{"model_type", "llama"},       {"vocab_size", 256},
+                                 {"hidden_size", 128},          {"intermediate_size", 256},
+                                 {"num_hidden_layers", 2},      {"num_attention_heads", 4},
+                                 {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
+                                 {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
+                                 {"tie_word_embeddings", false}};
+  const fs::path file = Scratch() / "base.json";
+  Write(file, config.dump());
+  const fs::path out = Scratch() / "base";
+  const Outcome run = RunTrainer(With(Common(out, 2), {"--model=" + file.string()}));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  return out / "final";
+}
+
+Flags Packed(const fs::path& base, const fs::path& out, const std::string& dtype, int steps) {
+  return With(Common(out, steps), {"--init_from=" + base.string(), "--lora_rank=4",
+                                   "--base_dtype=" + dtype, "--lora_export=both"});
+}
+
+TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeights) {
+  const fs::path base = MakeBase();
+  const auto stored = zeroth::HfDirectory::Open(base.string());
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  for (const auto format : {zeroth::PackedFormat::kNf4, zeroth::PackedFormat::kInt8}) {
+    const std::string name(zeroth::PackedFormatName(format));
+    SCOPED_TRACE(name);
+    const fs::path out = Scratch() / name;
+    // B stays zero.
+    const Outcome run = RunTrainer(With(Packed(base, out, name, 1), {"--lr=0"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_TRUE(absl::StrContains(run.output, "of the frozen weights are kept as " + name))
+        << run.output;
+    const auto merged = zeroth::HfDirectory::Open((out / "final").string());
+    ASSERT_TRUE(merged.ok()) << merged.status();
+    EXPECT_EQ(merged->weights().names(), stored->weights().names());
+    int packed = 0;
+    for (const std::string& weight : stored->weights().names()) {
+      const auto shape = stored->weights().ShapeOf(weight);
+      auto expected = stored->weights().ReadAll(weight, *shape);
+      const auto actual = merged->weights().ReadAll(weight, *shape);
+      ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+      if (absl::EndsWith(weight, "_proj.weight")) {
+        ++packed;
+        const zeroth::PackedShape of = {format, shape->dim(0), shape->dim(1)};
+        const auto bytes = zeroth::PackMatrix(of, [&](int64_t begin, absl::Span<float> values) {
+          std::copy_n(expected->begin() + begin, values.size(), values.begin());
+          return absl::OkStatus();
+        });
+        ASSERT_TRUE(bytes.ok()) << bytes.status();
+        expected = zeroth::UnpackMatrix(of, bytes->codes, bytes->scales);
+      }
+      EXPECT_TRUE(*actual == *expected) << weight;
+    }
+    EXPECT_EQ(packed, 2 * 7);
+  }
+}
+
+TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
+  const fs::path base = MakeBase();
+  for (const std::string dtype : {"nf4", "int8"}) {
+    SCOPED_TRACE(dtype);
+    const fs::path whole = Scratch() / (dtype + "_whole");
+    const Outcome undisturbed = RunTrainer(Packed(base, whole, dtype, 6));
+    ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
+    const std::vector<Flags> others = {
+        {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"},
+        {"--world_size=1", "--strategy=no_shard"}};
+    for (const Flags& other : others) {
+      SCOPED_TRACE(other.front());
+      const fs::path out = Scratch() / (dtype + other.front());
+      const Flags saving = With(Packed(base, out, dtype, 6), {"--checkpoint_every=3"});
+      const Outcome first = RunTrainer(saving);
+      ASSERT_EQ(first.exit_code, 0) << first.output;
+      fs::remove_all(out / "step-00000006");
+      fs::remove_all(out / "final");
+      const Outcome rest = RunTrainer(With(With(saving, {"--resume=auto"}), other));
+      ASSERT_EQ(rest.exit_code, 0) << rest.output;
+      EXPECT_TRUE(absl::StrContains(rest.output, "after step 3")) << rest.output;
+      EXPECT_EQ(StepFacts(out), StepFacts(whole));
+      for (const char* name :
+           {"final/model.safetensors", "final_adapter/adapter_model.safetensors"}) {
+        EXPECT_TRUE(Read(out / name) == Read(whole / name)) << name << " has other bits";
+      }
+    }
+  }
+}
+
+TEST(TrainPackedBaseTest, TensorRanksShareIt) {
+  const fs::path base = MakeBase();
+  const fs::path one = Scratch() / "one";
+  const fs::path two = Scratch() / "two";
+  const Flags pieces = {"--deterministic_tensor=2"};
+  const Outcome whole = RunTrainer(With(Packed(base, one, "nf4", 3), pieces));
+  const Outcome divided = RunTrainer(
+      With(With(Packed(base, two, "nf4", 3), pieces), {"--tensor_parallel=2", "--world_size=4"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  ASSERT_EQ(divided.exit_code, 0) << divided.output;
+  EXPECT_EQ(StepFacts(two), StepFacts(one));
+  EXPECT_TRUE(Read(two / "final/model.safetensors") == Read(one / "final/model.safetensors"));
+}
+
+TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {
+  const auto refused = [](const std::string& model, const std::string& dtype) {
+    const Outcome run =
+        RunTrainer(Packed(fs::path("tests/testdata") / model, Scratch() / "refused", dtype, 1));
+    EXPECT_NE(run.exit_code, 0);
+    return run.errors;
+  };
+  EXPECT_TRUE(absl::StrContains(refused("gpt2_tiny", "int8"), "expected a model other than GPT-2"));
+  EXPECT_TRUE(absl::StrContains(refused("llama_tiny", "nf4"),
+                                "rows of 60 values cannot be packed as nf4, in blocks of 64"));
+}
+
+}  // namespace

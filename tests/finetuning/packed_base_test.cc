@@ -1,0 +1,316 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// LoRA beside frozen weights in few bits (QLoRA): a run has the bits of one whose frozen weights
+// are the restored ones in full, and the same bits under every strategy.
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/api/packing_reader.h"
+#include "zeroth/api/trainer.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/kernels/packed/packed_format.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/tests/finetuning/tiny_run.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSeed = 5;
+constexpr int64_t kSteps = 3;
+
+// Two heads of keys and values, and widths in blocks of 64, of which two ranks have the same
+// number.
+nlohmann::json Config(const std::string& type = "llama") {
+  return {{"model_type", type},          {"vocab_size", 256},
+          {"hidden_size", 128},          {"intermediate_size", 256},
+          {"num_hidden_layers", 2},      {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
+          {"tie_word_embeddings", false}};
+}
+
+struct PackedRun {
+  PackedFormat format = PackedFormat::kNf4;
+  // Instead of packing: weights in full that were packed and restored.
+  bool restored = false;
+  TinyRanks ranks = {};
+  TrainerOptions trainer = {};
+};
+
+ModelOptions Options(PackedFormat format) {
+  ModelOptions options;
+  options.lora.rank = 3;
+  options.lora.alpha = 5;
+  options.lora.base_format = format;
+  return options;
+}
+
+// The weights in full; lora_B is not zero, so that all adapters have gradients from the first step.
+absl::Status ReadFull(const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+  const bool is_b = absl::EndsWith(parameter.name(), ".lora_B");
+  (is_b ? Initializer::Normal(0.05f) : parameter.initializer())
+      .Fill(kSeed, parameter.name(), begin, out);
+  return absl::OkStatus();
+}
+
+// Packs and restores every weight that `model` packs.
+absl::StatusOr<std::map<std::string, std::vector<float>>> RestoredWeights(const Module& model) {
+  std::map<std::string, std::vector<float>> weights;
+  for (const PackedWeight* packed : PackedWeights(model)) {
+    ZEROTH_ASSIGN_OR_RETURN(const PackedMatrix bytes,
+                            PackMatrix(packed->shape, [&](int64_t begin, absl::Span<float> out) {
+                              return ReadFull(*packed->weight, begin, out);
+                            }));
+    ZEROTH_ASSIGN_OR_RETURN(weights[packed->weight->name()],
+                            UnpackMatrix(packed->shape, bytes.codes, bytes.scales));
+  }
+  return weights;
+}
+
+struct Trained {
+  std::vector<float> losses;
+  std::vector<double> norms;
+  NamedValues adapters;
+  NamedValues bytes;  // of packed weights
+  bool operator==(const Trained&) const = default;
+};
+
+absl::Status TrainRank(const PackedRun& setup, Communicator& world, Collector& weights,
+                       Trained& trained) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> packed,
+                          ModelRegistry::Create(Config(), Options(setup.format)));
+  const std::shared_ptr<const LanguageModel> described = std::move(packed);
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<LanguageModel> model,
+      ModelRegistry::Create(Config(),
+                            Options(setup.restored ? PackedFormat::kNone : setup.format)));
+  TrainerOptions options = setup.trainer;
+  options.sharding.strategy = setup.ranks.strategy;
+  options.sharding.strategy_options.shard_size = setup.ranks.shard_size;
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), options));
+  if (setup.restored) {
+    ZEROTH_ASSIGN_OR_RETURN(const auto restored, RestoredWeights(*described));
+    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(
+        [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+          const auto found = restored.find(parameter.name());
+          if (found == restored.end()) return ReadFull(parameter, begin, out);
+          std::copy_n(found->second.begin() + begin, out.size(), out.begin());
+          return absl::OkStatus();
+        }));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(PackingReader(described, ReadFull)));
+  }
+  DataOptions data_options;
+  data_options.vocab_size = 256;
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> tokens,
+                          OpenData("tests/testdata/llama_tiny/tokens.npy", data_options));
+  LoaderOptions loader_options;
+  const int tensor = std::max(setup.trainer.tensor.size, 1);
+  loader_options.world_size = world.size() / tensor;
+  loader_options.rank = world.rank() / tensor;
+  // The same global batch at any number of ranks.
+  loader_options.batch_size = 4 / loader_options.world_size;
+  loader_options.seq_len = 32;
+  loader_options.shuffle = false;
+  ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(tokens, loader_options));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader.Load(0));
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batch, 1e-2));
+    if (world.rank() != 0) continue;
+    trained.losses.push_back(result.loss);
+    trained.norms.push_back(result.grad_norm);
+  }
+  return weights.PutWeights(trainer->sharding());
+}
+
+absl::StatusOr<Trained> Train(const PackedRun& setup) {
+  Trained trained;
+  Collector weights;
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      RunLocalRanks(setup.ranks.world_size,
+                    [&](Communicator& world) { return TrainRank(setup, world, weights, trained); }),
+      setup.ranks.ToString());
+  for (const auto& [name, values] : weights.values()) {
+    if (absl::StrContains(name, ".lora_")) trained.adapters[name] = values;
+    if (absl::StrContains(name, ".weight_")) trained.bytes[name] = values;
+  }
+  return trained;
+}
+
+class PackedBase : public ::testing::TestWithParam<PackedFormat> {};
+
+TEST_P(PackedBase, TrainsAsTheRestoredWeightsInFullDo) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    PackedRun setup{GetParam()};
+    setup.trainer.sharding.mixed_precision.param_dtype = dtype;
+    const absl::StatusOr<Trained> packed = Train(setup);
+    setup.restored = true;
+    const absl::StatusOr<Trained> restored = Train(setup);
+    ASSERT_TRUE(packed.ok() && restored.ok()) << packed.status() << restored.status();
+    EXPECT_EQ(packed->losses, restored->losses) << DTypeName(dtype);
+    EXPECT_EQ(packed->norms, restored->norms) << DTypeName(dtype);
+    EXPECT_TRUE(packed->adapters == restored->adapters) << DTypeName(dtype);
+    EXPECT_EQ(packed->bytes.size(), 2u * 2u * 7u);
+    EXPECT_LT(packed->losses.back(), packed->losses.front() - 0.01f);
+
+    setup.restored = true;
+    setup.format = PackedFormat::kNone;
+    const absl::StatusOr<Trained> full = Train(setup);
+    ASSERT_TRUE(full.ok()) << full.status();
+    for (size_t step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(packed->losses[step], full->losses[step], 0.05f) << step;
+    }
+  }
+}
+
+TEST_P(PackedBase, LayoutsGiveTheSameBits) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    std::unique_ptr<Trained> first;
+    const auto expect_same = [&](const PackedRun& setup, const std::string& what) {
+      const absl::StatusOr<Trained> trained = Train(setup);
+      ASSERT_TRUE(trained.ok()) << what << ": " << trained.status();
+      if (first == nullptr) first = std::make_unique<Trained>(*trained);
+      EXPECT_TRUE(*trained == *first) << what << " " << DTypeName(dtype);
+    };
+    for (const TinyRanks& ranks : std::vector<TinyRanks>{{"no_shard", 2, 0},
+                                                         {"full_shard", 2, 0},
+                                                         {"shard_grad_op", 2, 0},
+                                                         {"shard_optimizer", 2, 0},
+                                                         {"hybrid_shard", 2, 1},
+                                                         {"hybrid_shard", 2, 2}}) {
+      PackedRun setup{GetParam(), false, ranks};
+      setup.trainer.sharding.mixed_precision = {dtype, dtype};
+      expect_same(setup, ranks.ToString());
+    }
+    PackedRun setup{GetParam(), false, {"full_shard", 2, 0}};
+    setup.trainer.sharding.mixed_precision = {dtype, dtype};
+    setup.trainer.sharding.layout = LayoutKind::kRows;
+    expect_same(setup, "rows");
+    setup.trainer.sharding.layout = LayoutKind::kFlat;
+    setup.trainer.sharding.offload.parameters = true;
+    expect_same(setup, "offloaded parameters");
+    setup.trainer.sharding.offload.parameters = false;
+    setup.trainer.activation_checkpointing = ActivationCheckpointing::kBlock;
+    expect_same(setup, "recomputation");
+  }
+}
+
+// The weights are packed as a whole, so their bytes do not depend on the ranks. Losses are sums
+// over batches of other sizes.
+TEST_P(PackedBase, RanksPackTheSameBytes) {
+  std::unique_ptr<Trained> first;
+  for (const TinyRanks& ranks : std::vector<TinyRanks>{{"no_shard", 1, 0},
+                                                       {"full_shard", 2, 0},
+                                                       {"full_shard", 4, 0},
+                                                       {"hybrid_shard", 4, 2},
+                                                       {"shard_grad_op", 4, 0}}) {
+    const absl::StatusOr<Trained> trained = Train({GetParam(), false, ranks});
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    if (first == nullptr) first = std::make_unique<Trained>(*trained);
+    EXPECT_TRUE(trained->bytes == first->bytes) << ranks.ToString();
+    for (size_t step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(trained->losses[step], first->losses[step], 1e-5f) << ranks.ToString();
+    }
+  }
+}
+
+TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
+  std::unique_ptr<Trained> first;
+  for (const int size : {1, 2}) {
+    PackedRun setup{GetParam(), false, {"full_shard", 2 * size, 0}};
+    setup.trainer.tensor = {size, 2};
+    const absl::StatusOr<Trained> trained = Train(setup);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    if (first == nullptr) first = std::make_unique<Trained>(*trained);
+    EXPECT_TRUE(*trained == *first) << size;
+  }
+  // And without fixed pieces, where sums have another order.
+  PackedRun setup{GetParam(), false, {"full_shard", 4, 0}};
+  setup.trainer.tensor = {2, 0, true};
+  const absl::StatusOr<Trained> trained = Train(setup);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  for (size_t step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(trained->losses[step], first->losses[step], 1e-4f) << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, PackedBase,
+                         ::testing::Values(PackedFormat::kInt8, PackedFormat::kNf4),
+                         [](const auto& format) {
+                           return std::string(PackedFormatName(format.param));
+                         });
+
+// Every weight of the blocks' linear layers, and nothing else.
+TEST(PackedBaseModel, KeepsTheWeightsOfBlocksInFewBits) {
+  const auto model = ModelRegistry::Create(Config(), Options(PackedFormat::kNf4));
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<const PackedWeight*> packed = PackedWeights(**model);
+  EXPECT_EQ(packed.size(), 2u * 7u);
+  for (const PackedWeight* weight : packed) {
+    EXPECT_EQ(weight->codes->numel(), weight->weight->numel() / 64 * 33);
+  }
+  const auto plain = ModelRegistry::Create(Config(), Options(PackedFormat::kNone));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  std::vector<std::string> stored;
+  std::vector<std::string> expected;
+  for (const Parameter* parameter : StoredParameters(**model)) stored.push_back(parameter->name());
+  for (const Parameter* parameter : (*plain)->Parameters()) expected.push_back(parameter->name());
+  EXPECT_THAT(stored, ::testing::ElementsAreArray(expected));
+}
+
+TEST(PackedBaseModel, RefusesWhatDoesNotFit) {
+  const auto error = [](const nlohmann::json& config, const ModelOptions& options) {
+    return std::string(ModelRegistry::Create(config, options).status().message());
+  };
+  ModelOptions options = Options(PackedFormat::kNf4);
+  nlohmann::json config = Config();
+  config["intermediate_size"] = 160;
+  EXPECT_THAT(error(config, options), HasSubstr("rows of 160 values cannot be packed as nf4"));
+  options.lora.modules_to_save = {"down_proj"};
+  options.lora.targets = {"q_proj"};
+  EXPECT_THAT(error(Config(), options), HasSubstr("its weight is kept in few bits"));
+  options = Options(PackedFormat::kNf4);
+  options.lora.dora = true;
+  EXPECT_THAT(error(Config(), options), HasSubstr("not of nf4"));
+  options = Options(PackedFormat::kInt8);
+  options.lora.rank = 0;
+  EXPECT_THAT(error(Config(), options), HasSubstr("kept as int8, which are not trained"));
+
+  // 192 inputs are three blocks, which two ranks cannot share.
+  config["intermediate_size"] = 192;
+  auto model = ModelRegistry::Create(config, Options(PackedFormat::kNf4));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(std::string(DivideModel(**model, {2}, 0).message()),
+              HasSubstr("3 blocks of 64 inputs cannot be divided among 2 tensor ranks"));
+}
+
+}  // namespace
+}  // namespace zeroth::testing
