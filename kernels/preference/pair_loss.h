@@ -58,8 +58,10 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
   const double r = (rejected.reference - rejected.losses) * of_rejected;
   const auto beta = static_cast<double>(options.beta);
   PairLoss pair;
-  pair.reward_chosen = beta * c;
-  pair.reward_rejected = beta * r;
+  // Rewards relative to a reference are of whole answers.
+  const bool of_sums = UsesReference(options.kind);
+  pair.reward_chosen = beta * (of_sums ? chosen.reference - chosen.losses : c);
+  pair.reward_rejected = beta * (of_sums ? rejected.reference - rejected.losses : r);
   double by_c = 0;  // derivatives of the loss by c and by r
   double by_r = 0;
   if (options.kind == PreferenceKind::kIpo) {

@@ -22,7 +22,8 @@ enum class PreferenceKind : uint8_t {
   // Optimization", 2023. A reward is beta (log p - log r).
   kDpo,
   // ((log p(c) - log r(c)) - (log p(r) - log r(r)) - 1 / (2 beta))^2: Azar et al., "A General
-  // Theoretical Paradigm to Understand Learning from Human Preferences", 2023. Rewards as in kDpo.
+  // Theoretical Paradigm to Understand Learning from Human Preferences", 2023. A reward is that of
+  // kDpo, of sums over tokens.
   kIpo,
   // S(beta (log p(c) - log p(r)) - gamma): Meng et al., "SimPO", 2024. A reward is beta log p.
   kSimpo,

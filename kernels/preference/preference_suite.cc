@@ -56,9 +56,11 @@ Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
     }
     double loss = 0;
     double reward[2] = {};
+    double mean_ratio[2] = {};
     for (size_t k = 0; k < 2; ++k) {
       const double ratio = log_p[k] - (UsesReference(options.kind) ? log_r[k] : 0);
-      reward[k] = beta * (options.kind == PreferenceKind::kDpo ? ratio : ratio / tokens[k]);
+      reward[k] = beta * (UsesReference(options.kind) ? ratio : ratio / tokens[k]);
+      mean_ratio[k] = ratio / tokens[k];
     }
     const double mean[2] = {log_p[0] / tokens[0], log_p[1] / tokens[1]};
     switch (options.kind) {
@@ -70,7 +72,7 @@ Expected Reference(const PreferenceOptions& options, const Pairs& pairs,
         break;
       }
       case PreferenceKind::kIpo:
-        loss = std::pow((reward[0] - reward[1]) / beta - 1 / (2 * beta), 2);
+        loss = std::pow(mean_ratio[0] - mean_ratio[1] - 1 / (2 * beta), 2);
         break;
       case PreferenceKind::kOrpo: {
         const auto odds = [](double log_prob) {

@@ -1,0 +1,209 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Training on preference pairs against TRL in float64 (tests/testdata/preferences), and under every
+// layout.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/data/tokenizer.h"
+#include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/options/options.h"
+#include "zeroth/tests/finetuning/tiny_run.h"
+#include "zeroth/train/model_source.h"
+#include "zeroth/train/reference_losses.h"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr char kFolder[] = "tests/testdata/preferences";
+constexpr int64_t kLength = 63;  // of rows, each of which has one pair
+constexpr int64_t kPairs = 4;    // of a step
+
+struct Layout {
+  std::string strategy = "no_shard";
+  int world_size = 1;
+  int shard_size = 0;
+  int64_t deterministic_batch = 0;  // of micro-batches of one pair
+  TensorParallelOptions tensor{};
+  ActivationCheckpointing recompute = ActivationCheckpointing::kNone;
+};
+
+struct Record {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<PreferenceStatistics> statistics;
+  NamedValues weights;
+
+  bool HasBitsOf(const Record& other) const {
+    const auto same = [](const PreferenceStatistics& a, const PreferenceStatistics& b) {
+      return a.loss == b.loss && a.reward_chosen == b.reward_chosen &&
+             a.reward_rejected == b.reward_rejected && a.accuracy == b.accuracy;
+    };
+    return losses == other.losses && norms == other.norms && weights == other.weights &&
+           std::equal(statistics.begin(), statistics.end(), other.statistics.begin(),
+                      other.statistics.end(), same);
+  }
+};
+
+class PreferenceTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  bool HasAdapters() const { return absl::EndsWith(GetParam(), "_lora"); }
+  std::string Folder() const { return absl::StrCat(kFolder, "/", GetParam()); }
+  PreferenceOptions Objective(const nlohmann::json& expected) const {
+    PreferenceOptions options;
+    const std::string name = GetParam();
+    options.kind = absl::StartsWith(name, "dpo")   ? PreferenceKind::kDpo
+                   : absl::StartsWith(name, "ipo") ? PreferenceKind::kIpo
+                   : name == "simpo"               ? PreferenceKind::kSimpo
+                                                   : PreferenceKind::kOrpo;
+    options.beta = expected["beta"].get<float>();
+    options.gamma = expected["gamma"].get<float>();
+    return options;
+  }
+
+  absl::StatusOr<Record> Train(const Layout& layout) const {
+    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected,
+                            ReadJsonFile(absl::StrCat(Folder(), "/expected.json")));
+    TrainOptions options;
+    options.init_from = "tests/testdata/llama_tiny";
+    if (HasAdapters()) options.init_adapter = Folder();
+    ZEROTH_ASSIGN_OR_RETURN(options, WithInitAdapter(options));
+    ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
+    const ByteTokenizer tokenizer;
+    DataOptions data_options;
+    data_options.tokenizer = &tokenizer;
+    data_options.vocab_size = 257;
+    data_options.seq_len = kLength;
+    data_options.pairs = true;
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const Mixture> data,
+                            OpenMixture(absl::StrCat(kFolder, "/pairs.jsonl"), data_options));
+    Record record;
+    Collector weights;
+    const auto body = [&](Communicator& world) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                              DeviceRegistry::Create("cpu", DeviceOptions()));
+      device->BindThread();
+      ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, source.Build());
+      TrainerOptions trainer_options;
+      trainer_options.sharding.strategy = layout.strategy;
+      trainer_options.sharding.strategy_options.shard_size = layout.shard_size;
+      trainer_options.tensor = layout.tensor;
+      trainer_options.activation_checkpointing = layout.recompute;
+      trainer_options.deterministic_batch = layout.deterministic_batch;
+      trainer_options.preference = Objective(expected);
+      ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                              Trainer::Create(world, *device, std::move(model), trainer_options));
+      const ParameterReader reader = source.Reader(/*seed=*/0);
+      ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(reader));
+      const int data_ranks = world.size() / layout.tensor.size;
+      LoaderOptions rows;
+      rows.world_size = data_ranks;
+      rows.rank = world.rank() / layout.tensor.size;
+      rows.batch_size = layout.deterministic_batch > 0 ? 1 : kPairs / data_ranks;
+      rows.seq_len = kLength;
+      rows.shuffle = false;
+      rows.documents = true;
+      rows.pairs = true;
+      if (!HasAdapters() && UsesReference(trainer_options.preference->kind)) {
+        ZEROTH_ASSIGN_OR_RETURN(rows.reference, ComputeReferenceLosses(*trainer, *data, rows));
+      }
+      ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data, rows));
+      const int64_t micro_batches = kPairs / data_ranks / rows.batch_size;
+      const size_t steps = expected["loss"].size();
+      for (size_t step = 0; step < steps; ++step) {
+        ZEROTH_ASSIGN_OR_RETURN(
+            const std::vector<Batch> batches,
+            loader.LoadMany(static_cast<int64_t>(step) * micro_batches, micro_batches));
+        ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                                trainer->Step(batches, expected["lr"].get<double>()));
+        if (world.rank() != 0) continue;
+        record.losses.push_back(result.loss);
+        record.norms.push_back(result.grad_norm);
+        record.statistics.push_back(result.preference.value_or(PreferenceStatistics()));
+      }
+      return weights.PutWeights(trainer->sharding());
+    };
+    ZEROTH_RETURN_IF_ERROR(RunLocalRanks(layout.world_size, body));
+    record.weights = weights.values();
+    return record;
+  }
+
+  void ExpectTrls(const Record& record) const {
+    const absl::StatusOr<nlohmann::json> expected =
+        ReadJsonFile(absl::StrCat(Folder(), "/expected.json"));
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const auto value = [&](const char* key, size_t step) {
+      return (*expected)[key][step].get<double>();
+    };
+    ASSERT_EQ(record.losses.size(), 3u);
+    for (size_t step = 0; step < record.losses.size(); ++step) {
+      SCOPED_TRACE(step);
+      const PreferenceStatistics& statistics = record.statistics[step];
+      EXPECT_NEAR(record.losses[step], value("loss", step), 2e-5 * value("loss", step));
+      EXPECT_EQ(record.losses[step], statistics.loss);
+      EXPECT_NEAR(record.norms[step], value("grad_norm", step), 1e-4 * value("grad_norm", step));
+      // Differences of log-probabilities of about 60.
+      EXPECT_NEAR(statistics.reward_chosen, value("rewards/chosen", step), 1e-4);
+      EXPECT_NEAR(statistics.reward_rejected, value("rewards/rejected", step), 1e-4);
+      EXPECT_EQ(statistics.accuracy, value("rewards/accuracies", step));
+    }
+  }
+};
+
+TEST_P(PreferenceTest, LossesNormsAndRewardsAreTrls) {
+  for (const int world_size : {1, 2, 4}) {
+    SCOPED_TRACE(world_size);
+    const absl::StatusOr<Record> record = Train({"full_shard", world_size});
+    ASSERT_TRUE(record.ok()) << record.status();
+    ExpectTrls(*record);
+  }
+}
+
+TEST_P(PreferenceTest, BitsDoNotDependOnTheLayout) {
+  Layout alone;
+  alone.deterministic_batch = kPairs;
+  alone.tensor.deterministic = 2;
+  const absl::StatusOr<Record> expected = Train(alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ExpectTrls(*expected);
+  for (Layout layout :
+       {Layout{"full_shard", 2}, Layout{"full_shard", 4}, Layout{"no_shard", 4},
+        Layout{"shard_optimizer", 2}, Layout{"shard_grad_op", 4}, Layout{"hybrid_shard", 4, 2}}) {
+    layout.deterministic_batch = kPairs;
+    layout.tensor = alone.tensor;
+    for (const bool more : {false, true}) {
+      if (more) {
+        layout.recompute = ActivationCheckpointing::kBlock;
+        layout.tensor.size = layout.world_size == 4 ? 2 : 1;
+      }
+      SCOPED_TRACE(absl::StrCat(layout.strategy, " over ", layout.world_size, ", tensor ",
+                                layout.tensor.size));
+      const absl::StatusOr<Record> record = Train(layout);
+      ASSERT_TRUE(record.ok()) << record.status();
+      EXPECT_TRUE(record->HasBitsOf(*expected));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Objectives, PreferenceTest,
+                         ::testing::Values("dpo", "dpo_lora", "ipo_lora", "simpo", "orpo"));
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,150 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Writes the runs of README.md: `gen.py TESTDATA`, with TRL, PEFT, transformers and torch.
+
+TRL trains llama_tiny in float64 on pairs.jsonl for three steps of four pairs. Its tokens are bytes,
+as those of Zeroth's byte tokenizer.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+
+import datasets
+import peft
+import tokenizers
+import torch
+import transformers
+import trl
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+STEPS, PAIRS = 3, 4
+END = 256
+
+class AnswersOnlyORPO(ORPOTrainer):
+    """ORPO whose likelihood term is the mean log-probability of the chosen answer's tokens.
+
+    TRL's is over the prompt, too, and weighs answers of a batch by their lengths.
+    """
+
+    def concatenated_forward(self, model, batch):
+        outputs = list(super().concatenated_forward(model, batch))
+        outputs[4] = -outputs[0].mean()
+        return tuple(outputs)
+
+
+# Folder: the trainer, its configuration's class and values, the learning rate, the rank.
+RUNS = {
+    "dpo": (trl.DPOTrainer, trl.DPOConfig, {"loss_type": "sigmoid", "beta": 0.5}, 1e-3, 0),
+    "dpo_lora": (trl.DPOTrainer, trl.DPOConfig, {"loss_type": "sigmoid", "beta": 0.1}, 1e-2, 3),
+    "ipo_lora": (trl.DPOTrainer, trl.DPOConfig, {"loss_type": "ipo", "beta": 0.2}, 1e-2, 3),
+    "simpo": (
+        CPOTrainer,
+        CPOConfig,
+        {"loss_type": "simpo", "beta": 2.0, "simpo_gamma": 0.7, "cpo_alpha": 0.0},
+        1e-3,
+        0,
+    ),
+    "orpo": (AnswersOnlyORPO, ORPOConfig, {"beta": 0.3}, 1e-3, 0),
+}
+
+
+def byte_tokenizer():
+    """Every byte is its id, and 256 ends a text."""
+    # The characters by which byte-level tokenizers write bytes.
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in plain]
+    spelled = {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(others)}}
+    vocabulary = {spelled[b]: b for b in range(256)}
+    core = tokenizers.Tokenizer(tokenizers.models.BPE({**vocabulary, "<end>": END}, []))
+    core.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = tokenizers.decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<end>", pad_token="<end>"
+    )
+
+
+def write_pairs(path):
+    """Pairs of which one fills more than half of a row of 64 tokens, so that each row has one."""
+    random.seed(7)
+    words = "red blue green small large round quick slow warm cold".split()
+    pairs = []
+    while len(pairs) < STEPS * PAIRS:
+        prompt = f"A {random.choice(words)} "
+        chosen, rejected = (" ".join(random.sample(words, random.randint(1, 4))) for _ in range(2))
+        tokens = 2 * len(prompt) + len(chosen) + len(rejected) + 2
+        if 34 <= tokens <= 64 and chosen != rejected:
+            pairs.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(pair) + "\n" for pair in pairs)
+
+
+def run(folder, base, trainer_class, config_class, values, lr, rank):
+    torch.manual_seed(3)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        base, dtype=torch.float32, attn_implementation="eager"
+    )
+    if rank > 0:
+        config = peft.LoraConfig(
+            r=rank, lora_alpha=5, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj", "up_proj"]
+        )
+        model = peft.get_peft_model(model, config)
+        model.save_pretrained(folder)
+        os.remove(os.path.join(folder, "README.md"))
+    os.makedirs(folder, exist_ok=True)
+    model = model.double()
+
+    class InOrder(trainer_class):
+        def _get_train_sampler(self, *_, **__):
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    with tempfile.TemporaryDirectory() as out:
+        trainer = InOrder(
+            model=model,
+            args=config_class(
+                output_dir=out,
+                per_device_train_batch_size=PAIRS,
+                max_steps=STEPS,
+                learning_rate=lr,
+                lr_scheduler_type="constant",
+                weight_decay=0.1,
+                adam_beta1=0.9,
+                adam_beta2=0.95,
+                adam_epsilon=1e-8,
+                max_grad_norm=1.0,
+                logging_steps=1,
+                max_length=64,
+                gradient_checkpointing=False,
+                bf16=False,
+                use_cpu=True,
+                report_to=[],
+                save_strategy="no",
+                **values,
+            ),
+            train_dataset=datasets.load_dataset("json", data_files="preferences/pairs.jsonl")["train"],
+            processing_class=byte_tokenizer(),
+        )
+        for parameter in trainer.model.parameters():
+            parameter.data = parameter.data.double()
+        trainer.train()
+    expected = {"lr": lr, "beta": values["beta"], "gamma": values.get("simpo_gamma", 0)}
+    for key in ("loss", "grad_norm", "rewards/chosen", "rewards/rejected", "rewards/accuracies"):
+        expected[key] = [line[key] for line in trainer.state.log_history if key in line]
+        assert len(expected[key]) == STEPS, (key, trainer.state.log_history)
+    with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
+        json.dump(expected, file, indent=1)
+    print(folder, expected)
+
+
+def main():
+    os.chdir(sys.argv[1])
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    write_pairs("preferences/pairs.jsonl")
+    for folder, (trainer, config, values, lr, rank) in RUNS.items():
+        run(os.path.join("preferences", folder), "llama_tiny", trainer, config, values, lr, rank)
+
+
+main()
