@@ -52,6 +52,11 @@ TEST(WritingAModelTest, ShowsTheCodeThatIsCompiled) {
   ExpectShown(page, "nn/olmo2/olmo2.cc", "namespace {\n", "\n}  // namespace");
 }
 
+TEST(WritingAnObjectiveTest, ShowsTheCodeThatIsCompiled) {
+  ExpectShown("docs/writing_an_objective.md", "examples/write_objective.cc", "docs: objective",
+              "// -----");
+}
+
 TEST(WritingAStrategyTest, ShowsTheCodeThatIsCompiled) {
   ExpectShown("docs/writing_a_strategy.md", "examples/own_parts/my_strategy.cc", "namespace {\n",
               "\n}  // namespace");

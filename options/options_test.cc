@@ -293,6 +293,35 @@ TEST(OptionsTest, AMisspeltWordIsRefusedWithTheListOfWords) {
   }
 }
 
+TEST(OptionsTest, AnObjectiveOfPairsHasItsOwnDefaults) {
+  TrainOptions options;
+  options.init_from = "somewhere";
+  EXPECT_FALSE(options.preference().has_value());
+  EXPECT_FALSE(options.caches_reference());
+  options.objective = Objective::kDpo;
+  EXPECT_EQ(options.preference()->kind, PreferenceKind::kDpo);
+  EXPECT_EQ(options.preference()->beta, 0.1f);
+  EXPECT_EQ(options.preference()->gamma, 0.0f);
+  EXPECT_EQ(options.peak_lr(), 1e-6);
+  EXPECT_TRUE(options.caches_reference());
+  options.lora_rank = 8;
+  EXPECT_EQ(options.peak_lr(), 1e-5);
+  EXPECT_FALSE(options.caches_reference());
+  options.lora_modules_to_save = "lm_head";
+  EXPECT_TRUE(options.caches_reference());
+  options.reference = ReferenceModel::kAdapterOff;
+  EXPECT_FALSE(options.caches_reference());
+  options.objective = Objective::kSimpo;
+  options.reference = ReferenceModel::kAuto;
+  EXPECT_FALSE(options.caches_reference());
+  EXPECT_EQ(options.preference()->beta, 2.0f);
+  EXPECT_EQ(options.preference()->gamma, 1.0f);
+  options.preference_beta = 0.5;
+  options.simpo_gamma = 0.25;
+  EXPECT_EQ(options.preference()->beta, 0.5f);
+  EXPECT_EQ(options.preference()->gamma, 0.25f);
+}
+
 TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
   TrainOptions options;
   int choices = 0;
@@ -304,7 +333,7 @@ TEST(OptionsTest, EveryWordSetsItsEnumeratorAndIsWrittenBack) {
       EXPECT_EQ(OptionText(option, options), word) << option.name;
     }
   }
-  EXPECT_EQ(choices, 25);
+  EXPECT_EQ(choices, 27);
   EXPECT_EQ(options.like, Like::kDeepspeed);
   EXPECT_EQ(options.layout, LayoutKind::kRows);
   EXPECT_EQ(options.optimizer_state_dtype, DType::kUInt8);

@@ -51,8 +51,8 @@ struct StepMetrics {
 struct EvaluationMetrics {
   int64_t step = 0;
   float loss = 0;
-  std::optional<PreferenceStatistics> preference;
   std::optional<float> ema_loss;  // with the average of the weights
+  std::optional<PreferenceStatistics> preference = {};
 };
 
 // A number of a step, as metrics.jsonl and TensorBoard's event file show it.

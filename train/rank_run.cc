@@ -326,10 +326,13 @@ void RankRun::AddFineTuningNotes(std::vector<std::string>& notes) const {
   const TrainOptions defaults;
   const int64_t positions = trainer_->model().max_seq_len();
   if (options_.lr == defaults.lr) {
+    const bool adapts = options_.lora_rank > 0;
+    const bool of_pairs = options_.preference().has_value();
     notes.push_back(absl::StrCat("note      --lr=", options_.peak_lr(), " is the default for ",
-                                 options_.lora_rank > 0 ? "LoRA" : "fine-tuning all weights",
-                                 "; usual are ",
-                                 options_.lora_rank > 0 ? "1e-4 to 3e-4" : "1e-5 to 5e-5"));
+                                 of_pairs ? "preferences by " : "",
+                                 adapts ? "LoRA" : "fine-tuning all weights", "; usual are ",
+                                 of_pairs ? (adapts ? "5e-6 to 5e-5" : "5e-7 to 1e-6")
+                                          : (adapts ? "1e-4 to 3e-4" : "1e-5 to 5e-5")));
   }
   if (options_.warmup_steps == defaults.warmup_steps &&
       options_.warmup_ratio == defaults.warmup_ratio) {

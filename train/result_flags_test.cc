@@ -27,7 +27,8 @@ std::string OtherValue(const Option& option) {
   for (const auto& [word, enumerator] : option.allowed.words) {
     if (word != text) return word;
   }
-  for (const char* other : {"true", "false", "0.5", "3", "128MiB", "90s", "all", "chatml", "x"}) {
+  for (const char* other :
+       {"true", "false", "0.5", "0.25", "3", "128MiB", "90s", "all", "chatml", "x"}) {
     TrainOptions options;
     if (other != text && SetOption(option, other, options).ok()) return other;
   }

@@ -1,0 +1,121 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// --objective: what a run on preference pairs reports, how it resumes, and what is refused.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace {
+
+using namespace zeroth::testing;  // NOLINT: all of it is for these tests
+
+Flags OfPairs(const fs::path& out, const Flags& more) {
+  return With(
+      {"--data=tests/testdata/preferences/pairs.jsonl", "--init_from=tests/testdata/llama_tiny",
+       "--tokenizer=byte", "--seq_len=63", "--lr=1e-3", "--world_size=2", "--deterministic_batch=4",
+       "--batch_size=1", "--eval_fraction=0.2", "--eval_every=2", "--sample_tokens=0",
+       "--threads_per_rank=1", "--steps=4", "--out=" + out.string()},
+      more);
+}
+
+// Both kinds of reference, and none.
+const std::vector<Flags> kObjectives = {
+    {"--objective=dpo"}, {"--objective=dpo", "--lora_rank=2"}, {"--objective=orpo"}};
+
+TEST(TrainPreferencesTest, ResumesAtOtherRanksWithTheSameBits) {
+  for (const Flags& objective : {kObjectives[0], kObjectives[1]}) {
+    SCOPED_TRACE(testing::PrintToString(objective));
+    const std::string name = absl::StrCat("of_", objective.size(), objective[0].substr(12));
+    const fs::path whole = Scratch() / (name + "_whole");
+    const Outcome undisturbed = RunTrainer(OfPairs(whole, objective));
+    ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
+    EXPECT_TRUE(absl::StrContains(undisturbed.output, "(preference)")) << undisturbed.output;
+    EXPECT_TRUE(absl::StrContains(undisturbed.output, "12 pairs of ")) << undisturbed.output;
+    const bool is_cached = objective.size() == 1 && objective[0] == "--objective=dpo";
+    EXPECT_EQ(absl::StrContains(undisturbed.output, "reference losses of the initial weights"),
+              is_cached)
+        << undisturbed.output;
+    for (const nlohmann::json& step : Metrics(whole)) {
+      if (!step.contains("step")) continue;  // the summary
+      EXPECT_NEAR(step["reward_margin"].get<double>(),
+                  step["reward_chosen"].get<double>() - step["reward_rejected"].get<double>(),
+                  1e-6);
+      EXPECT_GE(step["reward_accuracy"].get<double>(), 0);
+      EXPECT_LE(step["reward_accuracy"].get<double>(), 1);
+      EXPECT_EQ(step.contains("eval_reward_accuracy"), step["step"].get<int>() % 2 == 0);
+    }
+    const fs::path out = Scratch() / name;
+    const Flags saving = With(OfPairs(out, objective), {"--checkpoint_every=2"});
+    ASSERT_EQ(RunTrainer(saving).exit_code, 0);
+    fs::remove_all(out / "step-00000004");
+    fs::remove_all(out / "final");
+    const Outcome rest = RunTrainer(With(
+        saving, {"--resume=auto", "--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}));
+    ASSERT_EQ(rest.exit_code, 0) << rest.output;
+    EXPECT_TRUE(absl::StrContains(rest.output, "after step 2")) << rest.output;
+    EXPECT_EQ(StepFacts(out), StepFacts(whole));
+    EXPECT_TRUE(Read(out / "final/model.safetensors") == Read(whole / "final/model.safetensors"));
+  }
+}
+
+// In the first step the trained model is the reference, so that the loss is log 2.
+TEST(TrainPreferencesTest, BothReferencesAreTheInitialModel) {
+  for (const std::string reference : {"adapter_off", "cached"}) {
+    const fs::path out = Scratch() / reference;
+    const Outcome run = RunTrainer(OfPairs(
+        out, {"--objective=dpo", "--lora_rank=2", "--reference=" + reference, "--lr=1e-2"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_EQ(Metrics(out)[0]["loss"].get<float>(), 0.6931472f);
+  }
+  EXPECT_EQ(StepFacts(Scratch() / "adapter_off"), StepFacts(Scratch() / "cached"));
+}
+
+TEST(TrainPreferencesTest, PlansMemoryOfItsSteps) {
+  for (const Flags& objective : kObjectives) {
+    const Outcome plan = RunTrainer(
+        With(OfPairs(Scratch() / "planned", objective), {"--dry_run", "--world_size=1"}));
+    EXPECT_EQ(plan.exit_code, 0) << plan.output;
+  }
+}
+
+TEST(TrainPreferencesTest, RefusesWhatDoesNotFit) {
+  const fs::path text = Scratch() / "text.txt";
+  Write(text, "Some text.\n");
+  const struct {
+    Flags flags;
+    std::string problem;
+  } kCases[] = {
+      {{"--objective=dpo", "--loss_on=all"}, "only the answers are learned"},
+      {{"--objective=dpo", "--on_long=split"}, "take truncate, drop or refuse"},
+      {{"--objective=dpo", "--attend_within=sequence"}, "must not attend to each other"},
+      {{"--objective=dpo", "--reference=adapter_off"}, "give --lora_rank"},
+      {{"--objective=dpo", "--reference=adapter_off", "--lora_rank=2",
+        "--lora_modules_to_save=lm_head"},
+       "take cached"},
+      {{"--objective=orpo", "--reference=cached"}, "only dpo and ipo"},
+      {{"--objective=orpo", "--preference_label_smoothing=0.1"}, "only dpo and simpo"},
+      {{"--objective=dpo", "--simpo_gamma=2"}, "only simpo"},
+      {{"--preference_beta=0.3"}, "leave it out"},
+      {{"--objective=dpo", "--preference_label_smoothing=0.5"}, "below 0.5"},
+      {{}, "--objective=dpo"},  // what the data are for
+      {{"--objective=dpo", "--data=" + text.string()}, "learns from pairs"},
+      {{"--objective=dpo", "--data=tests/testdata/llama_tiny/tokens.npy"}, "learns from pairs"},
+      {{"--objective=dpo", "--init_from=", "--model=gpt2_nano"}, "rotary positions"},
+  };
+  for (const auto& wrong : kCases) {
+    SCOPED_TRACE(testing::PrintToString(wrong.flags));
+    const Outcome run = RunTrainer(OfPairs(Scratch() / "refused", wrong.flags));
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_TRUE(absl::StrContains(run.errors, wrong.problem)) << run.output;
+    EXPECT_FALSE(fs::exists(Scratch() / "refused"));
+  }
+}
+
+}  // namespace
