@@ -116,6 +116,35 @@ absl::StatusOr<double> Score(const Tokenizer& tokenizer, const std::string& cont
   return -sum;
 }
 
+// Of the learned tokens of an answer.
+struct AnswerScore {
+  double sum = 0;  // of -log p
+  int64_t tokens = 0;
+
+  double mean() const { return sum / static_cast<double>(std::max<int64_t>(1, tokens)); }
+};
+
+absl::StatusOr<AnswerScore> ScoreAnswer(absl::Span<const int32_t> ids,
+                                        absl::Span<const uint8_t> marks,
+                                        LikelihoodFunction likelihood) {
+  AnswerScore score;
+  const auto is_learned = [marks](size_t at) { return (marks[at] & kNoTarget) == 0; };
+  for (size_t from = 1; from < ids.size();) {
+    if (!is_learned(from)) {
+      ++from;
+      continue;
+    }
+    size_t to = from + 1;
+    while (to < ids.size() && is_learned(to)) ++to;
+    ZEROTH_ASSIGN_OR_RETURN(const double part,
+                            likelihood(ids.first(to), static_cast<int64_t>(from)));
+    score.sum += part;
+    score.tokens += static_cast<int64_t>(to - from);
+    from = to;
+  }
+  return score;
+}
+
 }  // namespace
 
 absl::StatusOr<Perplexity> MeasurePerplexity(const TokenSource& data, const WindowOptions& options,
@@ -187,6 +216,36 @@ absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questio
   result.accuracy = static_cast<double>(right) / count;
   result.normalized_accuracy = static_cast<double>(right_by_length) / count;
   return result;
+}
+
+absl::StatusOr<ChoiceScores> MeasurePairs(const TokenSource& rows, LikelihoodFunction likelihood) {
+  ChoiceScores scores;
+  std::vector<int32_t> ids(static_cast<size_t>(rows.row_length()));
+  std::vector<uint8_t> marks(ids.size());
+  AnswerScore chosen;  // of the document before
+  for (int64_t begin = 0; begin < rows.size(); begin += rows.row_length()) {
+    ZEROTH_RETURN_IF_ERROR(rows.Read(begin, absl::MakeSpan(ids)));
+    ZEROTH_RETURN_IF_ERROR(rows.ReadMarks(begin, absl::MakeSpan(marks)));
+    for (size_t from = 0; from < ids.size();) {
+      size_t to = from + 1;
+      while (to < ids.size() && (marks[to] & kBeginsDocument) == 0) ++to;
+      ZEROTH_ASSIGN_OR_RETURN(
+          const AnswerScore answer,
+          ScoreAnswer(absl::MakeConstSpan(ids).subspan(from, to - from),
+                      absl::MakeConstSpan(marks).subspan(from, to - from), likelihood));
+      if ((marks[from] & kBeginsRejected) != 0) {
+        ++scores.questions;
+        scores.accuracy += chosen.sum < answer.sum ? 1 : 0;
+        scores.normalized_accuracy += chosen.mean() < answer.mean() ? 1 : 0;
+      }
+      chosen = answer;
+      from = to;
+    }
+  }
+  const double pairs = static_cast<double>(std::max<int64_t>(1, scores.questions));
+  scores.accuracy /= pairs;
+  scores.normalized_accuracy /= pairs;
+  return scores;
 }
 
 }  // namespace zeroth

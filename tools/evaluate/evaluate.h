@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Perplexity and multiple-choice accuracy of a model, as other frameworks measure them.
+// Perplexity, and accuracy on multiple choice and on preference pairs, as other frameworks measure
+// them.
 
 #pragma once
 
@@ -56,7 +57,7 @@ absl::StatusOr<std::vector<Question>> ReadQuestions(const std::string& path, int
 struct ChoiceScores {
   double accuracy = 0;             // how often the likeliest ending is the right one
   double normalized_accuracy = 0;  // the same with likelihoods per character
-  int64_t questions = 0;
+  int64_t questions = 0;           // or pairs
 
   // Returns the standard error of one of the two, sqrt(p (1 - p) / (n - 1)).
   double StandardError(double accuracy) const;
@@ -69,5 +70,10 @@ struct ChoiceScores {
 absl::StatusOr<ChoiceScores> MeasureChoices(const std::vector<Question>& questions,
                                             const Tokenizer& tokenizer, int64_t max_length,
                                             LikelihoodFunction likelihood);
+
+// How often the chosen answer of a preference pair is likelier than the rejected one: `accuracy` by
+// the log-likelihood of its learned tokens, normalized_accuracy by the mean over them. `rows` are
+// those of EncodeConversations (data/chat/conversations.h) with pairs. Errors of the source.
+absl::StatusOr<ChoiceScores> MeasurePairs(const TokenSource& rows, LikelihoodFunction likelihood);
 
 }  // namespace zeroth

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/tools/model/loaded_model.h"
 
@@ -150,6 +151,39 @@ class Scripted {
   std::map<std::string, double> scores_;
   std::vector<std::string> asked_;
 };
+
+// Of the first pair the chosen answer is likelier in both ways, of the second in none, of the third
+// by its mean alone.
+TEST(PairsTest, AnswersAreComparedBySumAndByMean) {
+  const TemporaryDirectory dir;
+  const auto line = [](const char* chosen, const char* rejected) {
+    return absl::StrCat(R"({"prompt": "ab", "chosen": ")", chosen, R"(", "rejected": ")", rejected,
+                        "\"}\n");
+  };
+  const std::string path =
+      dir.Write("pairs.jsonl", line("!", "~~") + line("~~", "!") + line("!!!!", "~"));
+  const ByteTokenizer tokenizer;
+  ConversationOptions options = {24};
+  options.pairs = true;
+  const auto rows =
+      EncodeConversations({{path, DataFileKind::kJsonLines}}, nullptr, tokenizer, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  std::vector<std::string> seen;
+  const auto likelihood = [&](absl::Span<const int32_t> tokens,
+                              int64_t from) -> absl::StatusOr<double> {
+    std::string text;
+    for (const int32_t token : tokens) text += token == 256 ? "$" : std::string(1, char(token));
+    seen.push_back(text);
+    EXPECT_EQ(from, 2) << text;
+    return SurpriseOf(tokens, from);
+  };
+  const absl::StatusOr<ChoiceScores> scores = MeasurePairs(**rows, likelihood);
+  ASSERT_TRUE(scores.ok()) << scores.status();
+  EXPECT_EQ(seen, (std::vector<std::string>{"ab!$", "ab~~$", "ab~~$", "ab!$", "ab!!!!$", "ab~$"}));
+  EXPECT_EQ(scores->questions, 3);
+  EXPECT_DOUBLE_EQ(scores->accuracy, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores->normalized_accuracy, 2.0 / 3);
+}
 
 TEST(ChoicesTest, AreScoredWithAndWithoutTheirLength) {
   // Characters count, not bytes: "äää" has three.

@@ -16,6 +16,8 @@
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/documents.h"
 #include "zeroth/data/open_data.h"
@@ -33,6 +35,11 @@ ABSL_FLAG(int64_t, stride, 0,
           "Tokens between the beginnings of two windows; 0: half of --seq_len.");
 ABSL_FLAG(std::string, multiple_choice, "",
           "JSON lines of questions in HellaSwag's format: ctx, endings and label.");
+ABSL_FLAG(std::string, pairs, "",
+          "Preference pairs, records with a chosen and a rejected answer, as --data of the trainer "
+          "with an --objective of pairs.");
+ABSL_FLAG(std::string, chat_template, "auto",
+          "How pairs of messages are written, as --chat_template of the trainer.");
 ABSL_FLAG(int64_t, limit, 0, "Use only this many questions, the first ones; 0: all.");
 
 namespace zeroth {
@@ -105,31 +112,60 @@ absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer) {
   return absl::OkStatus();
 }
 
+absl::Status PrintPairs(LoadedModel& loaded, const Tokenizer& tokenizer) {
+  const std::string spec = absl::GetFlag(FLAGS_pairs);
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
+  const absl::StatusOr<ChatTemplate> chat =
+      loaded.OpenChat(absl::GetFlag(FLAGS_chat_template), tokenizer);
+  // Pairs of text need none.
+  if (!chat.ok() && !absl::IsNotFound(chat.status())) return chat.status();
+  ConversationOptions options;
+  options.seq_len = absl::GetFlag(FLAGS_seq_len);
+  if (options.seq_len == 0) options.seq_len = loaded.model().max_seq_len();
+  options.pairs = true;
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const TokenSource> rows,
+      EncodeConversations(files, chat.ok() ? &*chat : nullptr, tokenizer, options));
+  for (const std::string& note : rows->notes()) absl::FPrintF(stderr, "%s\n", note);
+  const auto likelihood = LikelihoodOf(loaded);
+  ZEROTH_ASSIGN_OR_RETURN(const ChoiceScores found, MeasurePairs(*rows, likelihood));
+  absl::PrintF(
+      "chosen is likelier: %.4f ± %.4f by log p, %.4f ± %.4f by log p per token, of %d pairs\n",
+      found.accuracy, found.StandardError(found.accuracy), found.normalized_accuracy,
+      found.StandardError(found.normalized_accuracy), found.questions);
+  return absl::OkStatus();
+}
+
 absl::Status EvaluateAsTold(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(
       const LoadModelOptions load,
       ParseModelFlags(
-          "Measures a model's perplexity on a text, and how often it picks the right ending.\n\n"
+          "Measures a model's perplexity on a text, how often it picks the right ending, and how "
+          "often it prefers the chosen answer.\n\n"
           "  ./bazelw run //tools/evaluate -- --model=zeroth_out/latest/final --data=held_out.txt "
           "--stride=512\n"
           "  ./bazelw run //tools/evaluate -- --model=path/to/model "
-          "--multiple_choice=hellaswag_val.jsonl",
+          "--multiple_choice=hellaswag_val.jsonl\n"
+          "  ./bazelw run //tools/evaluate -- --model=path/to/model --pairs=held_out.jsonl",
           argc, argv));
   const bool has_data = !absl::GetFlag(FLAGS_data).empty();
   const bool has_questions = !absl::GetFlag(FLAGS_multiple_choice).empty();
-  if (!has_data && !has_questions) {
+  const bool has_pairs = !absl::GetFlag(FLAGS_pairs).empty();
+  if (!has_data && !has_questions && !has_pairs) {
     return absl::InvalidArgumentError(
-        "nothing to measure: give --data for perplexity, or --multiple_choice for accuracy");
+        "nothing to measure: give --data for perplexity, or --multiple_choice or --pairs for "
+        "accuracy");
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = loaded->OpenTokenizer();
   // Token files need no tokenizer.
-  const bool may_lack = !has_questions && load.tokenizer == "auto";
+  const bool may_lack = !has_questions && !has_pairs && load.tokenizer == "auto";
   if (!tokenizer.ok() && !may_lack) return tokenizer.status();
   if (has_data) {
     ZEROTH_RETURN_IF_ERROR(PrintPerplexity(*loaded, tokenizer.ok() ? tokenizer->get() : nullptr));
   }
-  return has_questions ? PrintChoices(*loaded, **tokenizer) : absl::OkStatus();
+  if (has_questions) ZEROTH_RETURN_IF_ERROR(PrintChoices(*loaded, **tokenizer));
+  return has_pairs ? PrintPairs(*loaded, **tokenizer) : absl::OkStatus();
 }
 
 }  // namespace
