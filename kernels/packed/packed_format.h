@@ -39,6 +39,11 @@ inline constexpr PackedFormat kGgufFormats[] = {PackedFormat::kQ4_0, PackedForma
                                                 PackedFormat::kQ4_K, PackedFormat::kQ5_K,
                                                 PackedFormat::kQ6_K};
 
+// All but kNone.
+inline constexpr PackedFormat kPackedFormats[] = {
+    PackedFormat::kInt8, PackedFormat::kNf4,  PackedFormat::kQ4_0, PackedFormat::kQ8_0,
+    PackedFormat::kQ4_K, PackedFormat::kQ5_K, PackedFormat::kQ6_K};
+
 constexpr bool IsGgufFormat(PackedFormat format) { return format >= PackedFormat::kQ4_0; }
 
 // "none", "int8", "nf4", "q4_0", ...
