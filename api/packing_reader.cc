@@ -26,19 +26,27 @@ struct LastPacked {
 
 }  // namespace
 
-ParameterReader PackingReader(std::shared_ptr<const Module> model, ParameterReader weights) {
+ParameterReader PackingReader(std::shared_ptr<const Module> model, ParameterReader weights,
+                              BlocksReader blocks) {
   std::map<std::string, const PackedWeight*> packed_of;
   for (const PackedWeight* packed : PackedWeights(*model)) {
     packed_of[packed->codes->name()] = packed;
-    packed_of[packed->scales->name()] = packed;
+    if (packed->scales != nullptr) packed_of[packed->scales->name()] = packed;
   }
   if (packed_of.empty()) return weights;
-  return [model = std::move(model), weights = std::move(weights), packed_of = std::move(packed_of),
-          last = std::make_shared<LastPacked>()](const Parameter& parameter, int64_t begin,
-                                                 absl::Span<float> out) -> absl::Status {
+  return [model = std::move(model), weights = std::move(weights), blocks = std::move(blocks),
+          packed_of = std::move(packed_of), last = std::make_shared<LastPacked>()](
+             const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
     const auto found = packed_of.find(parameter.name());
     if (found == packed_of.end()) return weights(parameter, begin, out);
     const PackedWeight& packed = *found->second;
+    if (blocks != nullptr && IsGgufFormat(packed.shape.format)) {
+      std::vector<uint8_t> bytes(out.size());
+      ZEROTH_RETURN_IF_ERROR_WITH(blocks(*packed.weight, begin, absl::MakeSpan(bytes)),
+                                  packed.weight->name());
+      std::copy(bytes.begin(), bytes.end(), out.begin());
+      return absl::OkStatus();
+    }
     if (last->weight != &packed) {
       *last = LastPacked();
       absl::StatusOr<PackedMatrix> bytes =

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -56,16 +57,24 @@ absl::Status ExpectDivisible(const Parameter& parameter, const DivisionRule& rul
                         "deterministic pieces");
 }
 
-// The inputs of a packed weight are divided between blocks of codes.
-bool IsNf4(const Parameter& parameter) { return absl::EndsWith(parameter.name(), ".weight_nf4"); }
+// The inputs of a packed weight are divided between blocks of codes. A block of one element: it is
+// not packed, or every element has its own code.
+PackedShape BlockOf(const Parameter& parameter) {
+  for (PackedFormat format : kPackedFormats) {
+    const std::string name = absl::StrCat(".weight_", PackedFormatName(format));
+    if (absl::EndsWith(parameter.name(), name)) return {format};
+  }
+  return {};
+}
 
-absl::string_view InputsOf(const Parameter& parameter) {
-  return IsNf4(parameter) ? "blocks of 64 inputs" : "inputs";
+std::string InputsOf(const Parameter& parameter) {
+  const int64_t block = BlockOf(parameter).block();
+  return block == 1 ? "inputs" : absl::StrCat("blocks of ", block, " inputs");
 }
 
 int64_t WidthOf(const Parameter& parameter, int dim) {
   const int64_t width = parameter.global_shape().dim(dim);
-  return IsNf4(parameter) && dim == 1 ? width / PackedShape::kNf4BlockBytes : width;
+  return dim == 1 ? width / BlockOf(parameter).block_bytes() : width;
 }
 
 absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,

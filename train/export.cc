@@ -101,20 +101,22 @@ class Unpacker {
   Unpacker(const LanguageModel& model, Sink sink) : sink_(std::move(sink)) {
     for (const PackedWeight* packed : PackedWeights(model)) {
       packed_of_[packed->codes] = packed;
-      packed_of_[packed->scales] = packed;
+      if (packed->scales != nullptr) packed_of_[packed->scales] = packed;
     }
   }
 
-  // Adds a full parameter, in the model's order: the codes of a weight, then its scales.
+  // Adds a full parameter, in the model's order: the codes of a weight, then its scales if any.
   absl::Status Add(const Parameter& parameter, absl::Span<const float> values) {
     const auto found = packed_of_.find(&parameter);
     if (found == packed_of_.end()) return sink_(parameter, values);
     const PackedWeight& packed = *found->second;
+    std::vector<uint8_t> scales;
     if (&parameter == packed.codes) {
       codes_.assign(values.begin(), values.end());
-      return absl::OkStatus();
+      if (packed.scales != nullptr) return absl::OkStatus();
+    } else {
+      scales.assign(values.begin(), values.end());
     }
-    const std::vector<uint8_t> scales(values.begin(), values.end());
     const std::vector<uint8_t> codes = std::exchange(codes_, {});
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> weight,
                             UnpackMatrix(packed.shape, codes, scales));

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/api/packing_reader.h"
+#include "zeroth/checkpoint/gguf/gguf_model.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
@@ -28,17 +27,6 @@
 namespace zeroth {
 namespace {
 
-// Sets `option` to the adapter's `value`. An option that was set must have that value already.
-template <typename T>
-absl::Status Adopt(const char* flag, const T& unset, const T& value, T& option) {
-  if (option == unset || option == value) {
-    option = value;
-    return absl::OkStatus();
-  }
-  return InvalidArgument("--", flag, "=", option, ", but that of --init_adapter is ", value,
-                         "; leave the flag out");
-}
-
 std::string ModelName(const TrainOptions& options) {
   return options.model.empty() ? kDefaultModel : options.model;
 }
@@ -48,39 +36,22 @@ absl::StatusOr<nlohmann::json> ConfigNamed(const std::string& name) {
   return absl::EndsWith(name, ".json") ? ReadJsonFile(name) : PresetConfig(name);
 }
 
+absl::StatusOr<HfDirectory> OpenInitFrom(const std::string& path) {
+  return IsGgufPath(path) ? OpenGgufModel(path) : HfDirectory::Open(path);
+}
+
 // The number of positions of the model.
 absl::StatusOr<int64_t> PositionsOf(const TrainOptions& options) {
   nlohmann::json config;
   if (options.init_from.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(config, ConfigNamed(ModelName(options)));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, HfDirectory::Open(options.init_from));
+    ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, OpenInitFrom(options.init_from));
     config = directory.config().json();
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
                           ModelRegistry::Create(config, ModelOptions()));
   return model->max_seq_len();
-}
-
-absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
-  if (!options.init_from.empty()) return absl::OkStatus();
-  const std::string adapter = absl::StrCat("--init_adapter=", options.init_adapter);
-  if (!options.model.empty() || base.empty()) {
-    return InvalidArgument(adapter,
-                           options.model.empty() ? " does not say which model it was made for"
-                                                 : absl::StrCat(" and --model=", options.model,
-                                                                ": it belongs to a trained model"),
-                           "; give --init_from=DIRECTORY");
-  }
-  std::error_code error;
-  if (!std::filesystem::is_directory(base, error)) {
-    return absl::NotFoundError(absl::StrCat(adapter, " was made for ", base,
-                                            ", which is not a directory here; give "
-                                            "--init_from=DIRECTORY",
-                                            HubHint(base)));
-  }
-  options.init_from = base;
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -90,37 +61,6 @@ int64_t SeqLenOf(const TrainOptions& options) {
   const int64_t most = options.init_from.empty() ? 128 : 2048;
   const absl::StatusOr<int64_t> positions = PositionsOf(options);
   return positions.ok() ? std::min(most, *positions) : most;
-}
-
-absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
-  if (options.init_adapter.empty()) return options;
-  const absl::StatusOr<PeftDirectory> opened = PeftDirectory::Open(options.init_adapter);
-  ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--init_adapter");
-  const PeftAdapter& adapter = opened->adapter();
-  if (adapter.dora && adapter.dropout > 0) {
-    return InvalidArgument(
-        "--init_adapter: ", options.init_adapter,
-        "/adapter_config.json has \"use_dora\" and \"lora_dropout\": ", adapter.dropout,
-        ", but DoRA trains without dropout here; set it to 0 in that file");
-  }
-  const TrainOptions unset;
-  ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
-  ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
-  ZEROTH_RETURN_IF_ERROR(
-      Adopt("lora_rslora", unset.lora_rslora, adapter.rslora, options.lora_rslora));
-  ZEROTH_RETURN_IF_ERROR(Adopt("lora_dora", unset.lora_dora, adapter.dora, options.lora_dora));
-  ZEROTH_RETURN_IF_ERROR(Adopt("lora_modules_to_save", unset.lora_modules_to_save,
-                               absl::StrJoin(adapter.modules_to_save, ","),
-                               options.lora_modules_to_save));
-  // Another dropout than before is no contradiction.
-  if (options.lora_dropout == unset.lora_dropout) options.lora_dropout = adapter.dropout;
-  // Targets may be written in other ways and mean the same layers, which OpenInitAdapter
-  // compares.
-  if (options.lora_targets == unset.lora_targets) {
-    options.lora_targets = absl::StrJoin(PeftTargets(adapter), ",");
-  }
-  ZEROTH_RETURN_IF_ERROR(AdoptBase(adapter.base_model, options));
-  return options;
 }
 
 // An adapter of PEFT's as the values of a model's trained parameters. Immutable and thread-safe.
@@ -283,15 +223,30 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ModelSource source;
   source.model_options_.lora = options.lora();
   source.model_options_.fp8 = options.fp8 == Fp8Recipe::kTensorwise;
+  const bool has_blocks = options.base_dtype == BaseDtype::kGguf;
+  if (has_blocks && !IsGgufPath(options.init_from)) {
+    return InvalidArgument("--base_dtype=gguf with --init_from=", options.init_from,
+                           ": trains on the blocks of a GGUF file; expected --init_from=FILE.gguf");
+  }
   if (options.init_from.empty()) {
     const std::string name = ModelName(options);
     source.name_ = absl::StrCat("--model=", name);
     ZEROTH_ASSIGN_OR_RETURN(source.config_, ConfigNamed(name));
     return source;
   }
-  ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, HfDirectory::Open(options.init_from));
+  ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenInitFrom(options.init_from));
+  const auto* const gguf = dynamic_cast<const GgufWeights*>(&directory.weights());
+  if (has_blocks) {
+    source.model_options_.lora.base_formats = gguf->blocks();
+    if (gguf->blocks().empty()) {
+      return InvalidArgument("--init_from=", options.init_from,
+                             ": has no quantised weights for --base_dtype=gguf; expected Q4_0, "
+                             "Q8_0, Q4_K, Q5_K or Q6_K, or another --base_dtype");
+    }
+  }
   ZEROTH_ASSIGN_OR_RETURN(source, FromDirectory(absl::StrCat("--init_from=", options.init_from),
                                                 std::move(directory), source.model_options_));
+  source.gguf_ = gguf;
   if (!options.init_adapter.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
     ZEROTH_ASSIGN_OR_RETURN(source.adapter_, OpenInitAdapter(options.init_adapter, *model));
@@ -340,14 +295,20 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
 
 ParameterReader ModelSource::Reader(uint64_t seed) const {
   const ParameterReader stored = StoredReader(seed);
-  const bool packs = model_options_.lora.base_format != PackedFormat::kNone;
+  const bool packs = model_options_.lora.packs();
   if (!packs && (!model_options_.lora.dora || adapter_ != nullptr)) return stored;
   absl::StatusOr<std::unique_ptr<LanguageModel>> built = Build();
   if (!built.ok()) {
     return [error = built.status()](const Parameter&, int64_t, absl::Span<float>) { return error; };
   }
   const std::shared_ptr<const LanguageModel> model = *std::move(built);
-  if (packs) return PackingReader(model, stored);  // excludes DoRA
+  if (packs) {  // excludes DoRA
+    return PackingReader(
+        model, stored,
+        [gguf = gguf_](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) {
+          return gguf->ReadBlocks(gguf->StoredName(weight.name()), begin, out);
+        });
+  }
   return [model, adapters = LoraAdapters(*model), stored](const Parameter& parameter, int64_t begin,
                                                           absl::Span<float> out) -> absl::Status {
     for (const LoraAdapter& adapter : adapters) {

@@ -51,12 +51,13 @@ struct TokenizerContent {
 };
 
 struct InitAdapter;
+class GgufWeights;
 
 // The preset of a run that names no model.
 inline constexpr char kDefaultModel[] = "gpt2_nano";
 
-// The origin of a run's model: a preset, a config.json, or a Hugging Face directory. Immutable
-// after Open, and shared by all ranks.
+// The origin of a run's model: a preset, a config.json, a Hugging Face directory, or a GGUF file.
+// Immutable after Open, and shared by all ranks.
 class ModelSource {
  public:
   // InvalidArgument lists weights of --init_from that are missing, unexpected or of another shape,
@@ -107,6 +108,7 @@ class ModelSource {
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
+  const GgufWeights* gguf_ = nullptr;  // the directory's weights, if they are of a GGUF file
   std::shared_ptr<const InitAdapter> adapter_;  // null: adapters start from their initializers
 };
 

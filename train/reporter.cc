@@ -2,6 +2,7 @@
 
 #include "zeroth/train/reporter.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -305,14 +306,16 @@ void Reporter::PrintAdapters() {
   if (packed.empty()) return;
   int64_t weights = 0;
   int64_t bytes = 0;
+  std::set<absl::string_view> formats;
   for (const PackedWeight* weight : packed) {
     weights += weight->weight->global_numel();
-    bytes += weight->codes->global_numel() + weight->scales->global_numel();
+    bytes += weight->codes->global_numel() + weight->shape.scale_bytes();
+    formats.insert(PackedFormatName(weight->shape.format));
   }
   Say(absl::StrFormat(
       "base      %.2fM of the frozen weights are kept as %s, in %.2f bits each; a merged model has "
       "them unpacked in fp32, plus the adapters, then rounded to its type",
-      static_cast<double>(weights) / 1e6, PackedFormatName(packed.front()->shape.format),
+      static_cast<double>(weights) / 1e6, absl::StrJoin(formats, ", "),
       8.0 * static_cast<double>(bytes) / static_cast<double>(weights)));
 }
 

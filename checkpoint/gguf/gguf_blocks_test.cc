@@ -370,5 +370,46 @@ TEST(GgufMixTest, WhatBlocksCannotHoldIsRefused) {
   EXPECT_THAT(std::string(odd.status().message()), HasSubstr("rows of whole blocks of 32"));
 }
 
+// Any elements of a tensor in blocks have the values that its blocks are decoded to above.
+TEST(GgufBlocksTest, AFileReadsElementsOfBlocks) {
+  const TemporaryDirectory dir;
+  for (const GgufBlock type :
+       {GgufBlock::kQ8_0, GgufBlock::kQ4_K, GgufBlock::kQ5_K, GgufBlock::kQ6_K}) {
+    SCOPED_TRACE(NameOf(type));
+    const std::string path = dir.File(NameOf(type) + ".gguf");
+    std::vector<float> values(3 * 512);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+    const auto writer =
+        GgufWriter::Create(path, {}, {{"w", DType::kFloat16, {3, 512}}}, {{"w", type}});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE(WriteQuantized(type, "w", 0, values, writer->get()).ok());
+    ASSERT_TRUE((*writer)->Finish().ok());
+
+    EXPECT_EQ(GgufFile::Open(path).status().code(), absl::StatusCode::kUnimplemented);
+    const auto file = GgufFile::OpenWithBlocks(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto blocks = (*file)->RawBytes("w");
+    ASSERT_TRUE(blocks.ok()) << blocks.status();
+    const GgufBlockSize size = SizeOf(type);
+    EXPECT_EQ(static_cast<int64_t>(blocks->size()), 3 * 512 / size.elements * size.bytes);
+    for (const auto& [begin, count] : {std::pair(0, 1536), std::pair(5, 1000), std::pair(1535, 1),
+                                       std::pair(256, 256), std::pair(31, 2), std::pair(9, 0)}) {
+      std::vector<float> out(static_cast<size_t>(count));
+      const absl::Status read = (*file)->ReadElements("w", begin, absl::MakeSpan(out));
+      ASSERT_TRUE(read.ok()) << read;
+      for (int i = 0; i < count; ++i) {
+        const int64_t at = begin + i;
+        EXPECT_EQ(out[static_cast<size_t>(i)],
+                  Decoded(type, blocks->data() + at / size.elements * size.bytes,
+                          static_cast<int>(at % size.elements)))
+            << at;
+      }
+    }
+    std::vector<float> out(2);
+    EXPECT_EQ((*file)->ReadElements("w", 1535, absl::MakeSpan(out)).code(),
+              absl::StatusCode::kOutOfRange);
+  }
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -299,12 +299,11 @@ absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model) {
   return std::move(plan.copies);
 }
 
-absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
-                                                const HfConvertOptions& options) {
+absl::StatusOr<GgufImport> PlanGgufImport(const GgufFile& model) {
   ZEROTH_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(model));
   ZEROTH_RETURN_IF_ERROR(CheckComplete(model.metadata(), plan.tied, plan.copies,
                                        /*to_gguf=*/false, model.description()));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> tensors,
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors,
                           DeclareCopies(model, plan.copies));
   HfConfigFacts facts;
   ZEROTH_ASSIGN_OR_RETURN(const Shape embedding, model.ShapeOf(kEmbedding));
@@ -314,11 +313,17 @@ absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std
   facts.mlp_bias = model.Find("blk.0.ffn_up.bias") != nullptr;
   facts.torch_dtype = TorchDTypeName(CommonDType(tensors));
   ZEROTH_ASSIGN_OR_RETURN(facts.rope, ReadRopeFactors(model));
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfigOf(model.metadata(), facts));
+  ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfigOf(model.metadata(), facts));
+  return GgufImport{std::move(config), std::move(plan.copies), std::move(tensors)};
+}
+
+absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
+                                                const HfConvertOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(GgufImport import, PlanGgufImport(model));
   GgufImportNotes notes;
   ZEROTH_ASSIGN_OR_RETURN(const auto files, TokenizerFiles(model.metadata(), &notes));
   ZEROTH_RETURN_IF_ERROR(
-      WriteHfDirectory(model, config, std::move(plan.copies), files, directory, options));
+      WriteHfDirectory(model, import.config, std::move(import.copies), files, directory, options));
   return notes;
 }
 

@@ -14,6 +14,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/gguf/gguf_mix.h"
+#include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"
@@ -56,6 +57,15 @@ absl::Status CheckGgufVocabulary(const HfDirectory& model);
 // transpositions and orders of rows. A tied head's second copy and tensors that Hugging Face
 // computes are left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
 absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
+
+// How a model's file becomes one of Hugging Face.
+struct GgufImport {
+  HfConfig config;
+  std::vector<TensorCopy> copies;
+  std::vector<TensorDeclaration> tensors;  // of `copies`, in order
+};
+// InvalidArgument and Unimplemented as for ConvertGgufToHf.
+absl::StatusOr<GgufImport> PlanGgufImport(const GgufFile& model);
 
 // Parts of the file that an import left out, in sentences for the user.
 using GgufImportNotes = std::vector<std::string>;

@@ -8,18 +8,17 @@
 #include <limits>
 #include <type_traits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "files are little-endian and read as they are");
-
-// Enough for a header without a vocabulary.
-constexpr size_t kFirstHeadBytes = size_t{256} << 10;
 
 // Fewest bytes of a value of type T in a file.
 template <typename T>
@@ -185,8 +184,28 @@ absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   return absl::OkStatus();
 }
 
-// Reads a tensor's declaration. Its range is not yet compared with the file.
-absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
+// The format of ggml's number of a type; kNone: it cannot be unpacked.
+PackedFormat FormatOfGgml(uint32_t number) {
+  for (const PackedFormat format : kGgufFormats) {
+    if (absl::AsciiStrToLower(QuantizedTypeName(number)) == PackedFormatName(format)) return format;
+  }
+  return PackedFormat::kNone;
+}
+
+// The bytes of the blocks of a tensor.
+absl::StatusOr<int64_t> BytesOfBlocks(PackedFormat format, const std::vector<int64_t>& dims) {
+  const PackedShape one = {format};
+  if (dims.empty() || dims.back() % one.block() != 0) {
+    return InvalidArgument("shape ", Shape(dims).ToString(), " in ", PackedFormatName(format),
+                           ", expected rows of whole blocks of ", one.block());
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(SafetensorsDType::kI8, dims));
+  return bytes / one.block() * one.block_bytes();
+}
+
+// Reads a tensor's declaration. Its range is not yet compared with the file. Sets `format` unless
+// it is null.
+absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader, PackedFormat* format) {
   uint32_t rank = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&rank));
   if (rank > kMaxGgufRank) {
@@ -207,8 +226,15 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
   ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
   ZEROTH_RETURN_IF_ERROR(reader.Read(&offset));
   SafetensorsEntry entry;
-  ZEROTH_ASSIGN_OR_RETURN(entry.dtype, DTypeOfGgml(type));
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(entry.dtype, dims));
+  if (format != nullptr) *format = FormatOfGgml(type);
+  int64_t bytes = 0;
+  if (format != nullptr && *format != PackedFormat::kNone) {
+    entry.dtype = SafetensorsDType::kF32;
+    ZEROTH_ASSIGN_OR_RETURN(bytes, BytesOfBlocks(*format, dims));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(entry.dtype, DTypeOfGgml(type));
+    ZEROTH_ASSIGN_OR_RETURN(bytes, SafetensorsBytes(entry.dtype, dims));
+  }
   if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - bytes)) {
     return InvalidArgument("offset ", offset, " plus ", bytes, " bytes does not fit 63 bits");
   }
@@ -218,18 +244,20 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
   return entry;
 }
 
-absl::Status ReadTensor(Reader& reader, GgufHeader* header) {
+absl::Status ReadTensor(Reader& reader, bool with_blocks, GgufHeader* header) {
   std::string name;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&name));
   if (name.empty() || name.size() > kMaxGgufKey) {
     return InvalidArgument("a tensor name of ", name.size(), " bytes before byte ",
                            reader.position(), ", expected 1 to ", kMaxGgufKey);
   }
-  auto entry = ReadEntry(reader);
+  PackedFormat format = PackedFormat::kNone;
+  auto entry = ReadEntry(reader, with_blocks ? &format : nullptr);
   if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", ShownInGguf(name)));
   if (!header->tensors.emplace(name, *std::move(entry)).second) {
     return InvalidArgument("tensor ", ShownInGguf(name), " appears twice");
   }
+  if (format != PackedFormat::kNone) header->blocks[name] = format;
   return absl::OkStatus();
 }
 
@@ -270,7 +298,7 @@ absl::Status CheckVersion(uint32_t version) {
 }
 
 absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_bytes,
-                                 const std::string& path) {
+                                 const std::string& path, bool with_blocks) {
   Reader reader(head, file_bytes);
   uint32_t version = 0;
   uint64_t tensors = 0;
@@ -285,7 +313,9 @@ absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_byt
   ZEROTH_RETURN_IF_ERROR(CheckCount(reader, pairs, kMinPairBytes, "key-value pairs"));
   for (uint64_t i = 0; i < pairs; ++i) ZEROTH_RETURN_IF_ERROR(ReadPair(reader, &header.metadata));
   ZEROTH_RETURN_IF_ERROR(CheckCount(reader, tensors, kMinTensorBytes, "tensors"));
-  for (uint64_t i = 0; i < tensors; ++i) ZEROTH_RETURN_IF_ERROR(ReadTensor(reader, &header));
+  for (uint64_t i = 0; i < tensors; ++i) {
+    ZEROTH_RETURN_IF_ERROR(ReadTensor(reader, with_blocks, &header));
+  }
   ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(header.metadata));
   const auto end = static_cast<int64_t>(reader.position());
   header.data_begin = (end + alignment - 1) / alignment * alignment;
@@ -313,21 +343,10 @@ bool HasGgufMagic(absl::Span<const uint8_t> head) {
 }
 
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
-                                           const std::string& path) {
-  absl::StatusOr<GgufHeader> header = Parse(head, file_bytes, path);
+                                           const std::string& path, bool with_blocks) {
+  absl::StatusOr<GgufHeader> header = Parse(head, file_bytes, path, with_blocks);
   if (!header.ok()) return Annotate(header.status(), path);
   return header;
-}
-
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
-  for (size_t bytes = kFirstHeadBytes;; bytes *= 2) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(bytes));
-    absl::StatusOr<GgufHeader> header = ParseGgufHeader(head, file.size(), path);
-    if (absl::IsOutOfRange(header.status())) continue;
-    ZEROTH_RETURN_IF_ERROR(header.status());
-    return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), *std::move(header)));
-  }
 }
 
 }  // namespace zeroth

@@ -34,6 +34,7 @@
 #include "zeroth/checkpoint/tensor_file_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/random_access_file.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 
@@ -112,11 +113,17 @@ class GgufMetadata {
   std::string where_ = "metadata";
 };
 
+// Quantised tensors of a file that can be unpacked, by name.
+using GgufPackedTensors = std::map<std::string, PackedFormat, std::less<>>;
+
 struct GgufHeader {
   GgufMetadata metadata;
   // Shapes are row-major, so the last dimension is the file's first. Ranges count from
   // `data_begin`.
   TensorEntries tensors;
+  // Those of `tensors` that are stored in blocks. They are declared as F32, as which they are read,
+  // but their ranges are those of the blocks.
+  GgufPackedTensors blocks;
   // Offset of the first data byte in the file.
   int64_t data_begin = 0;
 };
@@ -155,8 +162,10 @@ bool HasGgufMagic(absl::Span<const uint8_t> head);
 // every tensor's range lies in the file, is aligned, has exactly the size of its shape and type,
 // and no two ranges overlap. InvalidArgument names the path, the key or tensor, and the byte;
 // Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
+// `with_blocks`: the types of kGgufFormats are not refused, except for rows that are not whole
+// blocks (InvalidArgument).
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
-                                           const std::string& path);
+                                           const std::string& path, bool with_blocks = false);
 // The value of general.alignment, or its default. InvalidArgument if it is not a power of two as
 // u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
@@ -167,15 +176,27 @@ class GgufFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // Also a file with tensors in blocks of kGgufFormats. ReadElements dequantises them, and RawBytes
+  // reads the blocks.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenWithBlocks(const std::string& path);
+
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
 
   const GgufMetadata& metadata() const { return metadata_; }
+  const GgufPackedTensors& blocks() const { return blocks_; }
 
  private:
   GgufFile(RandomAccessFile file, GgufHeader header)
       : TensorFile(std::move(file), header.data_begin, std::move(header.tensors)),
-        metadata_(std::move(header.metadata)) {}
+        metadata_(std::move(header.metadata)),
+        blocks_(std::move(header.blocks)) {}
+
+  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenFile(const std::string& path,
+                                                            bool with_blocks);
 
   const GgufMetadata metadata_;
+  const GgufPackedTensors blocks_;
 };
 
 // Serializes the header of a file, up to and including the padding before the data. `tensors` are

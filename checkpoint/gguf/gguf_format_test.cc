@@ -63,10 +63,10 @@ class Bytes {
   std::string text_;
 };
 
-absl::StatusOr<GgufHeader> Parse(const std::string& text) {
+absl::StatusOr<GgufHeader> Parse(const std::string& text, bool with_blocks = false) {
   return ParseGgufHeader(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()), text.size(),
-      "m.gguf");
+      "m.gguf", with_blocks);
 }
 
 void ExpectRefused(const std::string& text, const std::string& message,
@@ -189,6 +189,14 @@ TEST(GgufFormatTest, RefusesBadTensors) {
   ExpectRefused(one({uint64_t{1} << 40, uint64_t{1} << 40}, 0, 0), "tensor \"w\"");
   ExpectRefused(one({1}, 0, std::numeric_limits<uint64_t>::max() - 31), "does not fit 63 bits");
   ExpectRefused(one({32}, 12, 0), "quantised as Q4_K", absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(Parse(one({32}, 12, 0), /*with_blocks=*/true).status().message()),
+              HasSubstr("expected rows of whole blocks of 256"));
+  EXPECT_THAT(std::string(Parse(one({64}, 8, 0), /*with_blocks=*/true).status().message()),
+              HasSubstr("is it truncated?"));
+  EXPECT_TRUE(Parse(one({32}, 8, 0), /*with_blocks=*/true).ok());
+  EXPECT_EQ(Parse(one({32}, 6, 0), /*with_blocks=*/true).status().code(),
+            absl::StatusCode::kUnimplemented)
+      << "Q5_0";
   ExpectRefused(one({32}, 999, 0), "unknown type 999");
   const auto two = [](const std::string& name, uint64_t offset) {
     return Bytes(2, 0).Tensor("a", {16}, 0, 0).Tensor(name, {4}, 0, offset).Align(32).text() +

@@ -29,12 +29,14 @@ absl::Status Unpack(Kernels& kernels, const UnpackArgs& args) {
                                " and column ", args.col, ", expected blocks of ", shape.block(),
                                " columns inside of ", shape.rows, " x ", shape.cols)) ||
       !op.Exactly("codes", args.codes, {rows, shape.CodeBytes(cols)}, DType::kUInt8) ||
-      !op.Exactly("scales", args.scales, {shape.scale_bytes()}, DType::kUInt8)) {
+      (shape.scales() > 0 &&
+       !op.Exactly("scales", args.scales, {shape.scale_bytes()}, DType::kUInt8))) {
     return op.status();
   }
+  const void* const scales = shape.scales() > 0 ? args.scales.raw_data() : nullptr;
   return op.Run(UnpackCall{shape, args.row, args.col, rows, cols, args.codes.data<uint8_t>(),
-                           reinterpret_cast<const float*>(args.scales.raw_data()),
-                           args.values.dtype(), args.values.raw_data()});
+                           static_cast<const float*>(scales), args.values.dtype(),
+                           args.values.raw_data()});
 }
 
 }  // namespace zeroth::kernels

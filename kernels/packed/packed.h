@@ -18,7 +18,7 @@ namespace zeroth {
 struct UnpackArgs {
   PackedShape shape;  // of the whole matrix
   Tensor codes;       // uint8 [rows, shape.CodeBytes(cols)], of the block
-  Tensor scales;      // uint8 [shape.scale_bytes()], of the whole matrix
+  Tensor scales;      // uint8 [shape.scale_bytes()], of the whole matrix; undefined if there are 0
   int64_t row = 0;
   int64_t col = 0;
   Tensor values;  // [rows, cols] fp32, bf16 or fp16

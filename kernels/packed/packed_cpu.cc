@@ -1,14 +1,15 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Every value is looked up in a table of the values that its codes can have: 16 for a block of NF4,
-// 256 for a row of int8. So values are multiplied and rounded once for each code, and not for each
-// element, and no vector instructions are needed.
+// Every value of NF4 and int8 is looked up in a table of the values that its codes can have: 16 for
+// a block of NF4, 256 for a row of int8. So values are multiplied and rounded once for each code,
+// and not for each element, and no vector instructions are needed.
 
 #include <array>
 #include <type_traits>
 
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/packed/gguf_values.h"
 #include "zeroth/kernels/packed/packed.h"
 
 namespace zeroth::cpu {
@@ -51,10 +52,36 @@ void UnpackInt8Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T*
   for (int64_t i = 0; i < call.cols; ++i) values[i] = table[codes[i]];
 }
 
+template <typename T, PackedFormat Format>
+void UnpackGgufRow(const UnpackCall& call, int64_t, const uint8_t* codes, T* values) {
+  constexpr PackedShape kOne = {Format};
+  constexpr int kGroup = kGgufGroup<Format>;
+  for (int64_t block = 0; block < call.cols / kOne.block(); ++block) {
+    for (int begin = 0; begin < kOne.block(); begin += kGroup) {
+      const GgufGroup group = GgufGroupOf<Format>(codes, begin / kGroup);
+      for (int i = begin; i < begin + kGroup; ++i) {
+        values[i] = Rounded<T>(GgufElement(group, GgufCodeOf<Format>(codes, i)));
+      }
+    }
+    codes += kOne.block_bytes();
+    values += kOne.block();
+  }
+}
+
+template <typename T>
+using UnpackRow = void (*)(const UnpackCall& call, int64_t row, const uint8_t* codes, T* values);
+
+template <typename T>
+UnpackRow<T> RowOf(PackedFormat format) {
+  if (format == PackedFormat::kNf4) return UnpackNf4Row<T>;
+  if (format == PackedFormat::kInt8) return UnpackInt8Row<T>;
+  return WithGgufFormat(
+      format, []<PackedFormat Format>() -> UnpackRow<T> { return UnpackGgufRow<T, Format>; });
+}
+
 template <typename T>
 absl::Status UnpackAs(const UnpackCall& call) {
-  const auto unpack_row =
-      call.shape.format == PackedFormat::kNf4 ? UnpackNf4Row<T> : UnpackInt8Row<T>;
+  const UnpackRow<T> unpack_row = RowOf<T>(call.shape.format);
   const int64_t row_bytes = call.shape.CodeBytes(call.cols);
   return ForRows(call.rows, call.cols, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

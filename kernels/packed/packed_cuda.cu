@@ -4,6 +4,7 @@
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/elements.h"
+#include "zeroth/kernels/packed/gguf_values.h"
 #include "zeroth/kernels/packed/packed.h"
 
 namespace zeroth::cuda {
@@ -40,6 +41,19 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
+// A thread unpacks an element of a GGUF block. Neighbours read the same scales, from the cache.
+template <typename T, PackedFormat Format>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    UnpackGguf(const uint8_t* codes, int64_t count, T* values) {
+  constexpr PackedShape kOne = {Format};
+  for (const int64_t at : ItemsOfThread(count)) {
+    const uint8_t* const block = codes + at / kOne.block() * kOne.block_bytes();
+    const auto inside = static_cast<int>(at % kOne.block());
+    const GgufGroup group = GgufGroupOf<Format>(block, inside / kGgufGroup<Format>);
+    values[at] = FromFloat<T>(GgufElement(group, GgufCodeOf<Format>(block, inside)));
+  }
+}
+
 absl::Status Unpack(const UnpackCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const int64_t count = call.rows * call.cols;
@@ -47,6 +61,11 @@ absl::Status Unpack(const UnpackCall& call, CudaKernels& kernels) {
     auto* const values = static_cast<T*>(call.values);
     if (call.shape.format == PackedFormat::kNf4) {
       return ZEROTH_MAP(UnpackNf4<T>, count / 2, target, call, count / 2, values);
+    }
+    if (IsGgufFormat(call.shape.format)) {
+      return WithGgufFormat(call.shape.format, [&]<PackedFormat Format>() -> absl::Status {
+        return ZEROTH_MAP((UnpackGguf<T, Format>), count, target, call.codes, count, values);
+      });
     }
     return ZEROTH_MAP(UnpackInt8<T>, count, target, call, count, values);
   });

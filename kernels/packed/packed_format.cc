@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/packed/gguf_values.h"
 
 namespace zeroth {
 namespace {
@@ -101,7 +102,8 @@ std::vector<uint8_t> BytesOf(const std::vector<float>& floats) {
 }  // namespace
 
 absl::string_view PackedFormatName(PackedFormat format) {
-  constexpr absl::string_view kNames[] = {"none", "int8", "nf4"};
+  constexpr absl::string_view kNames[] = {"none", "int8", "nf4",  "q4_0",
+                                          "q8_0", "q4_k", "q5_k", "q6_k"};
   return kNames[static_cast<size_t>(format)];
 }
 
@@ -118,6 +120,10 @@ absl::Status ValidatePackedShape(const PackedShape& shape) {
 
 absl::StatusOr<PackedMatrix> PackMatrix(const PackedShape& shape, ReadMatrix read) {
   ZEROTH_RETURN_IF_ERROR(ValidatePackedShape(shape));
+  if (IsGgufFormat(shape.format)) {
+    return InvalidArgument("a matrix is to be packed as ", PackedFormatName(shape.format),
+                           ", whose blocks are those of a GGUF file; expected int8 or nf4");
+  }
   const bool is_nf4 = shape.format == PackedFormat::kNf4;
   const int64_t row_bytes = shape.CodeBytes(shape.cols);
   PackedMatrix packed;
@@ -164,9 +170,21 @@ absl::StatusOr<std::vector<float>> UnpackMatrix(const PackedShape& shape,
                            " bytes of codes and ", scales.size(), " of scales, expected ",
                            shape.rows * row_bytes, " and ", shape.scale_bytes());
   }
+  std::vector<float> values(static_cast<size_t>(shape.rows * shape.cols));
+  if (IsGgufFormat(shape.format)) {
+    WithGgufFormat(shape.format, [&]<PackedFormat Format>() {
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto at = static_cast<int64_t>(i);
+        const uint8_t* const block = codes.data() + at / shape.block() * shape.block_bytes();
+        const auto inside = static_cast<int>(at % shape.block());
+        values[i] = GgufElement(GgufGroupOf<Format>(block, inside / kGgufGroup<Format>),
+                                GgufCodeOf<Format>(block, inside));
+      }
+    });
+    return values;
+  }
   std::vector<float> floats(static_cast<size_t>(shape.scales()));
   std::memcpy(floats.data(), scales.data(), scales.size());
-  std::vector<float> values(static_cast<size_t>(shape.rows * shape.cols));
   for (size_t i = 0; i < values.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     if (shape.format == PackedFormat::kInt8) {

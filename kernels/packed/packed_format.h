@@ -29,18 +29,35 @@ namespace zeroth {
 // their mean. Codes, magnitudes and scales have the bits of bitsandbytes 0.50 with
 // compress_statistics; so has the offset where the sum of bitsandbytes, whose order differs between
 // machines, rounds to the exact mean.
-enum class PackedFormat : uint8_t { kNone, kInt8, kNf4 };
+//
+// kQ4_0 to kQ6_K: the blocks of a GGUF file as they are, with their scales in them
+// (kernels/packed/gguf_values.h). Values have the bits of the package gguf and of ggml's reference.
+enum class PackedFormat : uint8_t { kNone, kInt8, kNf4, kQ4_0, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
-// "none", "int8", "nf4".
+// The formats of GGUF's blocks.
+inline constexpr PackedFormat kGgufFormats[] = {PackedFormat::kQ4_0, PackedFormat::kQ8_0,
+                                                PackedFormat::kQ4_K, PackedFormat::kQ5_K,
+                                                PackedFormat::kQ6_K};
+
+// All but kNone.
+inline constexpr PackedFormat kPackedFormats[] = {
+    PackedFormat::kInt8, PackedFormat::kNf4,  PackedFormat::kQ4_0, PackedFormat::kQ8_0,
+    PackedFormat::kQ4_K, PackedFormat::kQ5_K, PackedFormat::kQ6_K};
+
+constexpr bool IsGgufFormat(PackedFormat format) { return format >= PackedFormat::kQ4_0; }
+
+// "none", "int8", "nf4", "q4_0", ...
 absl::string_view PackedFormatName(PackedFormat format);
 
 // A packed matrix and its two arrays of bytes. constexpr, since device code uses it too.
 //
 // Codes: `rows` rows of CodeBytes(cols) bytes each. kInt8: a signed code for each value. kNf4: for
 // each block 32 bytes with two codes each, the first in the upper half, then the code of its
-// magnitude. So rows, or columns in multiples of block(), can be divided among ranks.
+// magnitude. GGUF's: the blocks. So rows, or columns in multiples of block(), can be divided among
+// ranks.
 //
-// Scales: fp32. kInt8: one for each row. kNf4: one for each 256 blocks, then the offset.
+// Scales: fp32. kInt8: one for each row. kNf4: one for each 256 blocks, then the offset. GGUF's:
+// none.
 struct PackedShape {
   PackedFormat format = PackedFormat::kNone;
   int64_t rows = 0;
@@ -52,12 +69,46 @@ struct PackedShape {
   static constexpr float kInt8MostCode = 127.0f;
 
   // Columns, and bytes of their codes, that cannot be divided.
-  constexpr int64_t block() const { return format == PackedFormat::kNf4 ? kNf4Block : 1; }
+  constexpr int64_t block() const {
+    switch (format) {
+      case PackedFormat::kNone:
+      case PackedFormat::kInt8:
+        return 1;
+      case PackedFormat::kNf4:
+        return kNf4Block;
+      case PackedFormat::kQ4_0:
+      case PackedFormat::kQ8_0:
+        return 32;
+      case PackedFormat::kQ4_K:
+      case PackedFormat::kQ5_K:
+      case PackedFormat::kQ6_K:
+        return 256;
+    }
+    return 1;
+  }
   constexpr int64_t block_bytes() const {
-    return format == PackedFormat::kNf4 ? kNf4BlockBytes : 1;
+    switch (format) {
+      case PackedFormat::kNone:
+      case PackedFormat::kInt8:
+        return 1;
+      case PackedFormat::kNf4:
+        return kNf4BlockBytes;
+      case PackedFormat::kQ4_0:
+        return 2 + 16;
+      case PackedFormat::kQ8_0:
+        return 2 + 32;
+      case PackedFormat::kQ4_K:
+        return 2 + 2 + 12 + 128;
+      case PackedFormat::kQ5_K:
+        return 2 + 2 + 12 + 32 + 128;
+      case PackedFormat::kQ6_K:
+        return 128 + 64 + 16 + 2;
+    }
+    return 1;
   }
   constexpr int64_t CodeBytes(int64_t columns) const { return columns / block() * block_bytes(); }
   constexpr int64_t scales() const {
+    if (IsGgufFormat(format)) return 0;
     if (format == PackedFormat::kInt8) return rows;
     const int64_t blocks = rows * cols / kNf4Block;
     return (blocks + kNf4ScaleBlocks - 1) / kNf4ScaleBlocks + 1;
@@ -83,7 +134,8 @@ struct PackedMatrix {
 using ReadMatrix = absl::FunctionRef<absl::Status(int64_t begin, absl::Span<float> values)>;
 
 // Packs a matrix, which is read once, some rows at a time. InvalidArgument for a shape that cannot
-// be packed, and for a value that is not finite; also the errors of `read`.
+// be packed, for a value that is not finite, and for GGUF's blocks, which are read from files; also
+// the errors of `read`.
 absl::StatusOr<PackedMatrix> PackMatrix(const PackedShape& shape, ReadMatrix read);
 
 // Returns all values of a packed matrix in fp32, exactly as kernels::Unpack makes them.

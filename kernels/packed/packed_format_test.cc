@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// NF4 against what bitsandbytes writes (tests/testdata/packed/gen.py), and int8 against its
-// definition.
+// NF4 against what bitsandbytes writes (tests/testdata/packed/gen.py), GGUF's blocks against the
+// package gguf, and int8 against its definition.
 
 #include "zeroth/kernels/packed/packed_format.h"
 
@@ -92,6 +92,23 @@ TEST(PackedFormat, Int8RowsComeBackWithinHalfAScale) {
           static_cast<double>((*restored)[static_cast<size_t>(row * kCols + i)]) - first[i]);
       EXPECT_LE(error, largest / 127 / 2 * (1 + 1e-5)) << row << ", " << i;
     }
+  }
+}
+
+// Against what the package gguf dequantises (tests/testdata/packed/gguf_gen.py), which are random
+// bytes, scales of 0 and subnormal ones among them.
+TEST(PackedFormat, BlocksOfGgufHaveTheBitsOfThePackage) {
+  for (const PackedFormat format : kGgufFormats) {
+    SCOPED_TRACE(PackedFormatName(format));
+    const std::string name = "gguf_" + std::string(PackedFormatName(format));
+    const std::vector<uint8_t> blocks = Fixture<uint8_t>(name + ".u8");
+    const PackedShape one = {format};
+    const PackedShape shape = {format, 3, 4 * one.block()};
+    const absl::StatusOr<std::vector<float>> values = UnpackMatrix(shape, blocks, {});
+    ASSERT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ(*values, Fixture<float>(name + ".f32"));
+    EXPECT_THAT(std::string(Pack(shape, *values).status().message()),
+                HasSubstr("whose blocks are those of a GGUF file"));
   }
 }
 

@@ -79,6 +79,52 @@ TEST_P(PackedSuite, UnpacksBlocksOfTheMatrix) {
   }
 }
 
+// Random bytes as blocks, whose half-precision numbers may be anything finite.
+TEST_P(PackedSuite, UnpacksBlocksOfGguf) {
+  for (const PackedFormat format : kGgufFormats) {
+    const PackedShape shape = {format, 5, 512};
+    const int64_t row_bytes = shape.CodeBytes(shape.cols);
+    std::vector<uint8_t> codes(static_cast<size_t>(shape.rows * row_bytes));
+    uint32_t random = 1;
+    for (uint8_t& byte : codes) {
+      random = random * 1664525u + 1013904223u;
+      byte = static_cast<uint8_t>(random >> 24);
+    }
+    // The upper bytes of these numbers: exponents below the largest.
+    const bool is_q6 = format == PackedFormat::kQ6_K;
+    const bool has_minimum = format == PackedFormat::kQ4_K || format == PackedFormat::kQ5_K;
+    for (size_t at = 0; at < codes.size(); at += static_cast<size_t>(shape.block_bytes())) {
+      codes[at + (is_q6 ? 209 : 1)] &= 0x9f;
+      if (has_minimum) codes[at + 3] &= 0x9f;
+    }
+    const absl::StatusOr<std::vector<float>> all = UnpackMatrix(shape, codes, {});
+    ASSERT_TRUE(all.ok()) << all.status();
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      // Rows 1 to 4, columns from 256.
+      const int64_t half_row = row_bytes / 2;
+      std::vector<uint8_t> part;
+      for (int64_t row = 1; row < shape.rows; ++row) {
+        const auto first = codes.begin() + row * row_bytes + half_row;
+        part.insert(part.end(), first, first + half_row);
+      }
+      UnpackArgs args;
+      args.shape = shape;
+      args.codes = UploadBytes(Shape({4, half_row}), part);
+      args.row = 1;
+      args.col = 256;
+      args.values = Upload(Shape({4, 256}), std::vector<float>(4 * 256), dtype);
+      const absl::Status unpacked = kernels::Unpack(kernels(), args);
+      ASSERT_TRUE(unpacked.ok()) << unpacked;
+      const std::vector<float> values = Download(args.values);
+      for (int64_t i = 0; i < args.values.numel(); ++i) {
+        const int64_t at = (1 + i / 256) * shape.cols + 256 + i % 256;
+        ASSERT_EQ(values[static_cast<size_t>(i)], RoundedTo(dtype, (*all)[static_cast<size_t>(at)]))
+            << PackedFormatName(format) << " " << DTypeName(dtype) << ", " << i;
+      }
+    }
+  }
+}
+
 TEST_P(PackedSuite, RefusesWhatDoesNotFit) {
   UnpackArgs args;
   args.shape = {PackedFormat::kNf4, 2, 128};

@@ -20,7 +20,7 @@ Linear::Linear(std::string name, const LinearOptions& options)
     const Shape shape = layout_ == WeightLayout::kInOut ? Shape({options.in, projection.out})
                                                         : Shape({projection.out, options.in});
     LinearPart part;
-    if (options.packed == PackedFormat::kNone) {
+    if (projection.packed == PackedFormat::kNone) {
       part.weight = AddParameter(prefix + "weight", shape, Initializer::Normal(options.init_std));
     } else {
       part.weight =
@@ -30,15 +30,18 @@ Linear::Linear(std::string name, const LinearOptions& options)
               .get();
       part.weight->set_requires_grad(false);
       PackedWeight packed{.weight = part.weight,
-                          .shape = {options.packed, shape.dim(0), shape.dim(1)}};
-      const std::string bytes = absl::StrCat(prefix, "weight_", PackedFormatName(options.packed));
+                          .shape = {projection.packed, shape.dim(0), shape.dim(1)}};
+      const std::string bytes =
+          absl::StrCat(prefix, "weight_", PackedFormatName(projection.packed));
       packed.codes =
           AddParameter(bytes, Shape({shape.dim(0), packed.shape.CodeBytes(shape.dim(1))}),
                        Initializer::Zeros(), DType::kUInt8);
-      packed.scales = AddParameter(bytes + "_scales", Shape({packed.shape.scale_bytes()}),
-                                   Initializer::Zeros(), DType::kUInt8);
       packed.codes->set_requires_grad(false);
-      packed.scales->set_requires_grad(false);
+      if (packed.shape.scales() > 0) {
+        packed.scales = AddParameter(bytes + "_scales", Shape({packed.shape.scale_bytes()}),
+                                     Initializer::Zeros(), DType::kUInt8);
+        packed.scales->set_requires_grad(false);
+      }
       part.packed = packed_.emplace_back(std::make_unique<PackedWeight>(packed)).get();
     }
     part.weight->set_matrix({layout_ == WeightLayout::kInOut});
@@ -92,7 +95,7 @@ std::vector<const Parameter*> StoredParameters(const Module& module) {
   std::map<const Parameter*, const Parameter*> stored;  // nullptr: not at all
   for (const PackedWeight* packed : PackedWeights(module)) {
     stored[packed->codes] = packed->weight;
-    stored[packed->scales] = nullptr;
+    if (packed->scales != nullptr) stored[packed->scales] = nullptr;
   }
   std::vector<const Parameter*> parameters;
   for (const Parameter* parameter : module.Parameters()) {

@@ -25,18 +25,19 @@ struct LinearOptions {
   struct Projection {
     std::string name;
     int64_t out = 0;
+    // Not kNone: the weight is frozen in few bits. Only for kOutIn.
+    PackedFormat packed = PackedFormat::kNone;
   };
   std::vector<Projection> projections;
   bool bias = true;
   WeightLayout layout = WeightLayout::kOutIn;
   float init_std = 0.02f;
-  // Not kNone: the weights are frozen in few bits. Only for kOutIn.
-  PackedFormat packed = PackedFormat::kNone;
 };
 
 // x [.., in] → [.., sum of out]. Parameters [projection.]weight and [projection.]bias. A packed
-// layer has the parameters [projection.]weight_FORMAT and [projection.]weight_FORMAT_scales instead
-// of weights; a sharding fills them by a PackingReader, and Sharding::Initialize makes zeros.
+// projection has [projection.]weight_FORMAT, and unless the format has none
+// [projection.]weight_FORMAT_scales, instead of a weight; a sharding fills them by a PackingReader,
+// and Sharding::Initialize makes zeros.
 class Linear : public Module {
  public:
   Linear(std::string name, const LinearOptions& options);

@@ -101,8 +101,10 @@ absl::Status ValidateLoraOptions(const LoraOptions& options) {
     return Unimplemented("LoRA: DoRA with a dropout of ", options.dropout,
                          "; the norms are those of the whole weight, so leave one of them out");
   }
-  if (options.base_format != PackedFormat::kNone) {
-    const absl::string_view format = PackedFormatName(options.base_format);
+  if (options.packs()) {
+    const absl::string_view format = options.base_format == PackedFormat::kNone
+                                         ? "blocks of a GGUF file"
+                                         : PackedFormatName(options.base_format);
     if (options.rank == 0) {
       return InvalidArgument("LoRA: weights are to be kept as ", format,
                              ", which are not trained, and the rank of adapters is 0; expected a "
@@ -212,7 +214,11 @@ std::vector<MagnitudePart> LoraLinear::MagnitudeParts() const {
 
 std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
                                     const LoraOptions& lora) {
-  options.packed = lora.base_format;
+  for (LinearOptions::Projection& part : options.projections) {
+    const auto format = lora.base_formats.find(
+        absl::StrCat(name, part.name.empty() ? "" : ".", part.name, ".weight"));
+    part.packed = format == lora.base_formats.end() ? lora.base_format : format->second;
+  }
   const bool adapted =
       std::any_of(options.projections.begin(), options.projections.end(), [&](const auto& part) {
         return lora.Adapts(part.name.empty() ? name : absl::StrCat(name, ".", part.name));

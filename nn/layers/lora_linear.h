@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,8 +50,12 @@ struct LoraOptions {
   // Not kNone: every linear layer of every block keeps its frozen weights in few bits, as QLoRA
   // (PackedFormat). Experts, embeddings, norms, biases and the head stay as they are.
   PackedFormat base_format = PackedFormat::kNone;
+  // Formats of single weights of these layers by name, as in "model.layers.0.mlp.up_proj.weight",
+  // instead of base_format: the blocks of a GGUF file.
+  std::map<std::string, PackedFormat, std::less<>> base_formats;
 
   bool enabled() const { return rank > 0; }
+  bool packs() const { return base_format != PackedFormat::kNone || !base_formats.empty(); }
   double scale() const;
   // True if the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
   bool Adapts(absl::string_view projection) const;
@@ -104,7 +109,7 @@ class LoraLinear : public Linear {
 };
 
 // Makes a LoraLinear if `lora` adapts any of the projections, otherwise a Linear, both with weights
-// in lora.base_format. Models make their linear layers with it.
+// in the format that `lora` has for them. Models make their linear layers with it.
 std::unique_ptr<Linear> BuildLinear(std::string name, LinearOptions options,
                                     const LoraOptions& lora);
 

@@ -84,7 +84,8 @@ absl::StatusOr<Tensor> WeightValues(Context& context, const LinearPart& part, DT
   if (part.packed == nullptr) return FullValues(*part.weight);
   const PackedWeight& packed = *part.packed;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor codes, FullValues(*packed.codes));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor scales, FullValues(*packed.scales));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor scales,
+                          packed.scales == nullptr ? Tensor() : FullValues(*packed.scales));
   const Shape& shape = part.weight->shape();
   ZEROTH_ASSIGN_OR_RETURN(Tensor values, context.Empty(shape, dtype));
   const std::optional<ParameterPart>& division = part.weight->part();

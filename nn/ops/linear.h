@@ -22,7 +22,7 @@ enum class WeightLayout : uint8_t { kInOut, kOutIn };
 struct PackedWeight {
   Parameter* weight = nullptr;  // [out, in]
   Parameter* codes = nullptr;   // uint8 [out, shape.CodeBytes(in)], divided as the weight is
-  Parameter* scales = nullptr;  // uint8 [shape.scale_bytes()], of the undivided weight
+  Parameter* scales = nullptr;  // uint8 [shape.scale_bytes()], of the undivided weight, or nullptr
   PackedShape shape;            // of the undivided weight
 };
 

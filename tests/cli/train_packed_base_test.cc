@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -12,6 +13,9 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_blocks.h"
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/gguf/gguf_model.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/kernels/packed/packed_format.h"
@@ -34,17 +38,18 @@ Flags Common(const fs::path& out, int steps) {
           "--out=" + out.string()};
 }
 
-// A small Llama whose widths are multiples of 64.
-fs::path MakeBase() {
+// A small Llama whose widths are multiples of 64, or of 256.
+fs::path MakeBase(int hidden_size = 128) {
   const nlohmann::json config = {{"model_type", "llama"},       {"vocab_size", 256},
-                                 {"hidden_size", 128},          {"intermediate_size", 256},
+                                 {"hidden_size", hidden_size},  {"intermediate_size", 256},
                                  {"num_hidden_layers", 2},      {"num_attention_heads", 4},
                                  {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
                                  {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
                                  {"tie_word_embeddings", false}};
-  const fs::path file = Scratch() / "base.json";
+  const std::string name = "base_" + std::to_string(hidden_size);
+  const fs::path file = Scratch() / (name + ".json");
   Write(file, config.dump());
-  const fs::path out = Scratch() / "base";
+  const fs::path out = Scratch() / name;
   const Outcome run = RunTrainer(With(Common(out, 2), {"--model=" + file.string()}));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   return out / "final";
@@ -93,10 +98,88 @@ TEST(TrainPackedBaseTest, AnExportHasTheRestoredWeights) {
   }
 }
 
+// The GGUF file of a directory.
+fs::path Quantised(const fs::path& base, zeroth::GgufMix mix) {
+  const auto stored = zeroth::HfDirectory::Open(base.string());
+  EXPECT_TRUE(stored.ok()) << stored.status();
+  const fs::path file = Scratch() / (mix == zeroth::GgufMix::kQ8_0 ? "q8_0.gguf" : "q4_k_m.gguf");
+  zeroth::GgufExportOptions options;
+  options.mix = mix;
+  options.vocabulary = zeroth::GgufVocabularySource::kNone;
+  const absl::Status written = zeroth::ConvertHfToGguf(*stored, file.string(), options);
+  EXPECT_TRUE(written.ok()) << written;
+  return file;
+}
+
+zeroth::GgufBlock BlockOf(zeroth::PackedFormat format) {
+  if (format == zeroth::PackedFormat::kQ8_0) return zeroth::GgufBlock::kQ8_0;
+  return format == zeroth::PackedFormat::kQ4_K ? zeroth::GgufBlock::kQ4_K
+                                               : zeroth::GgufBlock::kQ6_K;
+}
+
+// The directory's weights, quantised row by row and dequantised: a file has the rows of queries and
+// keys in another order.
+TEST(TrainPackedBaseTest, AnExportOfAGgufFileHasItsDequantisedWeights) {
+  const fs::path base = MakeBase(256);
+  const auto stored = zeroth::HfDirectory::Open(base.string());
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  for (const auto& [mix, formats] : {std::pair(zeroth::GgufMix::kQ8_0, "q8_0"),
+                                     std::pair(zeroth::GgufMix::kQ4_K_M, "q4_k, q6_k")}) {
+    SCOPED_TRACE(formats);
+    const fs::path file = Quantised(base, mix);
+    const fs::path out = Scratch() / ("gguf_" + file.stem().string());
+    // B stays zero.
+    const Outcome run = RunTrainer(With(Packed(file, out, "gguf", 1), {"--lr=0"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
+    EXPECT_TRUE(
+        absl::StrContains(run.output, std::string("of the frozen weights are kept as ") + formats))
+        << run.output;
+    const auto merged = zeroth::HfDirectory::Open((out / "final").string());
+    ASSERT_TRUE(merged.ok()) << merged.status();
+    EXPECT_EQ(merged->weights().names(), stored->weights().names());
+    const auto model = zeroth::OpenGgufModel(file.string());
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto& blocks = dynamic_cast<const zeroth::GgufWeights&>(model->weights()).blocks();
+    EXPECT_EQ(blocks.size(), 2u * 7u + 2u);
+    for (const std::string& weight : stored->weights().names()) {
+      const auto shape = stored->weights().ShapeOf(weight);
+      auto expected = stored->weights().ReadAll(weight, *shape);
+      const auto actual = merged->weights().ReadAll(weight, *shape);
+      ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+      const auto format = blocks.find(weight);
+      if (format != blocks.end()) {
+        const zeroth::PackedShape of = {format->second, shape->dim(0), shape->dim(1)};
+        std::vector<uint8_t> bytes(static_cast<size_t>(of.rows * of.CodeBytes(of.cols)));
+        zeroth::QuantizeBlocks(BlockOf(of.format), *expected, absl::MakeSpan(bytes));
+        expected = zeroth::UnpackMatrix(of, bytes, {});
+      }
+      EXPECT_TRUE(*actual == *expected) << weight;
+    }
+  }
+}
+
+// The adapter goes on from the name of the file that it was trained on, and the file also gives
+// weights in full.
+TEST(TrainPackedBaseTest, AGgufFileIsAModel) {
+  const fs::path file = Quantised(MakeBase(256), zeroth::GgufMix::kQ4_K_M);
+  const fs::path out = Scratch() / "first";
+  const Outcome first = RunTrainer(With(Packed(file, out, "gguf", 2), {"--lora_export=adapter"}));
+  ASSERT_EQ(first.exit_code, 0) << first.output << first.errors;
+  const Outcome more =
+      RunTrainer(With(Common(Scratch() / "more", 1),
+                      {"--init_adapter=" + (out / "final_adapter").string(), "--base_dtype=gguf"}));
+  EXPECT_EQ(more.exit_code, 0) << more.output << more.errors;
+  const Outcome full =
+      RunTrainer(With(Common(Scratch() / "full", 1), {"--init_from=" + file.string()}));
+  EXPECT_EQ(full.exit_code, 0) << full.output << full.errors;
+}
+
 TEST(TrainPackedBaseTest, ResumesAtOtherRanksWithTheSameBits) {
-  const fs::path base = MakeBase();
-  for (const std::string dtype : {"nf4", "int8"}) {
+  const fs::path directory = MakeBase();
+  for (const std::string dtype : {"nf4", "int8", "gguf"}) {
     SCOPED_TRACE(dtype);
+    const fs::path base =
+        dtype == "gguf" ? Quantised(MakeBase(256), zeroth::GgufMix::kQ4_K_M) : directory;
     const fs::path whole = Scratch() / (dtype + "_whole");
     const Outcome undisturbed = RunTrainer(Packed(base, whole, dtype, 6));
     ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
@@ -137,6 +220,20 @@ TEST(TrainPackedBaseTest, TensorRanksShareIt) {
   EXPECT_TRUE(Read(two / "final/model.safetensors") == Read(one / "final/model.safetensors"));
 }
 
+TEST(TrainPackedBaseTest, TensorRanksShareTheBlocksOfAFile) {
+  const fs::path file = Quantised(MakeBase(), zeroth::GgufMix::kQ8_0);
+  const fs::path one = Scratch() / "one";
+  const fs::path two = Scratch() / "two";
+  const Flags pieces = {"--deterministic_tensor=2"};
+  const Outcome whole = RunTrainer(With(Packed(file, one, "gguf", 3), pieces));
+  const Outcome divided = RunTrainer(
+      With(With(Packed(file, two, "gguf", 3), pieces), {"--tensor_parallel=2", "--world_size=4"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  ASSERT_EQ(divided.exit_code, 0) << divided.output;
+  EXPECT_EQ(StepFacts(two), StepFacts(one));
+  EXPECT_TRUE(Read(two / "final/model.safetensors") == Read(one / "final/model.safetensors"));
+}
+
 TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {
   const auto refused = [](const std::string& model, const std::string& dtype) {
     const Outcome run =
@@ -147,6 +244,7 @@ TEST(TrainPackedBaseTest, RefusesModelsThatItDoesNotFit) {
   EXPECT_TRUE(absl::StrContains(refused("gpt2_tiny", "int8"), "expected a model other than GPT-2"));
   EXPECT_TRUE(absl::StrContains(refused("llama_tiny", "nf4"),
                                 "rows of 60 values cannot be packed as nf4, in blocks of 64"));
+  EXPECT_TRUE(absl::StrContains(refused("llama_tiny", "gguf"), "expected --init_from=FILE.gguf"));
 }
 
 }  // namespace

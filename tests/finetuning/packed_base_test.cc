@@ -23,6 +23,7 @@
 
 #include "zeroth/api/packing_reader.h"
 #include "zeroth/api/trainer.h"
+#include "zeroth/checkpoint/gguf/gguf_blocks.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -42,11 +43,12 @@ using ::testing::HasSubstr;
 constexpr uint64_t kSeed = 5;
 constexpr int64_t kSteps = 3;
 
-// Two heads of keys and values, and widths in blocks of 64, of which two ranks have the same
-// number.
-nlohmann::json Config(const std::string& type = "llama") {
-  return {{"model_type", type},          {"vocab_size", 256},
-          {"hidden_size", 128},          {"intermediate_size", 256},
+// Two heads of keys and values, and widths in blocks of the format, of which two ranks have the
+// same number.
+nlohmann::json Config(PackedFormat format = PackedFormat::kNf4) {
+  const int64_t width = std::max<int64_t>(128, 2 * PackedShape{format}.block());
+  return {{"model_type", "llama"},       {"vocab_size", 256},
+          {"hidden_size", width},        {"intermediate_size", std::max<int64_t>(256, width)},
           {"num_hidden_layers", 2},      {"num_attention_heads", 4},
           {"num_key_value_heads", 2},    {"max_position_embeddings", 64},
           {"rms_norm_eps", 1e-5},        {"rope_theta", 10000.0},
@@ -54,7 +56,10 @@ nlohmann::json Config(const std::string& type = "llama") {
 }
 
 struct PackedRun {
+  // Of GGUF's, that of most weights.
   PackedFormat format = PackedFormat::kNf4;
+  // Of the model.
+  nlohmann::json config = Config(format);
   // Instead of packing: weights in full that were packed and restored.
   bool restored = false;
   TinyRanks ranks = {};
@@ -65,9 +70,25 @@ ModelOptions Options(PackedFormat format) {
   ModelOptions options;
   options.lora.rank = 3;
   options.lora.alpha = 5;
-  options.lora.base_format = format;
+  if (!IsGgufFormat(format)) {
+    options.lora.base_format = format;
+    return options;
+  }
+  // A mix, as files have: that of Q4_K_M, and a layer that is not quantised.
+  for (int layer = 0; layer < 2; ++layer) {
+    for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+      const bool is_down = absl::EndsWith(name, "down_proj");
+      if (layer == 0 && is_down) continue;
+      options.lora.base_formats[absl::StrCat("model.layers.", layer, ".", name, ".weight")] =
+          is_down && format == PackedFormat::kQ4_K ? PackedFormat::kQ6_K : format;
+    }
+  }
   return options;
 }
+
+// How many weights these options pack.
+size_t PackedCount(PackedFormat format) { return IsGgufFormat(format) ? 13 : 14; }
 
 // The weights in full; lora_B is not zero, so that all adapters have gradients from the first step.
 absl::Status ReadFull(const Parameter& parameter, int64_t begin, absl::Span<float> out) {
@@ -77,14 +98,48 @@ absl::Status ReadFull(const Parameter& parameter, int64_t begin, absl::Span<floa
   return absl::OkStatus();
 }
 
+// Quantises a weight as a GGUF file of it has it. Once for each format: the search of scales takes
+// longer than the steps.
+absl::StatusOr<PackedMatrix> PackAsGguf(const PackedWeight& packed) {
+  static std::mutex mutex;
+  static auto* const done = new std::map<std::string, PackedMatrix>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  PackedMatrix& bytes = (*done)[absl::StrCat(packed.codes->name(), packed.weight->global_numel())];
+  if (!bytes.codes.empty()) return bytes;
+  std::vector<float> values(static_cast<size_t>(packed.shape.rows * packed.shape.cols));
+  ZEROTH_RETURN_IF_ERROR(ReadFull(*packed.weight, 0, absl::MakeSpan(values)));
+  const GgufBlock type = packed.shape.format == PackedFormat::kQ8_0   ? GgufBlock::kQ8_0
+                         : packed.shape.format == PackedFormat::kQ4_K ? GgufBlock::kQ4_K
+                                                                      : GgufBlock::kQ6_K;
+  std::vector<uint8_t> blocks(
+      static_cast<size_t>(packed.shape.rows * packed.shape.CodeBytes(packed.shape.cols)));
+  QuantizeBlocks(type, values, absl::MakeSpan(blocks));
+  bytes.codes = std::move(blocks);
+  return bytes;
+}
+
+// The blocks of a file.
+BlocksReader FileBlocks(const Module& model) {
+  std::map<std::string, const PackedWeight*> weights;
+  for (const PackedWeight* packed : PackedWeights(model)) weights[packed->weight->name()] = packed;
+  return
+      [weights](const Parameter& weight, int64_t begin, absl::Span<uint8_t> out) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const PackedMatrix bytes, PackAsGguf(*weights.at(weight.name())));
+        std::copy_n(bytes.codes.begin() + begin, out.size(), out.begin());
+        return absl::OkStatus();
+      };
+}
+
 // Packs and restores every weight that `model` packs.
 absl::StatusOr<std::map<std::string, std::vector<float>>> RestoredWeights(const Module& model) {
   std::map<std::string, std::vector<float>> weights;
   for (const PackedWeight* packed : PackedWeights(model)) {
-    ZEROTH_ASSIGN_OR_RETURN(const PackedMatrix bytes,
-                            PackMatrix(packed->shape, [&](int64_t begin, absl::Span<float> out) {
-                              return ReadFull(*packed->weight, begin, out);
-                            }));
+    const auto read = [&](int64_t begin, absl::Span<float> out) {
+      return ReadFull(*packed->weight, begin, out);
+    };
+    ZEROTH_ASSIGN_OR_RETURN(const PackedMatrix bytes, IsGgufFormat(packed->shape.format)
+                                                          ? PackAsGguf(*packed)
+                                                          : PackMatrix(packed->shape, read));
     ZEROTH_ASSIGN_OR_RETURN(weights[packed->weight->name()],
                             UnpackMatrix(packed->shape, bytes.codes, bytes.scales));
   }
@@ -105,11 +160,11 @@ absl::Status TrainRank(const PackedRun& setup, Communicator& world, Collector& w
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> packed,
-                          ModelRegistry::Create(Config(), Options(setup.format)));
+                          ModelRegistry::Create(setup.config, Options(setup.format)));
   const std::shared_ptr<const LanguageModel> described = std::move(packed);
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<LanguageModel> model,
-      ModelRegistry::Create(Config(),
+      ModelRegistry::Create(setup.config,
                             Options(setup.restored ? PackedFormat::kNone : setup.format)));
   TrainerOptions options = setup.trainer;
   options.sharding.strategy = setup.ranks.strategy;
@@ -126,7 +181,8 @@ absl::Status TrainRank(const PackedRun& setup, Communicator& world, Collector& w
           return absl::OkStatus();
         }));
   } else {
-    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(PackingReader(described, ReadFull)));
+    ZEROTH_RETURN_IF_ERROR(
+        trainer->sharding().Load(PackingReader(described, ReadFull, FileBlocks(*described))));
   }
   DataOptions data_options;
   data_options.vocab_size = 256;
@@ -178,7 +234,8 @@ TEST_P(PackedBase, TrainsAsTheRestoredWeightsInFullDo) {
     EXPECT_EQ(packed->losses, restored->losses) << DTypeName(dtype);
     EXPECT_EQ(packed->norms, restored->norms) << DTypeName(dtype);
     EXPECT_TRUE(packed->adapters == restored->adapters) << DTypeName(dtype);
-    EXPECT_EQ(packed->bytes.size(), 2u * 2u * 7u);
+    // Codes, and scales beside them.
+    EXPECT_EQ(packed->bytes.size(), PackedCount(GetParam()) * (IsGgufFormat(GetParam()) ? 1 : 2));
     EXPECT_LT(packed->losses.back(), packed->losses.front() - 0.01f);
 
     setup.restored = true;
@@ -206,11 +263,11 @@ TEST_P(PackedBase, LayoutsGiveTheSameBits) {
                                                          {"shard_optimizer", 2, 0},
                                                          {"hybrid_shard", 2, 1},
                                                          {"hybrid_shard", 2, 2}}) {
-      PackedRun setup{GetParam(), false, ranks};
+      PackedRun setup{.format = GetParam(), .ranks = ranks};
       setup.trainer.sharding.mixed_precision = {dtype, dtype};
       expect_same(setup, ranks.ToString());
     }
-    PackedRun setup{GetParam(), false, {"full_shard", 2, 0}};
+    PackedRun setup{.format = GetParam(), .ranks = {"full_shard", 2, 0}};
     setup.trainer.sharding.mixed_precision = {dtype, dtype};
     setup.trainer.sharding.layout = LayoutKind::kRows;
     expect_same(setup, "rows");
@@ -232,7 +289,7 @@ TEST_P(PackedBase, RanksPackTheSameBytes) {
                                                        {"full_shard", 4, 0},
                                                        {"hybrid_shard", 4, 2},
                                                        {"shard_grad_op", 4, 0}}) {
-    const absl::StatusOr<Trained> trained = Train({GetParam(), false, ranks});
+    const absl::StatusOr<Trained> trained = Train({.format = GetParam(), .ranks = ranks});
     ASSERT_TRUE(trained.ok()) << trained.status();
     if (first == nullptr) first = std::make_unique<Trained>(*trained);
     EXPECT_TRUE(trained->bytes == first->bytes) << ranks.ToString();
@@ -245,7 +302,7 @@ TEST_P(PackedBase, RanksPackTheSameBytes) {
 TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
   std::unique_ptr<Trained> first;
   for (const int size : {1, 2}) {
-    PackedRun setup{GetParam(), false, {"full_shard", 2 * size, 0}};
+    PackedRun setup{.format = GetParam(), .ranks = {"full_shard", 2 * size, 0}};
     setup.trainer.tensor = {size, 2};
     const absl::StatusOr<Trained> trained = Train(setup);
     ASSERT_TRUE(trained.ok()) << trained.status();
@@ -253,7 +310,7 @@ TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
     EXPECT_TRUE(*trained == *first) << size;
   }
   // And without fixed pieces, where sums have another order.
-  PackedRun setup{GetParam(), false, {"full_shard", 4, 0}};
+  PackedRun setup{.format = GetParam(), .ranks = {"full_shard", 4, 0}};
   setup.trainer.tensor = {2, 0, true};
   const absl::StatusOr<Trained> trained = Train(setup);
   ASSERT_TRUE(trained.ok()) << trained.status();
@@ -263,7 +320,8 @@ TEST_P(PackedBase, TensorRanksGiveTheSameBitsWithFixedPieces) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, PackedBase,
-                         ::testing::Values(PackedFormat::kInt8, PackedFormat::kNf4),
+                         ::testing::Values(PackedFormat::kInt8, PackedFormat::kNf4,
+                                           PackedFormat::kQ8_0, PackedFormat::kQ4_K),
                          [](const auto& format) {
                            return std::string(PackedFormatName(format.param));
                          });
@@ -310,6 +368,11 @@ TEST(PackedBaseModel, RefusesWhatDoesNotFit) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT(std::string(DivideModel(**model, {2}, 0).message()),
               HasSubstr("3 blocks of 64 inputs cannot be divided among 2 tensor ranks"));
+  // 256 inputs are one block of these.
+  const nlohmann::json narrow = Config(PackedFormat::kNf4);
+  model = ModelRegistry::Create(narrow, Options(PackedFormat::kQ4_K));
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("rows of 128 values cannot be packed as q4_k, in blocks of 256"));
 }
 
 }  // namespace

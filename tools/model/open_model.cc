@@ -2,7 +2,9 @@
 
 #include "zeroth/tools/model/open_model.h"
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,9 +18,11 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/gguf/gguf_model.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/packed/packed_format.h"
 
 namespace zeroth {
 namespace {
@@ -46,7 +50,11 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(CheckpointModel checkpoint, OpenCheckpointModel(path));
   if (!checkpoint.adapter.has_value()) return std::move(checkpoint.model);
   for (const std::string& name : checkpoint.model.weights().names()) {
-    if (!absl::EndsWith(name, ".weight_nf4") && !absl::EndsWith(name, ".weight_int8")) continue;
+    const bool is_packed =
+        std::any_of(std::begin(kPackedFormats), std::end(kPackedFormats), [&](PackedFormat format) {
+          return absl::EndsWith(name, absl::StrCat(".weight_", PackedFormatName(format)));
+        });
+    if (!is_packed) continue;
     return Unimplemented(path,
                          ": its frozen weights are packed (--base_dtype), and are restored only "
                          "when a run ends; take the run's final/, resume it with --steps of the "
@@ -73,7 +81,8 @@ absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string bas
     return InvalidArgument(path,
                            ": the adapter does not name its base model; give --base=DIRECTORY");
   }
-  const absl::StatusOr<HfDirectory> base = HfDirectory::Open(base_path);
+  const absl::StatusOr<HfDirectory> base =
+      IsGgufPath(base_path) ? OpenGgufModel(base_path) : HfDirectory::Open(base_path);
   if (!base.ok()) {
     return Annotate(base.status(),
                     is_named ? std::string("--base")

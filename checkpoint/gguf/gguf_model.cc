@@ -1,0 +1,126 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// The row of the file's tensor that is row `row` of Hugging Face's, of `rows`.
+int64_t RowInFile(const TensorCopy& copy, int64_t rows, int64_t row) {
+  if (copy.relayout != Relayout::kSeparateHalves) return row;
+  const int64_t of_head = rows / copy.heads;
+  const int64_t inside = row % of_head;
+  return row - inside + inside % (of_head / 2) * 2 + inside / (of_head / 2);
+}
+
+// Calls read(file_begin, piece) for pieces of `out`, which begins at `begin` of a tensor whose rows
+// have `row_size` elements, or bytes: one for all of it if the file has the same order.
+template <typename T, typename Read>
+absl::Status ReadRows(const TensorCopy& copy, int64_t rows, int64_t row_size, int64_t begin,
+                      absl::Span<T> out, const Read& read) {
+  const int64_t before = copy.place * rows * row_size;
+  if (copy.relayout == Relayout::kNone) return read(before + begin, out);
+  while (!out.empty()) {
+    const int64_t row = begin / row_size;
+    const int64_t column = begin % row_size;
+    const auto size = std::min(out.size(), static_cast<size_t>(row_size - column));
+    ZEROTH_RETURN_IF_ERROR(
+        read(before + RowInFile(copy, rows, row) * row_size + column, out.first(size)));
+    begin += static_cast<int64_t>(size);
+    out.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsGgufPath(absl::string_view path) { return absl::EndsWith(path, ".gguf"); }
+
+GgufWeights::GgufWeights(std::unique_ptr<const GgufFile> file, std::vector<TensorCopy> copies,
+                         TensorEntries tensors)
+    : WeightsSource(file->description(), std::move(tensors)), file_(std::move(file)) {
+  for (TensorCopy& copy : copies) {
+    const auto block = file_->blocks().find(copy.from);
+    if (block != file_->blocks().end()) blocks_[copy.to] = block->second;
+    copies_[copy.to] = std::move(copy);
+  }
+}
+
+absl::Status GgufWeights::ReadElements(absl::string_view name, int64_t begin,
+                                       absl::Span<float> out) const {
+  const SafetensorsEntry* const entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  const int64_t numel = entry->shape.numel();
+  const auto count = static_cast<int64_t>(out.size());
+  if (begin < 0 || count > numel || begin > numel - count) {
+    return absl::OutOfRangeError(absl::StrCat(description(), ": elements [", begin, ", ", begin,
+                                              " + ", count, ") of tensor \"", name,
+                                              "\", which has ", numel));
+  }
+  const TensorCopy& copy = copies_.find(name)->second;
+  const int64_t rows = entry->shape.rank() == 0 ? 1 : entry->shape.dim(0);
+  ZEROTH_RETURN_IF_ERROR(ReadRows(copy, rows, numel / std::max<int64_t>(rows, 1), begin, out,
+                                  [&](int64_t from, absl::Span<float> piece) {
+                                    return file_->ReadElements(copy.from, from, piece);
+                                  }));
+  if (copy.added != 0.0f) {
+    for (float& value : out) value += copy.added;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GgufWeights::ReadBlocks(absl::string_view name, int64_t begin,
+                                     absl::Span<uint8_t> out) const {
+  const auto format = blocks_.find(name);
+  if (format == blocks_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat(description(), ": tensor \"", name, "\" is not stored in blocks"));
+  }
+  const Shape& shape = Find(name)->shape;
+  const TensorCopy& copy = copies_.find(name)->second;
+  const int64_t row_bytes = PackedShape{format->second}.CodeBytes(shape.dim(-1));
+  return ReadRows(
+      copy, shape.numel() / shape.dim(-1), row_bytes, begin, out,
+      [&](int64_t from, absl::Span<uint8_t> piece) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(
+            const std::vector<uint8_t> bytes,
+            file_->RawBytes(copy.from, from, from + static_cast<int64_t>(piece.size())));
+        if (bytes.size() != piece.size()) {
+          return absl::OutOfRangeError(absl::StrCat(description(), ": bytes from ", begin,
+                                                    " of tensor \"", name,
+                                                    "\" leave it; expected bytes of its blocks"));
+        }
+        std::copy(bytes.begin(), bytes.end(), piece.begin());
+        return absl::OkStatus();
+      });
+}
+
+absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::OpenWithBlocks(path));
+  ZEROTH_ASSIGN_OR_RETURN(GgufImport import, PlanGgufImport(*file));
+  TensorEntries tensors;
+  for (size_t i = 0; i < import.copies.size(); ++i) {
+    const TensorCopy& copy = import.copies[i];
+    if (copy.relayout == Relayout::kTranspose) {
+      return Unimplemented(path, ": the matrices of this family are transposed in GGUF; expected ",
+                           "another family than GPT-2, or a directory made by //tools/convert");
+    }
+    SafetensorsEntry entry = *file->Find(copy.from);
+    entry.shape = import.tensors[i].shape;
+    tensors[copy.to] = entry;
+  }
+  return HfDirectory(path, std::move(import.config),
+                     std::shared_ptr<const GgufWeights>(new GgufWeights(
+                         std::move(file), std::move(import.copies), std::move(tensors))));
+}
+
+}  // namespace zeroth

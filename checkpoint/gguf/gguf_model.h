@@ -1,0 +1,58 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A GGUF file as the model that it holds, in Hugging Face's terms, read where it lies.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/tensor_copy.h"
+#include "zeroth/checkpoint/weights_source.h"
+#include "zeroth/kernels/packed/packed_format.h"
+
+namespace zeroth {
+
+// True for a path that ends as GGUF files do.
+bool IsGgufPath(absl::string_view path);
+
+// The weights of a GGUF file under Hugging Face's names, with rows in Hugging Face's order.
+// Quantised weights are F32 here, and dequantised as they are read. Immutable and thread-safe.
+class GgufWeights final : public WeightsSource {
+ public:
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
+
+  // The weights that are stored in blocks, and their formats (never kNone).
+  const std::map<std::string, PackedFormat, std::less<>>& blocks() const { return blocks_; }
+  // Reads bytes [begin, begin + out.size()) of such a weight: the blocks of its first row, then
+  // those of its second, and so on. NotFound for other weights; errors of RandomAccessFile.
+  absl::Status ReadBlocks(absl::string_view name, int64_t begin, absl::Span<uint8_t> out) const;
+
+ private:
+  friend absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
+  GgufWeights(std::unique_ptr<const GgufFile> file, std::vector<TensorCopy> copies,
+              TensorEntries tensors);
+
+  const std::unique_ptr<const GgufFile> file_;
+  std::map<std::string, TensorCopy, std::less<>> copies_;  // by Hugging Face's name
+  std::map<std::string, PackedFormat, std::less<>> blocks_;
+};
+
+// Opens a GGUF file of a model, in the formats of kGgufFormats or in none. The directory has no
+// tokenizer files; its weights() are GgufWeights. Unimplemented for other quantised types, for
+// families without a mapping, and for GPT-2, whose matrices are transposed in GGUF. Also the errors
+// of GgufFile and PlanGgufImport.
+absl::StatusOr<HfDirectory> OpenGgufModel(const std::string& path);
+
+}  // namespace zeroth

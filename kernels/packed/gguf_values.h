@@ -1,0 +1,105 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The values of the blocks of GGUF files (ggml's block types, little-endian). Every product below
+// is exact in fp32: a half-precision number has 11 bits, a scale at most 7, and a code at most 5
+// beside a power of two. So values are rounded once, by the difference of Q4_K and Q5_K, and have
+// the same bits on every device, with fused multiplications or without.
+
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "zeroth/kernels/packed/packed_format.h"
+
+namespace zeroth {
+
+// Functions, since device code uses them too.
+constexpr float HalfAt(const uint8_t* bytes) {
+  const uint32_t bits = static_cast<uint32_t>(bytes[0]) | static_cast<uint32_t>(bytes[1]) << 8;
+  const uint32_t sign = bits >> 15 << 31;
+  const uint32_t exponent = bits >> 10 & 31;
+  const uint32_t mantissa = bits & 1023;
+  if (exponent == 0) {
+    constexpr float kUnit = 1.0f / (1 << 24);
+    return (sign == 0 ? kUnit : -kUnit) * static_cast<float>(mantissa);
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+}
+
+// Elements of a block that share a scale.
+template <PackedFormat Format>
+inline constexpr int kGgufGroup = Format == PackedFormat::kQ6_K ? 16 : 32;
+
+// The elements of a group are scale * code - minimum.
+struct GgufGroup {
+  float scale = 0.0f;
+  float minimum = 0.0f;
+};
+
+template <PackedFormat Format>
+constexpr GgufGroup GgufGroupOf(const uint8_t* block, int group) {
+  if constexpr (Format == PackedFormat::kQ6_K) {
+    return {HalfAt(block + 208) * static_cast<float>(static_cast<int8_t>(block[192 + group]))};
+  } else if constexpr (Format == PackedFormat::kQ4_K || Format == PackedFormat::kQ5_K) {
+    // Six bits each. The upper two of the last four groups are above those of the first four.
+    const uint8_t* const packed = block + 4;
+    const bool first = group < 4;
+    const int scale =
+        first ? packed[group] & 63 : (packed[group + 4] & 15) | packed[group - 4] >> 6 << 4;
+    const int minimum =
+        first ? packed[group + 4] & 63 : packed[group + 4] >> 4 | packed[group] >> 6 << 4;
+    return {HalfAt(block) * static_cast<float>(scale),
+            HalfAt(block + 2) * static_cast<float>(minimum)};
+  } else {
+    return {HalfAt(block)};
+  }
+}
+
+// The code of element `i` of a block.
+template <PackedFormat Format>
+constexpr int GgufCodeOf(const uint8_t* block, int i) {
+  if constexpr (Format == PackedFormat::kQ8_0) {
+    return static_cast<int8_t>(block[2 + i]);
+  } else if constexpr (Format == PackedFormat::kQ4_0) {
+    const int both = block[2 + i % 16];
+    return (i < 16 ? both & 15 : both >> 4) - 8;
+  } else if constexpr (Format == PackedFormat::kQ6_K) {
+    // Of each 128 elements, i and i + 64 share a byte, and every 32nd the byte of the upper bits.
+    const int half = i / 128;
+    const int inside = i % 128;
+    const int both = block[64 * half + inside % 64];
+    const int upper = block[128 + 32 * half + inside % 32] >> (2 * (inside / 32)) & 3;
+    return ((inside < 64 ? both & 15 : both >> 4) | upper << 4) - 32;
+  } else {
+    // Of each 64 elements, i and i + 32 share a byte.
+    constexpr bool kIsQ5 = Format == PackedFormat::kQ5_K;
+    const int both = block[(kIsQ5 ? 48 : 16) + i / 64 * 32 + i % 32];
+    const int lower = i % 64 < 32 ? both & 15 : both >> 4;
+    return kIsQ5 ? lower | (block[16 + i % 32] >> (i / 32) & 1) << 4 : lower;
+  }
+}
+
+constexpr float GgufElement(const GgufGroup& group, int code) {
+  return group.scale * static_cast<float>(code) - group.minimum;
+}
+
+// Calls `run.template operator()<Format>()` for a format of GGUF's blocks.
+template <typename Run>
+constexpr auto WithGgufFormat(PackedFormat format, const Run& run) {
+  switch (format) {
+    case PackedFormat::kQ4_0:
+      return run.template operator()<PackedFormat::kQ4_0>();
+    case PackedFormat::kQ4_K:
+      return run.template operator()<PackedFormat::kQ4_K>();
+    case PackedFormat::kQ5_K:
+      return run.template operator()<PackedFormat::kQ5_K>();
+    case PackedFormat::kQ6_K:
+      return run.template operator()<PackedFormat::kQ6_K>();
+    default:
+      return run.template operator()<PackedFormat::kQ8_0>();
+  }
+}
+
+}  // namespace zeroth
