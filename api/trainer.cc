@@ -127,10 +127,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
                           ShardedModule::Create(rank, plan, sharding, options.tensor));
   const AllocationPlace place(rank.device().allocator(), "optimizer", options.optimizer);
-  ZEROTH_ASSIGN_OR_RETURN(
-      trainer->optimizer_,
-      OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
-                                options.optimizer_options, options.parameter_groups));
+  OptimizerOptions optimizer = options.optimizer_options;
+  optimizer.draws_of_undivided |= options.tensor.deterministic > 0;
+  ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
+                          OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
+                                                    optimizer, options.parameter_groups));
   if (options.ema_decay != 0) {
     ZEROTH_ASSIGN_OR_RETURN(trainer->ema_,
                             WeightEma::Create(trainer->sharding(), kernels, options.ema_decay));

@@ -165,7 +165,8 @@ absl::Status AdamW::ZeroMoments(State& state) const {
 
 // In fp32, neighbours with the same coefficients become one range: parameters and gradients are
 // zero in the gap between them, and an update of zeros by zeros is zero. Where updates are rounded,
-// each parameter has its own draws, and so its own range.
+// each parameter has its own draws, and so its own range; with draws_of_undivided, each of its runs
+// in the undivided parameter.
 std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
   const bool rounds = options_.state_dtype != DType::kFloat32 ||
                       state.unit->precision().master_dtype != DType::kFloat32;
@@ -183,6 +184,11 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
     const int64_t offset = piece.shard_offset - state.begin;
     if (joins && ranges.back().row == row) {
       ranges.back().numel = offset + piece.numel() - ranges.back().offset;
+    } else if (rounds && options_.draws_of_undivided) {
+      for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
+        ranges.push_back({offset + run.begin - piece.begin, run.numel, row,
+                          HashName(parameter.name()), run.global_begin});
+      }
     } else {
       ranges.push_back({offset, piece.numel(), row, HashName(parameter.name()), piece.begin});
     }

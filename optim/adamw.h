@@ -86,7 +86,7 @@ class AdamW : public Optimizer {
     int64_t numel;
     size_t row;             // of coefficients_
     uint64_t stream;        // of the parameter's draws
-    int64_t first_element;  // the range's begin in the parameter
+    int64_t first_element;  // the range's begin in the parameter, of which its draws depend
   };
   // The settings of the parameters of one group, or of those without a group.
   struct Settings {

@@ -65,6 +65,11 @@ struct OptimizerOptions {
   DType state_dtype = DType::kFloat32;
   // Seed of the draws that round moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;
+  // With tensor parallelism: index these draws by the elements of the undivided parameter, so that
+  // bits do not depend on the number of tensor ranks. If it is false, a part draws as if it were
+  // the whole parameter. If it is true, every row of a part of the columns is an update by itself,
+  // which takes the host time.
+  bool draws_of_undivided = false;
   MuonOptions muon = {};  // for Muon only
 };
 

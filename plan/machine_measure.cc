@@ -301,7 +301,11 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
   // Seconds of a matmul; shorter ones measure the overhead of launching.
   constexpr double kLongEnough = 2e-3;
   constexpr double kRoundSeconds = 20e-3;
-  constexpr int kGemmRounds = 15;  // the machine may be busy in some
+  // The machine may be busy in some rounds. Many are cheap only if none is long, as they are of
+  // several ranks that share a core.
+  constexpr int kFewestRounds = 5;
+  constexpr int kMostRounds = 15;
+  constexpr double kAllRoundsSeconds = 0.4;
   double rate = 0;
   for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
@@ -313,8 +317,9 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
     const bool is_last = seconds >= kLongEnough || size == kLargest;
     if (is_last) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
-      ZEROTH_ASSIGN_OR_RETURN(seconds,
-                              MedianSeconds(world, device, multiply, kGemmRounds, products));
+      const int rounds = static_cast<int>(
+          std::clamp<double>(kAllRoundsSeconds / (seconds * products), kFewestRounds, kMostRounds));
+      ZEROTH_ASSIGN_OR_RETURN(seconds, MedianSeconds(world, device, multiply, rounds, products));
     }
     const auto edge = static_cast<double>(size);
     rate = 2.0 * edge * edge * edge * world.size() / seconds;

@@ -110,6 +110,9 @@ CUTS_ELSEWHERE = {"no_shard", "shard_optimizer_2", "shard_grad_op_2", "hybrid_1"
                   "over_world_1", "over_world_2", "rows", "one_unit", "small_units"}
 # The largest relative difference of the last loss from the plain run's.
 TOLERANCE = 0.02
+# What a step's line in metrics.jsonl says of its results.
+FACTS = ("step", "loss", "grad_norm", "lr", "reward_chosen", "reward_rejected", "reward_margin",
+         "reward_accuracy")
 
 
 def parse(flags):
@@ -120,6 +123,32 @@ def parse(flags):
         if values.setdefault(name, value) != value:
             return None
     return values
+
+
+def digest(directory):
+    """Of its safetensors files."""
+    sha = hashlib.sha256()
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".safetensors"):
+            sha.update(open(os.path.join(directory, name), "rb").read())
+    return sha.hexdigest()
+
+
+def run_command(command, out):
+    """Runs a trainer that writes to `out`: its command, exit code, error, steps and models."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    except subprocess.TimeoutExpired:
+        return {"hang": True, "command": command}
+    result = {"code": done.returncode, "error": done.stderr.strip(), "command": command}
+    metrics = os.path.join(out, "metrics.jsonl")
+    lines = [json.loads(line) for line in open(metrics)] if os.path.exists(metrics) else []
+    result["steps"] = [{key: line[key] for key in FACTS if key in line}
+                       for line in lines if "loss" in line]
+    if done.returncode == 0:
+        result["models"] = {name: digest(os.path.join(out, name)) for name in os.listdir(out)
+                            if name.startswith("final")}
+    return result
 
 
 class Trainer:
@@ -171,21 +200,7 @@ class Trainer:
             text = value.replace("{out}", out)
             command.append(f"{name}={text}" if text or "=" in name else name)
         command = [c for c in command if c != "--eval_data"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-        except subprocess.TimeoutExpired:
-            return {"hang": True, "command": command}
-        result = {"code": done.returncode, "error": done.stderr.strip(), "command": command}
-        metrics = os.path.join(out, "metrics.jsonl")
-        lines = [json.loads(line) for line in open(metrics)] if os.path.exists(metrics) else []
-        result["steps"] = [{key: line.get(key) for key in ("step", "loss", "grad_norm", "lr")}
-                           for line in lines if "loss" in line]
-        if done.returncode == 0:
-            digest = hashlib.sha256()
-            for name in sorted(os.listdir(os.path.join(out, "final"))):
-                if name.endswith(".safetensors"):
-                    digest.update(open(os.path.join(out, "final", name), "rb").read())
-            result["model"] = digest.hexdigest()
+        result = run_command(command, out)
         if not keep:
             shutil.rmtree(out)
         return result
@@ -218,8 +233,9 @@ def compare(result, reference):
     for mine in result["steps"]:
         if mine != steps[mine["step"]]:
             return "DIFFERS", f"{mine} instead of {steps[mine['step']]}"
-    if result["model"] != reference["model"]:
-        return "DIFFERS", "in the exported model alone"
+    for name, model in reference["models"].items():
+        if result["models"].get(name) != model:
+            return "DIFFERS", f"in the exported {name}/ alone"
     return "ok", ""
 
 

@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Trains a tiny model in cells of objective, adapter, base, strategy and more, and compares bits.
+
+    bazel build //train && tests/matrix/matrix.py --train=bazel-bin/train/train
+
+A cell takes one value of each axis. Cells are drawn so that every two values that are allowed
+together meet in one. Each trains three steps, and has to give the losses, gradient norms and
+exported models of no_shard on one rank, to the last bit, or to be refused with the reason that
+REFUSALS has for it. Two values that are refused together have a cell of their own. --strength=3
+draws cells in which every three values meet. --cells=24 runs the first 24; --only=7 runs one, and
+prints its commands. --markdown prints docs/matrix.md instead; --page compares that file with it.
+Exits with 1 if a cell broke its promise.
+"""
+
+import argparse
+import concurrent.futures
+import itertools
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "levers"))
+import pairs  # noqa: E402
+
+# The values of an axis and their flags. The first value is the reference's on the axes that change
+# no result.
+RESULTS = {
+    "objective": {
+        "next_token": "",
+        "dpo": "--objective=dpo",
+        "ipo": "--objective=ipo --reference=cached",
+        "simpo": "--objective=simpo",
+        "orpo": "--objective=orpo",
+    },
+    "adapter": {
+        "none": "",
+        "lora": "--lora_rank=4 --lora_export=both",
+        "rslora with dropout": "--lora_rank=4 --lora_export=both --lora_rslora --lora_dropout=0.2",
+        "dora": "--lora_rank=4 --lora_export=both --lora_dora",
+    },
+    "base": {
+        "fp32": "",
+        "bf16": "--param_dtype=bf16 --reduce_dtype=bf16",
+        "int8": "--base_dtype=int8",
+        "nf4": "--base_dtype=nf4",
+    },
+    "optimizer": {
+        "adamw": "",
+        "bf16 adamw": "--optimizer_state_dtype=bf16",
+        "8-bit adamw": "--optimizer_state_dtype=float8_block",
+        "muon": "--optimizer=muon",
+    },
+    "attention within": {
+        "auto": "",
+        "sequence": "--attend_within=sequence",
+    },
+    "average": {
+        "none": "",
+        "ema": "--ema_decay=0.5",
+    },
+}
+PLACES = {
+    "strategy": {
+        "no_shard": "--strategy=no_shard",
+        "shard_optimizer": "--strategy=shard_optimizer",
+        "shard_grad_op": "--strategy=shard_grad_op",
+        "full_shard": "--strategy=full_shard",
+        "hybrid_shard": "--strategy=hybrid_shard",
+    },
+    "ranks": {n: f"--world_size={n}" for n in ("1", "2", "4")},
+    "tensor": {n: f"--tensor_parallel={n}" for n in ("1", "2")},
+    "layout": {name: f"--layout={name}" for name in ("flat", "rows")},
+    "recomputation": {name: f"--activation_checkpointing={name}"
+                      for name in ("none", "block", "selective")},
+    "offload": {name: f"--offload={name}" for name in ("none", "all")},
+    # Whether the cell goes on from the reference's checkpoint after two steps, or the reference
+    # from the cell's.
+    "resume": {"no": "", "onto": "", "from": ""},
+}
+AXES = {**RESULTS, **PLACES}
+MEANINGS = {
+    "objective": "next_token on prompts and completions; the others on preference pairs, ipo with "
+                 "`--reference=cached`, dpo with the reference that auto chooses",
+    "adapter": "of rank 4; dropout of 0.2",
+    "base": "`--param_dtype` and `--reduce_dtype`, or `--base_dtype` under fp32",
+    "optimizer": "bf16 and 8-bit: the type of the moments",
+    "attention within": "`--attend_within`; auto: examples that share a sequence are documents "
+                        "apart",
+    "ranks": "`--world_size`; hybrid_shard in groups of two ranks where there are two for data",
+    "tensor": "`--tensor_parallel`; at 2, the cell and its reference have "
+              "`--deterministic_tensor=2`",
+    "resume": "onto: the cell goes on from the reference's checkpoint after two steps; from: the "
+              "reference goes on from the cell's",
+}
+PAIRS = ("dpo", "ipo", "simpo", "orpo")
+ADAPTERS = ("lora", "rslora with dropout", "dora")
+# What is refused, by the values that meet, a part of the message, and why it is. At most ten.
+REFUSALS = [
+    ({"base": ("int8", "nf4"), "adapter": ("none",)}, "weights in few bits are not trained",
+     "weights in few bits are not trained, only adapters beside them"),
+    ({"base": ("int8", "nf4"), "adapter": ("dora",)}, "DoRA's norms are those of weights in full",
+     "DoRA's norms are those of weights in full"),
+    ({"optimizer": ("muon",), "offload": ("all",)}, "Muon works on state in memory",
+     "Muon works on state in memory"),
+    ({"optimizer": ("muon",), "adapter": ADAPTERS, "tensor": ("2",)},
+     "does not work on layers that are divided among ranks",
+     "Muon's matrices would be divided among ranks"),
+    ({"optimizer": ("8-bit adamw",), "layout": ("rows",)},
+     "8-bit moments share scales in blocks, which rows would divide",
+     "8-bit moments share scales in blocks, which rows would divide"),
+    ({"objective": PAIRS, "attention within": ("sequence",)}, "must not attend to each other",
+     "the answers of a pair lie in one sequence, and must not attend to each other"),
+    ({"tensor": ("2",), "ranks": ("1",)}, "does not divide the 1 ranks", "one rank is not two"),
+]
+
+
+def matches(values, cell):
+    return all(cell.get(axis) in allowed for axis, allowed in values.items())
+
+
+def refusals(cell):
+    """Those that the values of a cell meet; some axes may be missing."""
+    return [refusal for refusal in REFUSALS if matches(refusal[0], cell)]
+
+
+def completes(cell):
+    """Whether some values of the axes that the cell lacks are not refused beside its own."""
+    if refusals(cell):
+        return False
+    axis = next((axis for values, _, _ in REFUSALS for axis in values if axis not in cell), None)
+    return axis is None or any(completes({**cell, axis: value}) for value in AXES[axis])
+
+
+def draw(strength):
+    """Cells in which all `strength` values of different axes meet, unless they are refused."""
+    missing = {}
+    for axes in itertools.combinations(AXES, strength):
+        for values in itertools.product(*(AXES[axis] for axis in axes)):
+            if completes(dict(zip(axes, values))):
+                missing[tuple(zip(axes, values))] = True
+    cells = []
+    while missing:
+        # Begins with what is missing longest, and adds the values that most others miss.
+        cell = dict(next(iter(missing)))
+        for axis in AXES:
+            if axis in cell:
+                continue
+            best = None
+            for value in AXES[axis]:
+                longer = {**cell, axis: value}
+                if not completes(longer):
+                    continue
+                gain = sum(1 for others in itertools.combinations(cell, strength - 1)
+                           if tuple((name, longer[name]) for name in AXES
+                                    if name == axis or name in others) in missing)
+                # Of equals, the value that the cells have had least.
+                rank = (gain, -sum(1 for other in cells if other[axis] == value))
+                if best is None or rank > best[0]:
+                    best = (rank, value)
+            cell[axis] = best[1]
+        cell = {axis: cell[axis] for axis in AXES}
+        for met in itertools.combinations(cell.items(), strength):
+            missing.pop(met, None)
+        cells.append(cell)
+    return cells
+
+
+def refused_cells():
+    """Each refusal by itself, in every one of its ways."""
+    cells = []
+    for refusal in REFUSALS:
+        for values in itertools.product(*refusal[0].values()):
+            cell = {axis: next(iter(AXES[axis])) for axis in AXES}
+            cell["ranks"] = "2"
+            cell.update(zip(refusal[0], values))
+            if refusals(cell) == [refusal]:
+                cells.append(cell)
+            else:
+                sys.exit(f"{cell} meets {refusals(cell)}")
+    return cells
+
+
+def describe(cell):
+    return ", ".join(f"{axis} {value}" for axis, value in cell.items())
+
+
+class Runs:
+    def __init__(self, train, directory):
+        self.train = train
+        self.directory = directory
+        self.references = {}
+        self.lock = threading.Lock()
+        self.commands = []
+        self._write_data()
+
+    def _path(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def _write_data(self):
+        with open(self._path("pairs.jsonl"), "w") as answers, \
+                open(self._path("sums.jsonl"), "w") as sums:
+            for i in range(48):
+                prompt, total = f"{i} and {i * 7 % 13}? ", i + i * 7 % 13
+                sums.write(json.dumps({"prompt": prompt, "completion": str(total)}) + "\n")
+                answers.write(json.dumps({"prompt": prompt, "chosen": str(total),
+                                          "rejected": f"no {i}"}) + "\n")
+        # Two tensor ranks have equal numbers of the blocks of 64 values that share an nf4 scale,
+        # and of the 128 that share one of 8-bit moments.
+        with open(self._path("config.json"), "w") as config:
+            json.dump({"model_type": "llama", "vocab_size": 257, "hidden_size": 128,
+                       "intermediate_size": 256, "num_hidden_layers": 2,
+                       "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64,
+                       "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+                       "rope_theta": 10000.0, "tie_word_embeddings": False}, config)
+        done = self._run([f"--data={self._path('sums.jsonl')}", "--steps=0", "--world_size=1",
+                          f"--model={self._path('config.json')}"], self._path("base"))
+        if done.get("code") != 0:
+            sys.exit(f"the model was not written: {done}")
+
+    def _run(self, flags, out):
+        command = [self.train, *flags, "--sample_tokens=0", "--threads_per_rank=1",
+                   "--tensorboard=false", "--comm_timeout=60s", f"--out={out}"]
+        self.commands.append(command)
+        return pairs.run_command(command, out)
+
+    def _train(self, cell, flags=()):
+        """The result of a run, and its directory."""
+        name = "sums" if cell["objective"] == "next_token" else "pairs"
+        all_flags = [f"--data={self._path(name + '.jsonl')}",
+                     f"--init_from={self._path('base', 'final')}", "--seq_len=64", "--steps=3",
+                     "--batch_size=1", "--deterministic_batch=4", "--lr=0.01", "--warmup_steps=0"]
+        for axis, value in cell.items():
+            all_flags += AXES[axis][value].split()
+        data_ranks = int(cell["ranks"]) // int(cell["tensor"])
+        if cell["strategy"] == "hybrid_shard":
+            all_flags.append(f"--shard_size={min(2, data_ranks)}")
+        out = tempfile.mkdtemp(dir=self.directory)
+        return self._run([*all_flags, *flags], out), out
+
+    def _reference(self, cell):
+        """The run of no_shard on one rank, which writes a checkpoint after two steps."""
+        fixed = cell["tensor"] == "2"
+        name = (*(cell[axis] for axis in RESULTS), fixed)
+        with self.lock:
+            made = self.references.setdefault(name, {"lock": threading.Lock()})
+        with made["lock"]:
+            if "run" in made:
+                return made["run"]
+            alone = {**cell, **{axis: next(iter(PLACES[axis])) for axis in PLACES}}
+            flags = ["--deterministic_tensor=2"] if fixed else []
+            result, out = self._train(alone, [*flags, "--checkpoint_every=2", "--keep_last=0"])
+            made["run"] = result, os.path.join(out, "step-00000002"), alone, flags
+            return made["run"]
+
+    def judge(self, cell):
+        """'ok', 'refused' or what is wrong, and a text."""
+        expected = refusals(cell)
+        more = ["--deterministic_tensor=2"] if cell["tensor"] == "2" else []
+        if expected:
+            result, _ = self._train(cell, more)
+            failed = pairs.failure(result)
+            if failed is None:
+                return "NOT REFUSED", f"expected '{expected[0][1]}'"
+            if failed[0] != "refused" or not any(text in failed[1] for _, text, _ in expected):
+                return failed[0].upper(), failed[1]
+            return "refused", failed[1]
+        reference, checkpoint, alone, flags = self._reference(cell)
+        failed = pairs.failure(reference)
+        if failed is not None:
+            return failed[0].upper(), f"the reference: {failed[1]}"
+        if cell["resume"] == "onto":
+            more.append(f"--resume={checkpoint}")
+        if cell["resume"] == "from":
+            more += ["--checkpoint_every=2", "--keep_last=0"]
+        result, out = self._train(cell, more)
+        verdict = pairs.failure(result) or pairs.compare(result, reference)
+        if verdict[0] == "ok" and len(result["steps"]) != (1 if cell["resume"] == "onto" else 3):
+            verdict = "FAILED", f"{len(result['steps'])} steps"
+        if verdict[0] == "ok" and cell["resume"] == "from":
+            written = os.path.join(out, "step-00000002")
+            result, after = self._train(alone, [*flags, f"--resume={written}"])
+            verdict = pairs.failure(result) or pairs.compare(result, reference)
+            if verdict[0] != "ok":
+                verdict = verdict[0], f"going on from its checkpoint: {verdict[1]}"
+            shutil.rmtree(after)
+        shutil.rmtree(out)
+        return ("REFUSED" if verdict[0] == "refused" else verdict[0]), verdict[1]
+
+
+def table(rows):
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def markdown():
+    """docs/matrix.md."""
+    code = lambda text: " ".join(f"`{flag}`" for flag in text.split())
+    said = lambda axis, values: (f"any {axis}" if len(values) > 1 and
+                                 set(values) == set(AXES[axis]) - {"none"} else
+                                 f"{axis} " + " or ".join(values))
+    cells = draw(2)
+    lines = [
+        "# Which options work together",
+        "",
+        "Find here which objectives, adapters, frozen bases, optimizers, strategies and savings of "
+        "memory work together.",
+        "All that this page does not list as refused do, and how a run is divided among ranks "
+        "changes no bit of it.",
+        "`tests/matrix/matrix.py` wrote this page and tests it: it draws cells such that every two "
+        "values that are not refused",
+        "together meet in one. Each trains a tiny Llama for three steps with "
+        "`--deterministic_batch=4`, and must have the bits (losses,",
+        "gradient norms, rewards, exported models and adapters) of a run of the same first columns "
+        "with `no_shard` on one rank,",
+        "without recomputation and offloading. The first 24 cells are tested with every change, "
+        "and all of them at night.",
+        "",
+        "## What is combined",
+        "",
+        *table([["axis", "values", "meaning"], ["---", "---", "---"]]),
+        *table([axis, ", ".join(AXES[axis]), MEANINGS.get(axis) or
+                ", ".join(dict.fromkeys(code(flags.split("=")[0]) for flags in AXES[axis].values()
+                                        if flags))]
+               for axis in AXES),
+        "",
+        "## What is refused",
+        "",
+        "A run with such values ends before its first step, and its message has the words of the "
+        "last column.",
+        "",
+        *table([["values", "why", "message"], ["---", "---", "---"]]),
+        *table([" with ".join(said(*each) for each in values.items()), why, f"… {text} …"]
+               for values, text, why in REFUSALS),
+        "",
+        "8-bit moments also need parts of parameters on tensor ranks that begin at multiples of "
+        "128 elements, and nf4 rows in blocks",
+        "of 64 on each; [parallelism.md](parallelism.md) and [fine_tuning.md](fine_tuning.md) "
+        "say so.",
+        "",
+        "## Cells",
+        "",
+        *table([["", *AXES], ["---"] * (len(AXES) + 1)]),
+        *table([str(number), *cell.values()] for number, cell in enumerate(cells, 1)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--train", help="the trainer's binary")
+    parser.add_argument("--strength", type=int, default=2, help="values that meet")
+    parser.add_argument("--cells", type=int, default=0, help="run the first of them; 0: all")
+    parser.add_argument("--only", type=int, default=0, help="run this cell, counted from 1")
+    parser.add_argument("--markdown", action="store_true", help="print the page")
+    parser.add_argument("--page", help="docs/matrix.md, to be compared with it")
+    options = parser.parse_args()
+    if len(REFUSALS) > 10:
+        sys.exit("more than ten refusals: make something work instead")
+    if options.markdown:
+        print(markdown(), end="")
+        return
+    if options.page and open(options.page).read() != markdown():
+        sys.exit(f"{options.page} is of other cells; write it again: tests/matrix/matrix.py "
+                 f"--markdown > docs/matrix.md")
+    if os.environ.get("TESTBRIDGE_TEST_ONLY") == "*":
+        options.cells = 0
+    cells = list(enumerate(draw(options.strength), 1))
+    if options.only:
+        cells = cells[options.only - 1:options.only]
+    else:
+        cells = cells[:options.cells or None]
+        cells += [("that is refused", cell) for cell in refused_cells()]
+    counts = {}
+    with tempfile.TemporaryDirectory() as directory:
+        runs = Runs(options.train, directory)
+        with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+            verdicts = pool.map(lambda cell: runs.judge(cell[1]), cells)
+        for (number, cell), (verdict, text) in zip(cells, verdicts):
+            counts[verdict] = counts.get(verdict, 0) + 1
+            if verdict not in ("ok", "refused"):
+                print(f"{verdict:8} cell {number}: {describe(cell)}\n    {text}", flush=True)
+        if options.only:
+            for command in runs.commands:
+                print(" ".join(command))
+    print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    sys.exit(1 if set(counts) - {"ok", "refused"} else 0)
+
+
+if __name__ == "__main__":
+    main()
