@@ -227,6 +227,7 @@ class Trainer {
     bool divides_loss = false;
     bool within_documents = false;
     bool has_reference = false;
+    size_t pairs = 0;
     std::vector<bool> requires_grad;  // of each parameter
     bool operator==(const StepKind&) const = default;
   };

@@ -65,7 +65,7 @@ struct LoaderOptions {
   // The sources are rows of preference pairs (see chat/conversations.h): fill Batch::pairs.
   bool pairs = false;
   // With pairs: fills Batch::reference. Null: that stays empty.
-  std::shared_ptr<const ReferenceLosses> reference;
+  std::shared_ptr<const ReferenceLosses> reference = {};
   // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
   // With this, a run with another global batch size continues after the data of an earlier run.
   int64_t first_window = 0;

@@ -171,7 +171,8 @@ TEST_F(MalformedInputsTest, Text) {
        "DIR/unknown.jsonl line 1: expected one of {\"text\": \"...\"}, {\"messages\": [{\"role\": "
        "\"user\", \"content\": \"...\"}, ...]}, {\"conversations\": [{\"from\": \"human\", "
        "\"value\": \"...\"}, ...]} (ShareGPT), {\"instruction\": \"...\", \"input\": \"...\", "
-       "\"output\": \"...\"} (Alpaca) and {\"prompt\": \"...\", \"completion\": \"...\"}, found "
+       "\"output\": \"...\"} (Alpaca), {\"prompt\": \"...\", \"completion\": \"...\"} and "
+       "{\"prompt\": \"...\", \"chosen\": \"...\", \"rejected\": \"...\"}, found "
        "{\"body\":\"a\"}; --data_columns=NAME=COLUMN reads a key under one of these names"},
       {"mixed.jsonl", "{\"text\": \"a\"}\n{\"prompt\": \"a\", \"completion\": \"b\"}\n",
        "DIR/mixed.jsonl line 2: is a record of the kind prompt/completion, expected text; the "
@@ -243,10 +244,11 @@ TEST_F(MalformedInputsTest, Parquet) {
        "UTF-8; --data_columns=text=COLUMN reads another column"},
       {"tests/testdata/parquet/columns.parquet", "",
        "tests/testdata/parquet/columns.parquet row 1: expected one of {\"text\": \"...\"}, "
-       "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}, {\"conversations\": "
-       "[{\"from\": \"human\", \"value\": \"...\"}, ...]} (ShareGPT), {\"instruction\": \"...\", "
-       "\"input\": \"...\", \"output\": \"...\"} (Alpaca) and {\"prompt\": \"...\", "
-       "\"completion\": \"...\"}, found "
+       "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}, "
+       "{\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, ...]} (ShareGPT), "
+       "{\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"} (Alpaca), "
+       "{\"prompt\": \"...\", \"completion\": \"...\"} and {\"prompt\": \"...\", \"chosen\": "
+       "\"...\", \"rejected\": \"...\"}, found "
        "{\"question\":\"a\",\"answer\":\"x\",\"date\":{\"timestamp[ms]\":\"1970-01-01 "
        "00:00:00.000\"}}; --data_columns=NAME=COLUMN reads a key under one of these names"},
       {"tests/testdata/parquet/columns.parquet", "",

@@ -4,6 +4,7 @@
 
 #include "zeroth/train/rank_run.h"
 
+#include <iostream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -27,8 +28,6 @@
 #include "zeroth/plan/machine_measure.h"
 #include "zeroth/train/flight_record.h"
 #include "zeroth/train/interrupt.h"
-#include "zeroth/train/progress.h"
-#include "zeroth/train/reference_losses.h"
 
 namespace zeroth {
 namespace {
@@ -74,6 +73,15 @@ absl::Status RankRun::Run() {
 
 absl::Status RankRun::SetUpAndTrain() {
   ZEROTH_RETURN_IF_ERROR(SetUp());
+  if (interrupted_) {
+    if (world_.rank() == 0) {
+      std::cout << "interrupted before the first step, while the losses of the reference were "
+                   "computed: nothing is lost\n"
+                << std::flush;
+    }
+    end_ = RunEnd::kInterrupted;
+    return MeetAtEnd();
+  }
   if (spec_.only_evaluates()) {
     ZEROTH_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAll(first_step_));
     if (evaluated) return absl::OkStatus();
@@ -155,6 +163,7 @@ absl::Status RankRun::SetUp() {
   }
   std::vector<std::string> notes;
   ZEROTH_RETURN_IF_ERROR(ComputeReferences(notes));
+  if (interrupted_) return absl::OkStatus();
   if (input_.eval_data != nullptr) {
     LoaderOptions eval_options = LoaderOptionsFor(spec_, input_, world_.rank());
     eval_options.shuffle = false;  // every evaluation reads the same text
@@ -284,24 +293,6 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   ZEROTH_ASSIGN_OR_RETURN(DataLoader batches, DataLoader::Create(input_.data, loader));
   batches_.emplace(std::move(batches), options_.grad_accum, first_step_, length_.steps);
   notes.insert(notes.end(), resumed.notes.begin(), resumed.notes.end());
-  return absl::OkStatus();
-}
-
-absl::Status RankRun::ComputeReferences(std::vector<std::string>& notes) {
-  if (!options_.caches_reference()) return absl::OkStatus();
-  const Clock::time_point start = Clock::now();
-  ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));
-  const LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
-  int64_t tokens = 0;
-  for (const auto& [data, reference] :
-       {std::pair(input_.data, &reference_), std::pair(input_.eval_data, &eval_reference_)}) {
-    if (data == nullptr) continue;
-    ZEROTH_ASSIGN_OR_RETURN(*reference, ComputeReferenceLosses(*trainer_, *data, loader));
-    tokens += data->tokens();
-  }
-  notes.push_back(
-      absl::StrCat("reference losses of the initial weights on ", tokens, " tokens, computed in ",
-                   FormatDuration(std::chrono::duration<double>(Clock::now() - start).count())));
   return absl::OkStatus();
 }
 

@@ -28,6 +28,8 @@ struct ChatMessage {
   // Of the speaker or tool, and of the call that a tool answers; empty: none.
   std::string name{};
   std::string tool_call_id{};
+
+  bool operator==(const ChatMessage&) const = default;
 };
 
 // The tools that a conversation may call: a list of JSON schemas of functions; null: none.

@@ -142,14 +142,35 @@ size_t CommonBegin(absl::string_view a, absl::string_view b) {
   return end > 0 && a[end - 1] == ' ' ? end - 1 : end;
 }
 
+bool HasPrompt(const nlohmann::ordered_json& json) {
+  const auto prompt = json.find("prompt");
+  return prompt != json.end() && !prompt->is_null();
+}
+
 absl::StatusOr<Example> ParsePair(const nlohmann::ordered_json& json) {
   Example example;
   ZEROTH_ASSIGN_OR_RETURN(example.completion, ReadText(json, "chosen"));
   ZEROTH_ASSIGN_OR_RETURN(example.rejected_completion, ReadText(json, "rejected"));
-  if (json.contains("prompt")) {
+  if (HasPrompt(json)) {
     ZEROTH_ASSIGN_OR_RETURN(example.prompt, ReadText(json, "prompt"));
+    if (example.completion == example.rejected_completion) {
+      return absl::InvalidArgumentError(
+          "\"chosen\" and \"rejected\" are the same, from which no preference is learned; leave "
+          "the "
+          "record out");
+    }
   } else {
+    for (const char* const key : {"instruction", "question", "query", "input"}) {
+      if (!json.contains(key) || IsNothing(json[key])) continue;
+      return InvalidArgument("has \"", key, "\" and no \"prompt\"; --data_columns=prompt=", key,
+                             " reads it as the prompt");
+    }
     const size_t common = CommonBegin(example.completion, example.rejected_completion);
+    if (common == 0) {
+      return absl::InvalidArgumentError(
+          "\"chosen\" and \"rejected\" begin with different text, and there is no \"prompt\"; "
+          "--data_columns=prompt=COLUMN reads another key as the prompt");
+    }
     example.prompt = example.completion.substr(0, common);
     example.completion.erase(0, common);
     example.rejected_completion.erase(0, common);
@@ -172,11 +193,11 @@ absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
   if (const auto found = json.find("prompt"); found != json.end() && found->is_array()) {
     ZEROTH_ASSIGN_OR_RETURN(prompt, ParseMessages(json, "prompt", kOpenAiFormat));
   } else {
-    const nlohmann::ordered_json& chosen = json["chosen"];
-    const nlohmann::ordered_json& rejected = json["rejected"];
+    const std::vector<ChatMessage>& chosen = example.messages;
+    const std::vector<ChatMessage>& rejected = example.rejected_messages;
     while (prompt.size() < std::min(chosen.size(), rejected.size()) &&
            chosen[prompt.size()] == rejected[prompt.size()]) {
-      prompt.push_back(example.messages[prompt.size()]);
+      prompt.push_back(chosen[prompt.size()]);
     }
     if (prompt.empty()) {
       return absl::InvalidArgumentError(
@@ -197,6 +218,13 @@ absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
                              "\" does not end with the assistant's text after the prompt, expected "
                              "an answer in both; leave the record out");
     }
+  }
+  if (example.messages == example.rejected_messages) {
+    return absl::InvalidArgumentError(
+        "\"chosen\" and \"rejected\" are the same, from which no preference is learned; leave the "
+        "record out");
+  }
+  for (auto* const messages : {&example.messages, &example.rejected_messages}) {
     messages->insert(messages->begin(), prompt.begin(), prompt.end());
   }
   ZEROTH_RETURN_IF_ERROR(ReadTools(json, example));

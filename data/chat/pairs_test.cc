@@ -98,7 +98,7 @@ TEST_F(PairsTest, TextHasAPromptOrACommonBeginning) {
   const std::string answers = " blue<|endoftext|> |  red<|endoftext|>";
   for (const char* const line :
        {R"({"prompt": "The sky is", "chosen": " blue", "rejected": " red"})",
-        R"({"chosen": "The sky is blue", "rejected": "The sky is red", "score": 1})"}) {
+        R"({"chosen": "The sky is blue", "rejected": "The sky is red", "prompt": null})"}) {
     const auto rows = Encode(line, 31);
     ASSERT_TRUE(rows.ok()) << rows.status();
     EXPECT_EQ(Spelled(*rows, 1), std::vector<std::string>{answers});
@@ -122,8 +122,9 @@ TEST_F(PairsTest, OfMessagesOnlyTheAnswersAreLearned) {
   for (const std::string& line :
        {absl::StrCat(R"({"prompt": [)", user, ", ", before, R"(], "chosen": [)", good,
                      R"(], "rejected": [)", bad, "]}"),
-        absl::StrCat(R"({"prompt": "Hi", "messages": [], "chosen": [)", user, ", ", before, ", ",
-                     good, R"(], "rejected": [)", user, ", ", before, ", ", bad, "]}")}) {
+        absl::StrCat(R"({"prompt": "Hi", "messages": [], "chosen": [)",
+                     R"({"content": "Hi", "role": "user"})", ", ", before, ", ", good,
+                     R"(], "rejected": [)", user, ", ", before, ", ", bad, "]}")}) {
     const auto rows = Encode(line, 127);
     ASSERT_TRUE(rows.ok()) << rows.status();
     EXPECT_EQ(Spelled(*rows, 1), std::vector<std::string>{answers});
@@ -207,6 +208,13 @@ TEST_F(PairsTest, RefusesRecordsThatAreNoPairs) {
       {R"({"prompt": "a", "chosen": "", "rejected": "b"})", "\"chosen\" has no text"},
       {R"({"chosen": "a b", "rejected": "a"})", "\"rejected\" has no text after the prompt"},
       {R"({"chosen": "same", "rejected": "same"})", "\"chosen\" has no text after the prompt"},
+      {R"({"chosen": "yes", "rejected": "no"})", "--data_columns=prompt=COLUMN"},
+      {R"({"question": "The?", "chosen": "The a", "rejected": "The b"})",
+       "--data_columns=prompt=question"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "b"})", "are the same"},
+      {absl::StrCat(R"({"prompt": [)", user, R"(], "chosen": [)", reply, R"(], "rejected": [)",
+                    reply, "]}"),
+       "are the same"},
       {R"({"prompt": 3, "chosen": "a", "rejected": "b"})", "\"prompt\" is number"},
       {R"({"chosen": ["a"], "rejected": ["b"]})", "chosen: message 1 is not an object"},
       {absl::StrCat(R"({"chosen": [)", user, ", ", reply, R"(], "rejected": "no"})"),

@@ -54,8 +54,8 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
   const double of_chosen = scale(chosen);
   const double of_rejected = scale(rejected);
   // log p, or with a reference log p - log r.
-  const double c = (chosen.reference - chosen.losses) * of_chosen;
-  const double r = (rejected.reference - rejected.losses) * of_rejected;
+  double c = (chosen.reference - chosen.losses) * of_chosen;
+  double r = (rejected.reference - rejected.losses) * of_rejected;
   const auto beta = static_cast<double>(options.beta);
   PairLoss pair;
   // Rewards relative to a reference are of whole answers.
@@ -70,11 +70,16 @@ ZEROTH_ON_EVERY_DEVICE inline PairLoss LossOfPair(const PreferenceOptions& optio
     by_c = 2 * from_target;
     by_r = -by_c;
   } else if (options.kind == PreferenceKind::kOrpo) {
-    const double log_odds = c - r - (::log1p(-::exp(c)) - ::log1p(-::exp(r)));
-    pair.loss = -c + beta * SoftPlus(-log_odds);
+    // The odds of a probability that rounds to 1 are infinite.
+    constexpr double kMostLog = -1e-6;
+    pair.loss = -c;
+    c = c < kMostLog ? c : kMostLog;
+    r = r < kMostLog ? r : kMostLog;
+    const double log_odds = c - r - (::log(-::expm1(c)) - ::log(-::expm1(r)));
+    pair.loss += beta * SoftPlus(-log_odds);
     const double by_odds = -beta * Sigmoid(-log_odds);
-    by_c = -1 + by_odds / (1 - ::exp(c));
-    by_r = -by_odds / (1 - ::exp(r));
+    by_c = -1 - by_odds / ::expm1(c);
+    by_r = by_odds / ::expm1(r);
   } else {
     const auto smoothing = static_cast<double>(options.label_smoothing);
     const double margin =

@@ -29,6 +29,7 @@ enum class PreferenceKind : uint8_t {
   kSimpo,
   // -log p(c) + beta S(logit p(c) - logit p(r)), logit p = log p - log(1 - p): Hong et al., "ORPO",
   // 2024. A reward is beta log p.
+  // In the odds, log p is at most -1e-6.
   kOrpo,
 };
 

@@ -192,6 +192,24 @@ TEST_P(PreferenceSuite, LargeMarginsDoNotOverflow) {
   }
 }
 
+// Probabilities of 1, which an answer of one token soon has.
+TEST_P(PreferenceSuite, CertainAnswersHaveFiniteOdds) {
+  for (const std::vector<float>& losses :
+       std::vector<std::vector<float>>{{0, 5}, {5, 0}, {0, 0}, {1e-30f, 1e-30f}, {-1e-8f, 3}}) {
+    PreferenceLossArgs args;
+    args.options.kind = PreferenceKind::kOrpo;
+    args.losses = Upload({2}, losses);
+    args.targets = UploadTokens({2}, {1, 1});
+    args.pairs = UploadTokens({1, 3}, {0, 1, 2});
+    args.divisor = Upload({1}, {1.0f});
+    args.statistics = Unwritten({PreferenceStatistics::kCount});
+    args.row_weights = Unwritten({2});
+    ASSERT_TRUE(kernels::PreferenceLoss(kernels(), args).ok());
+    EXPECT_TRUE(std::isfinite(Download(args.statistics)[0])) << losses[0] << ", " << losses[1];
+    for (const float weight : Download(args.row_weights)) EXPECT_TRUE(std::isfinite(weight));
+  }
+}
+
 TEST_P(PreferenceSuite, RefusesWhatDoesNotFit) {
   PreferenceLossArgs good;
   good.losses = Upload({2}, {1.0f, 1.0f});

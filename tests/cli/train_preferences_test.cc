@@ -75,6 +75,16 @@ TEST(TrainPreferencesTest, BothReferencesAreTheInitialModel) {
     EXPECT_EQ(Metrics(out)[0]["loss"].get<float>(), 0.6931472f);
   }
   EXPECT_EQ(StepFacts(Scratch() / "adapter_off"), StepFacts(Scratch() / "cached"));
+  // An adapter that is trained further belongs to it.
+  const fs::path adapter = Scratch() / "adapter";
+  const Outcome first = RunTrainer(OfPairs(
+      adapter, {"--objective=orpo", "--lora_rank=2", "--lora_export=adapter", "--lr=1e-2"}));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const fs::path out = Scratch() / "further";
+  const Outcome further = RunTrainer(
+      OfPairs(out, {"--objective=dpo", "--init_adapter=" + (adapter / "final_adapter").string()}));
+  ASSERT_EQ(further.exit_code, 0) << further.output;
+  EXPECT_EQ(Metrics(out)[0]["loss"].get<float>(), 0.6931472f);
 }
 
 TEST(TrainPreferencesTest, PlansMemoryOfItsSteps) {

@@ -122,7 +122,8 @@ class PreferenceTest : public ::testing::TestWithParam<const char*> {
       rows.documents = true;
       rows.pairs = true;
       if (!HasAdapters() && UsesReference(trainer_options.preference->kind)) {
-        ZEROTH_ASSIGN_OR_RETURN(rows.reference, ComputeReferenceLosses(*trainer, *data, rows));
+        ZEROTH_ASSIGN_OR_RETURN(
+            rows.reference, ComputeReferenceLosses(*trainer, *data, rows, [] { return false; }));
       }
       ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(data, rows));
       const int64_t micro_batches = kPairs / data_ranks / rows.batch_size;
