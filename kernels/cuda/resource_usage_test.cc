@@ -31,7 +31,7 @@ TEST_F(KernelUsageTest, AMultiprocessorHoldsTheBlocksOfAMap) {
   for (const char* const pattern :
        {"Map1<*", "Map2<*", "SwiGluForward<*", "Lookup<*", "SumBatch<*", "Rotate<*",
         "DequantizeKernel<*", "SumKernel<*", "EpilogueKernel<*", "RoundKernel<*", "LargestKernel<*",
-        "AdamWKernel<*", "PrepareKeys"}) {
+        "AdamWKernel<*", "PrepareKeys", "UnpackNf4<*", "UnpackInt8<*", "UnpackGguf<*"}) {
     ForEach(pattern, [](const KernelCode& kernel) {
       EXPECT_EQ(kernel.block_threads, kMapThreads);
       EXPECT_GE(BlocksByRegisters(kernel, kMapThreads), kBlocksPerMultiprocessor);
@@ -110,6 +110,10 @@ TEST_F(KernelUsageTest, PacksMoveAtOnce) {
            Widths{"AdamWKernel<__nv_bfloat16, *, float>", 16, 2, 2},
            Widths{"AdamWKernel<__nv_bfloat16, *, float>", 8, 1, 1},
            Widths{"AdamWKernel<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>", 8, 4, 3},
+           Widths{"UnpackNf4<__nv_bfloat16, 8>", 16, 0, 1},
+           Widths{"UnpackInt8<__nv_bfloat16, 8>", 8, 1, 0},
+           Widths{"UnpackInt8<__nv_bfloat16, 8>", 16, 0, 1},
+           Widths{"UnpackGguf<__nv_bfloat16, *, 8>", 16, 0, 1},
            Widths{"EightBitAdamWKernel<float, float>", 16, 2, 1},
            Widths{"EightBitAdamWKernel<__nv_bfloat16, __nv_bfloat16>", 8, 2, 1},
        }) {

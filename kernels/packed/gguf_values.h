@@ -85,6 +85,19 @@ constexpr float GgufElement(const GgufGroup& group, int code) {
   return group.scale * static_cast<float>(code) - group.minimum;
 }
 
+// Calls store(i, value) for the elements of a block in ascending order.
+template <PackedFormat Format, typename Store>
+constexpr void UnpackGgufBlock(const uint8_t* block, const Store& store) {
+  constexpr PackedShape kOne = {Format};
+  constexpr int kGroup = kGgufGroup<Format>;
+  for (int begin = 0; begin < kOne.block(); begin += kGroup) {
+    const GgufGroup group = GgufGroupOf<Format>(block, begin / kGroup);
+    for (int i = begin; i < begin + kGroup; ++i) {
+      store(i, GgufElement(group, GgufCodeOf<Format>(block, i)));
+    }
+  }
+}
+
 // Calls `run.template operator()<Format>()` for a format of GGUF's blocks.
 template <typename Run>
 constexpr auto WithGgufFormat(PackedFormat format, const Run& run) {

@@ -29,8 +29,8 @@ void UnpackNf4Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T* 
   for (int64_t block = 0; block < blocks; ++block) {
     const float magnitude = call.shape.MagnitudeOf(
         call.FirstBlock(row) + block, codes[PackedShape::kNf4BlockBytes - 1], call.scales);
-    for (int code = 0; code < 16; ++code) {
-      table[static_cast<size_t>(code)] = Rounded<T>(Nf4Value(code) * magnitude);
+    for (size_t code = 0; code < table.size(); ++code) {
+      table[code] = Rounded<T>(kNf4Values[code] * magnitude);
     }
     for (int64_t i = 0; i < PackedShape::kNf4Block / 2; ++i) {
       values[2 * i] = table[codes[i] >> 4];
@@ -55,14 +55,8 @@ void UnpackInt8Row(const UnpackCall& call, int64_t row, const uint8_t* codes, T*
 template <typename T, PackedFormat Format>
 void UnpackGgufRow(const UnpackCall& call, int64_t, const uint8_t* codes, T* values) {
   constexpr PackedShape kOne = {Format};
-  constexpr int kGroup = kGgufGroup<Format>;
   for (int64_t block = 0; block < call.cols / kOne.block(); ++block) {
-    for (int begin = 0; begin < kOne.block(); begin += kGroup) {
-      const GgufGroup group = GgufGroupOf<Format>(codes, begin / kGroup);
-      for (int i = begin; i < begin + kGroup; ++i) {
-        values[i] = Rounded<T>(GgufElement(group, GgufCodeOf<Format>(codes, i)));
-      }
-    }
+    UnpackGgufBlock<Format>(codes, [&](int i, float value) { values[i] = Rounded<T>(value); });
     codes += kOne.block_bytes();
     values += kOne.block();
   }

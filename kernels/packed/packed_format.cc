@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "zeroth/core/base/status_macros.h"
@@ -19,20 +20,13 @@ constexpr int64_t kChunkNumel = int64_t{1} << 20;
 // bitsandbytes bounds the divisor from below, so that a block of zeros has codes of zero.
 constexpr float kSmallestMagnitude = 1e-38f;
 
-// The borders between the values of neighbouring codes: a value on a border has the lower code.
-template <size_t Codes, typename ValueOf>
-std::array<float, Codes - 1> Borders(const ValueOf& value_of) {
-  std::array<float, Codes - 1> borders;
-  for (size_t i = 0; i + 1 < Codes; ++i) {
-    borders[i] = (value_of(static_cast<int>(i)) + value_of(static_cast<int>(i) + 1)) / 2.0f;
-  }
+// The borders between the values of neighbouring codes. The code of a value is the number of
+// borders below it, so that a value on a border has the lower code.
+template <size_t Codes>
+constexpr std::array<float, Codes - 1> Borders(const std::array<float, Codes>& values) {
+  std::array<float, Codes - 1> borders = {};
+  for (size_t i = 0; i + 1 < Codes; ++i) borders[i] = (values[i] + values[i + 1]) / 2.0f;
   return borders;
-}
-
-template <size_t Size>
-uint8_t CodeOf(const std::array<float, Size>& borders, float value) {
-  return static_cast<uint8_t>(std::lower_bound(borders.begin(), borders.end(), value) -
-                              borders.begin());
 }
 
 float LargestMagnitude(absl::Span<const float> values) {
@@ -50,24 +44,33 @@ absl::Status ExpectFinite(absl::Span<const float> values, int64_t begin) {
   return absl::OkStatus();
 }
 
+// The bound keeps the scale a normal number and its inverse finite, for rows of zeros, too.
 void PackInt8Row(absl::Span<const float> row, uint8_t* codes, float& scale) {
-  const float largest = LargestMagnitude(row);
-  const float inverse = PackedShape::kInt8MostCode / std::max(largest, kSmallestMagnitude);
+  constexpr float kMostCode = PackedShape::kInt8MostCode;
+  constexpr float kBound = std::numeric_limits<float>::min() * kMostCode;
+  const float largest = std::max(LargestMagnitude(row), kBound);
+  const float inverse = kMostCode / largest;
   for (size_t i = 0; i < row.size(); ++i) {
     codes[i] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(row[i] * inverse)));
   }
-  scale = largest / PackedShape::kInt8MostCode;
+  scale = largest / kMostCode;
 }
 
 // Returns the block's magnitude.
 float PackNf4Block(absl::Span<const float> block, uint8_t* codes) {
-  static const auto borders = Borders<16>(Nf4Value);
+  static constexpr auto kBorders = Borders(kNf4Values);
+  constexpr auto kSize = static_cast<size_t>(PackedShape::kNf4Block);
   const float largest = LargestMagnitude(block);
   const float inverse = 1.0f / std::max(largest, kSmallestMagnitude);
-  for (size_t i = 0; i < block.size(); i += 2) {
-    const uint8_t first = CodeOf(borders, block[i] * inverse);
-    const uint8_t second = CodeOf(borders, block[i + 1] * inverse);
-    codes[i / 2] = static_cast<uint8_t>(first << 4 | second);
+  // Borders are counted for all values at once, in vectors and without branches.
+  std::array<float, kSize> scaled;
+  std::array<int32_t, kSize> code = {};
+  for (size_t i = 0; i < kSize; ++i) scaled[i] = block[i] * inverse;
+  for (const float border : kBorders) {
+    for (size_t i = 0; i < kSize; ++i) code[i] += static_cast<int32_t>(border < scaled[i]);
+  }
+  for (size_t i = 0; i < kSize; i += 2) {
+    codes[i / 2] = static_cast<uint8_t>(code[i] << 4 | code[i + 1]);
   }
   return largest;
 }
@@ -75,7 +78,7 @@ float PackNf4Block(absl::Span<const float> block, uint8_t* codes) {
 // Packs the magnitudes of all blocks into the bytes after each block's codes, and the scales.
 void PackNf4Magnitudes(std::vector<float> magnitudes, std::vector<uint8_t>& codes,
                        std::vector<float>& scales) {
-  static const auto borders = Borders<256>(DynamicValue);
+  static constexpr auto kBorders = Borders(kDynamicValues);
   double sum = 0;
   for (const float magnitude : magnitudes) sum += magnitude;
   const auto offset = static_cast<float>(sum / static_cast<double>(magnitudes.size()));
@@ -86,8 +89,10 @@ void PackNf4Magnitudes(std::vector<float> magnitudes, std::vector<uint8_t>& code
     scales[begin / group] = LargestMagnitude(of_scale);
     const float inverse = 1.0f / std::max(scales[begin / group], kSmallestMagnitude);
     for (size_t i = 0; i < of_scale.size(); ++i) {
+      const auto* const border =
+          std::lower_bound(kBorders.begin(), kBorders.end(), of_scale[i] * inverse);
       codes[(begin + i + 1) * PackedShape::kNf4BlockBytes - 1] =
-          CodeOf(borders, of_scale[i] * inverse);
+          static_cast<uint8_t>(border - kBorders.begin());
     }
   }
   scales.back() = offset;
@@ -173,31 +178,35 @@ absl::StatusOr<std::vector<float>> UnpackMatrix(const PackedShape& shape,
   std::vector<float> values(static_cast<size_t>(shape.rows * shape.cols));
   if (IsGgufFormat(shape.format)) {
     WithGgufFormat(shape.format, [&]<PackedFormat Format>() {
-      for (size_t i = 0; i < values.size(); ++i) {
-        const auto at = static_cast<int64_t>(i);
-        const uint8_t* const block = codes.data() + at / shape.block() * shape.block_bytes();
-        const auto inside = static_cast<int>(at % shape.block());
-        values[i] = GgufElement(GgufGroupOf<Format>(block, inside / kGgufGroup<Format>),
-                                GgufCodeOf<Format>(block, inside));
+      constexpr PackedShape kOne = {Format};
+      const uint8_t* block = codes.data();
+      float* value = values.data();
+      for (; block != codes.data() + codes.size(); block += kOne.block_bytes()) {
+        UnpackGgufBlock<Format>(block, [&](int, float element) { *value++ = element; });
       }
     });
     return values;
   }
   std::vector<float> floats(static_cast<size_t>(shape.scales()));
   std::memcpy(floats.data(), scales.data(), scales.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto at = static_cast<int64_t>(i);
-    if (shape.format == PackedFormat::kInt8) {
-      values[i] = static_cast<float>(static_cast<int8_t>(codes[i])) *
-                  floats[static_cast<size_t>(at / shape.cols)];
-      continue;
+  float* value = values.data();
+  const uint8_t* code = codes.data();
+  if (shape.format == PackedFormat::kInt8) {
+    for (const float scale : floats) {
+      for (int64_t i = 0; i < shape.cols; ++i) {
+        *value++ = static_cast<float>(static_cast<int8_t>(*code++)) * scale;
+      }
     }
-    const int64_t block = at / PackedShape::kNf4Block;
-    const int64_t inside = at % PackedShape::kNf4Block;
-    const uint8_t* const bytes = codes.data() + block * PackedShape::kNf4BlockBytes;
-    const int both = bytes[inside / 2];
-    values[i] = Nf4Value(inside % 2 == 0 ? both >> 4 : both & 15) *
-                shape.MagnitudeOf(block, bytes[PackedShape::kNf4BlockBytes - 1], floats.data());
+    return values;
+  }
+  const int64_t blocks = shape.rows * shape.cols / PackedShape::kNf4Block;
+  for (int64_t block = 0; block < blocks; ++block, code += PackedShape::kNf4BlockBytes) {
+    const float magnitude =
+        shape.MagnitudeOf(block, code[PackedShape::kNf4BlockBytes - 1], floats.data());
+    for (int64_t i = 0; i < PackedShape::kNf4Block / 2; ++i) {
+      *value++ = kNf4Values[code[i] >> 4] * magnitude;
+      *value++ = kNf4Values[code[i] & 15] * magnitude;
+    }
   }
   return values;
 }

@@ -21,10 +21,12 @@ namespace zeroth {
 
 // How a matrix is packed.
 //
-// kInt8: value = code * scale, with one fp32 scale for each row: its largest magnitude / 127.
+// kInt8: value = code * scale, with one fp32 scale for each row: its largest magnitude / 127, and
+// at least FLT_MIN.
 //
-// kNf4: value = Nf4Value(code) * magnitude, with one magnitude for each block of 64 values of a
-// row. Magnitudes are packed again ("double quantisation"): magnitude = DynamicValue(code) * scale
+// kNf4: value = kNf4Values[code] * magnitude, with one magnitude for each block of 64 values of a
+// row. Magnitudes are packed again ("double quantisation"): magnitude = kDynamicValues[code] *
+// scale
 // + offset in fp32, with one scale for each 256 magnitudes of the whole matrix, and one offset,
 // their mean. Codes, magnitudes and scales have the bits of bitsandbytes 0.50 with
 // compress_statistics; so has the offset where the sum of bitsandbytes, whose order differs between
@@ -116,8 +118,8 @@ struct PackedShape {
   constexpr int64_t scale_bytes() const { return scales() * static_cast<int64_t>(sizeof(float)); }
 
   // The magnitude of a block of kNf4 (of the whole matrix), of which `code` is the stored code.
-  constexpr float MagnitudeOf(int64_t nf4_block, int code, const float* all_scales) const {
-    const float product = DynamicValue(code) * all_scales[nf4_block / kNf4ScaleBlocks];
+  float MagnitudeOf(int64_t nf4_block, uint8_t code, const float* all_scales) const {
+    const float product = kDynamicValues[code] * all_scales[nf4_block / kNf4ScaleBlocks];
     return product + all_scales[scales() - 1];
   }
 };

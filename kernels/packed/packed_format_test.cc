@@ -6,6 +6,7 @@
 #include "zeroth/kernels/packed/packed_format.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -65,18 +66,46 @@ TEST(PackedFormat, Nf4HasTheBitsOfBitsAndBytes) {
   EXPECT_EQ(*restored, Fixture<float>("nf4_restored.f32"));
 }
 
+// Each value is packed beside a 1, which leaves it as it is: those on a border between two codes,
+// which have the lower code, and their neighbours.
+TEST(PackedFormat, AValueOnABorderHasTheLowerCode) {
+  const PackedShape shape = {PackedFormat::kNf4, 1, 64};
+  std::vector<float> weight(64, 1.0f);
+  std::vector<int> expected(64, 15);
+  for (int code = 0; code < 15; ++code) {
+    const auto at = static_cast<size_t>(4 * code);
+    const auto of_code = static_cast<size_t>(code);
+    const float border = (kNf4Values[of_code] + kNf4Values[of_code + 1]) / 2.0f;
+    weight[at] = std::nextafter(border, -2.0f);
+    weight[at + 1] = border;
+    weight[at + 2] = std::nextafter(border, 2.0f);
+    expected[at] = expected[at + 1] = code;
+    expected[at + 2] = code + 1;
+  }
+  const absl::StatusOr<PackedMatrix> packed = Pack(shape, weight);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  for (size_t i = 0; i < 64; ++i) {
+    const int both = packed->codes[i / 2];
+    EXPECT_EQ(i % 2 == 0 ? both >> 4 : both & 15, expected[i]) << i;
+  }
+}
+
 TEST(PackedFormat, MagnitudesHaveTheValuesOfBitsAndBytes) {
   const std::vector<float> map = Fixture<float>("nf4_map.f32");
   ASSERT_EQ(map.size(), 256u);
-  for (int code = 0; code < 256; ++code) {
-    EXPECT_EQ(DynamicValue(code), map[static_cast<size_t>(code)]) << code;
-  }
+  EXPECT_THAT(map, ElementsAreArray(kDynamicValues));
 }
 
 TEST(PackedFormat, Int8RowsComeBackWithinHalfAScale) {
   const PackedShape shape = {PackedFormat::kInt8, kRows, kCols};
   std::vector<float> weight = Fixture<float>("weight.f32");
   std::fill_n(weight.begin() + 3 * kCols, kCols, 0.0f);
+  // Rows whose scale would be subnormal, or its inverse infinite.
+  for (int64_t i = 0; i < kCols; ++i) {
+    const float sign = i % 2 == 0 ? 1.0f : -1.0f;
+    weight[static_cast<size_t>(4 * kCols + i)] = sign * 1e-37f;
+    weight[static_cast<size_t>(5 * kCols + i)] = sign * 1e-42f;
+  }
   const absl::StatusOr<PackedMatrix> packed = Pack(shape, weight);
   ASSERT_TRUE(packed.ok()) << packed.status();
   const absl::StatusOr<std::vector<float>> restored =
@@ -90,7 +119,8 @@ TEST(PackedFormat, Int8RowsComeBackWithinHalfAScale) {
     for (int64_t i = 0; i < kCols; ++i) {
       const double error = std::abs(
           static_cast<double>((*restored)[static_cast<size_t>(row * kCols + i)]) - first[i]);
-      EXPECT_LE(error, largest / 127 / 2 * (1 + 1e-5)) << row << ", " << i;
+      EXPECT_LE(error, std::max<double>(largest / 127, FLT_MIN) / 2 * (1 + 1e-5))
+          << row << ", " << i;
     }
   }
 }
