@@ -154,7 +154,8 @@ TEST_P(LinearCrossEntropySuite, RowsHaveLossesAndWeights) {
       const double by = static_cast<double>(weights[static_cast<size_t>(row)]);
       loss += by * alone.loss / divisor;
       for (const double x : alone.dhidden) dhidden.push_back(x * by * 0.5 / divisor);
-      for (size_t k = 0; k < dweight.size(); ++k) dweight[k] += alone.dweight[k] * by * 0.5 / divisor;
+      for (size_t k = 0; k < dweight.size(); ++k)
+        dweight[k] += alone.dweight[k] * by * 0.5 / divisor;
     }
     ExpectClose(Download(args.row_losses), losses, 2e-6, 1e-6, "row losses");
     ExpectClose(Download(args.loss), {loss}, 2e-6, 2e-6, "loss");
