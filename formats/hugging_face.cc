@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -19,12 +20,17 @@ namespace zeroth {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr char kDefault[] = "default";
 constexpr char kToolUse[] = "tool_use";
 constexpr char kChatTemplate[] = "chat_template";
+constexpr char kDefaultFile[] = "chat_template.jinja";
+constexpr char kConfigFile[] = "tokenizer_config.json";
 
 std::string ToolUsePath(const std::string& directory) {
-  return absl::StrCat(directory, "/additional_chat_templates/", kToolUse, ".jinja");
+  return (fs::path(directory) / "additional_chat_templates" / absl::StrCat(kToolUse, ".jinja"))
+      .string();
 }
 
 }  // namespace
@@ -32,7 +38,7 @@ std::string ToolUsePath(const std::string& directory) {
 absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory) {
   constexpr size_t kMaxBytes = size_t{1} << 20;
   HfChatTemplate result;
-  result.path = absl::StrCat(directory, "/chat_template.jinja");
+  result.path = (fs::path(directory) / kDefaultFile).string();
   const bool has_default = IsFile(result.path);
   if (const std::string path = ToolUsePath(directory); IsFile(path)) {
     if (!has_default) {
@@ -46,7 +52,7 @@ absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory) 
     ZEROTH_ASSIGN_OR_RETURN(result.jinja, ReadFile(result.path, kMaxBytes));
     return result;
   }
-  result.path = absl::StrCat(directory, "/tokenizer_config.json");
+  result.path = (fs::path(directory) / kConfigFile).string();
   if (!IsFile(result.path)) return result;
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(result.path));
   const auto found = config.is_object() ? config.find(kChatTemplate) : config.end();
@@ -71,24 +77,29 @@ absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory) 
 
 absl::Status FoldToolUseTemplate(const std::string& directory,
                                  std::map<std::string, std::string>& files) {
-  if (files.empty() || !IsFile(ToolUsePath(directory))) return absl::OkStatus();
+  const bool has_both =
+      IsFile(ToolUsePath(directory)) && IsFile((fs::path(directory) / kDefaultFile).string());
+  if (files.empty() || !has_both) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const HfChatTemplate chat, ReadHfChatTemplate(directory));
-  constexpr char kConfig[] = "tokenizer_config.json";
-  const auto found = files.find(kConfig);
+  const std::string path = (fs::path(directory) / kConfigFile).string();
+  const auto found = files.find(kConfigFile);
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   if (found != files.end()) {
-    ZEROTH_ASSIGN_OR_RETURN(config,
-                            ParseOrderedJson(found->second, absl::StrCat(directory, "/", kConfig)));
+    ZEROTH_ASSIGN_OR_RETURN(config, ParseOrderedJson(found->second, path));
   }
   if (!config.is_object()) {
-    return InvalidArgument(directory, "/", kConfig, ": is ", config.type_name(),
-                           ", expected an object");
+    return InvalidArgument(path, ": is ", config.type_name(), ", expected an object");
   }
+  // int(1e30) stands for no limit, as a missing key does. Written as a double, it would no longer
+  // be a whole number.
+  constexpr char kMaxLength[] = "model_max_length";
+  const auto length = config.find(kMaxLength);
+  if (length != config.end() && *length == 1e30) config.erase(kMaxLength);
   config[kChatTemplate] = {{{"name", kDefault}, {"template", chat.jinja}},
                            {{"name", kToolUse}, {"template", chat.tool_use}}};
-  files[kConfig] =
+  files[kConfigFile] =
       config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  files.erase("chat_template.jinja");
+  files.erase(kDefaultFile);
   return absl::OkStatus();
 }
 

@@ -30,7 +30,8 @@ absl::StatusOr<HfChatTemplate> ReadHfChatTemplate(const std::string& directory);
 // Puts the template of additional_chat_templates/tool_use.jinja in `directory`, if there is one,
 // into the `files` (names and contents) that are copied of the directory, none of which lies in a
 // directory of its own: as a list in tokenizer_config.json, without chat_template.jinja.
-// Transformers reads such a list as it reads the files. Errors of ReadHfChatTemplate.
+// Transformers reads such a list as it reads the files. Without chat_template.jinja the files stay
+// as they are. Errors of ReadHfChatTemplate.
 absl::Status FoldToolUseTemplate(const std::string& directory,
                                  std::map<std::string, std::string>& files);
 

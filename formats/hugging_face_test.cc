@@ -2,6 +2,7 @@
 
 #include "zeroth/formats/hugging_face.h"
 
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -51,10 +52,12 @@ TEST(HuggingFaceTest, ReadsAndFoldsTheTemplateForTools) {
             dir.File("additional_chat_templates/tool_use.jinja") + ": is there without " +
                 dir.File("chat_template.jinja") +
                 ", the template of conversations without tools; expected both, or neither");
-  EXPECT_FALSE(FoldToolUseTemplate(dir.path(), files).ok());
+  // Who uses no template need not care.
+  EXPECT_EQ(FoldToolUseTemplate(dir.path(), files), absl::OkStatus());
+  EXPECT_EQ(files, before);
   // Such files come before a list in the configuration.
   const std::string config =
-      R"({"z": 1, "chat_template": [{"name": "default", "template": "x"}], "a": 2})";
+      R"({"z": 1, "model_max_length": 1000000000000000019884624838656, "chat_template": [{"name": "default", "template": "x"}], "a": 2})";
   dir.Write("tokenizer_config.json", config);
   dir.Write("chat_template.jinja", "d");
   files["tokenizer_config.json"] = config;
@@ -69,6 +72,23 @@ TEST(HuggingFaceTest, ReadsAndFoldsTheTemplateForTools) {
   for (const auto& [name, content] : files) exported.Write(name, content);
   EXPECT_EQ(ReadHfChatTemplate(exported.path())->jinja, "d");
   EXPECT_EQ(ReadHfChatTemplate(exported.path())->tool_use, "t");
+}
+
+TEST(HuggingFaceTest, AnEmptyDirectoryIsTheCurrentOne) {
+  const TemporaryDirectory dir;
+  dir.Write("chat_template.jinja", "d");
+  dir.Write("additional_chat_templates/tool_use.jinja", "t");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  const auto chat = ReadHfChatTemplate("");
+  std::map<std::string, std::string> files = {{"chat_template.jinja", "d"}};
+  const absl::Status folded = FoldToolUseTemplate("", files);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(chat->jinja, "d");
+  EXPECT_EQ(chat->tool_use, "t");
+  EXPECT_EQ(folded, absl::OkStatus());
+  EXPECT_EQ(files.count("chat_template.jinja"), 0u);
 }
 
 }  // namespace
