@@ -137,8 +137,6 @@ absl::Status CheckTogether(const TrainOptions& o) {
   const bool packs = o.base_dtype != BaseDtype::kNone;
   refuse(packs && has_none, "base_dtype",
          "needs --lora_rank: weights in few bits are not trained, only adapters beside them");
-  refuse(packs && !has_none && o.init_from.empty() && o.init_adapter.empty() && !o.dry_run,
-         "base_dtype", "needs --init_from: say which weights are to be packed");
   refuse(packs && o.lora_dora, "base_dtype lora_dora",
          "DoRA's norms are those of weights in full; leave one of them out");
   refuse(packs && o.fp8 != Fp8Recipe::kNone, "base_dtype fp8", "leave one of them out");

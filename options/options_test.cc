@@ -133,11 +133,6 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        [](TrainOptions& o) { o.skip_loss_zscore = 12; }},
       {"--base_dtype=nf4 needs --lora_rank",
        [](TrainOptions& o) { o.base_dtype = BaseDtype::kNf4; }},
-      {"--base_dtype=int8 needs --init_from",
-       [](TrainOptions& o) {
-         o.lora_rank = 2;
-         o.base_dtype = BaseDtype::kInt8;
-       }},
       {"--base_dtype=nf4 and --lora_dora",
        [](TrainOptions& o) {
          o.lora_rank = 2;

@@ -269,6 +269,7 @@ absl::Status RankRun::FillOrResume(std::vector<std::string>& notes) {
   LoaderOptions loader = LoaderOptionsFor(spec_, input_, world_.rank());
   loader.reference = reference_;
   if (!resumed.progress.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options_));
     // For a cached reference they are loaded already.
     if (!options_.caches_reference()) {
       ZEROTH_RETURN_IF_ERROR(trainer_->sharding().Load(input_.source.Reader(options_.seed)));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -75,6 +76,17 @@ absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options,
   return paths;
 }
 
+// Weights that are quantized otherwise are other parameters; says so instead of their names.
+absl::Status WithBaseDtype(const absl::Status& status, const TrainOptions& options,
+                           const RunProgress& progress) {
+  for (const std::string& line : ChangedFlags(progress.flags, ResultFlags(options))) {
+    if (!absl::StartsWith(line, "--base_dtype ")) continue;
+    return absl::Status(status.code(), absl::StrCat(status.message(), "; ", line,
+                                                    ", and must stay: weights are quantized once"));
+  }
+  return status;
+}
+
 // Loads this rank's part, without communication.
 absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
                                            Trainer& trainer, const ParameterReader& fill_missing,
@@ -87,7 +99,9 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
   LoadStateOptions load;
   if (options.allow_partial) load.fill_missing = fill_missing;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
-  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded, LoadState(*reader, trainer.sharding(), states, load));
+  absl::StatusOr<LoadedState> state = LoadState(*reader, trainer.sharding(), states, load);
+  if (!state.ok()) return WithBaseDtype(state.status(), options, progress);
+  LoadedState loaded = *std::move(state);
   notes = std::move(loaded.notes);
   // An average of which parts are missing is useless.
   if (loaded.incomplete.count("ema") > 0) {

@@ -113,6 +113,9 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
   ZEROTH_ASSIGN_OR_RETURN(options.comm, ChooseBackEnd(options));
   ZEROTH_ASSIGN_OR_RETURN(options.out, KnownRunDirectory(options));
   ZEROTH_RETURN_IF_ERROR(Validate(options));
+  if (!options.dry_run && options.resume.empty()) {
+    ZEROTH_RETURN_IF_ERROR(ExpectWeightsToQuantize(options));
+  }
   const bool writes = !options.dry_run && options.steps > 0;
   if (writes) ZEROTH_RETURN_IF_ERROR(CheckRunIsNoData(options));
   ZEROTH_ASSIGN_OR_RETURN(spec.ranks_are_threads, SetWorldSize(options));
@@ -131,6 +134,15 @@ absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given) {
                      " to evaluate; name a checkpoint, or its run by --out"));
   }
   return spec;
+}
+
+absl::Status ExpectWeightsToQuantize(const TrainOptions& options) {
+  if (options.base_dtype == BaseDtype::kNone || !options.init_from.empty()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("--base_dtype=", OptionText("base_dtype", options),
+                         " needs --init_from, the weights that are quantized, or --resume=RUN of a "
+                         "run with quantized weights");
 }
 
 absl::StatusOr<TrainOptions> ResolveOnMachine(const TrainOptions& given, bool is_gpu) {

@@ -34,6 +34,10 @@ struct RunSpec {
 // WithInitAdapter and KnownRunDirectory.
 absl::StatusOr<RunSpec> ResolveRun(const TrainOptions& given);
 
+// InvalidArgument if --base_dtype quantizes weights that are not given: those of a run that begins.
+// A run that goes on reads quantized weights from its checkpoint.
+absl::Status ExpectWeightsToQuantize(const TrainOptions& options);
+
 // Decides the options of a run on another machine, of GPUs or CPUs, that is planned and not
 // started: without a launcher, and without data unless they are given. Checks the batch, the
 // optimizer and the strategy as ResolveRun does, but no device and no directory, which may be

@@ -68,6 +68,22 @@ TEST(RunSpecTest, WhatDoesNotFitIsRefusedBeforeAnythingIsOpened) {
 }
 
 // Nothing of the other machine is here, but what does not depend on it is checked as for a run.
+// A run that begins needs the weights; its checkpoints have them, and a plan has none.
+TEST(RunSpecTest, WeightsToQuantizeAreNeededByRunsThatBegin) {
+  TrainOptions options = SomeOptions();
+  options.model = "llama3_8b";
+  options.lora_rank = 16;
+  options.base_dtype = BaseDtype::kNf4;
+  EXPECT_THAT(ResolveRun(options).status().ToString(),
+              HasSubstr("--base_dtype=nf4 needs --init_from"));
+  EXPECT_TRUE(ResolveOnMachine(options, /*is_gpu=*/true).ok());
+  options.dry_run = true;
+  EXPECT_TRUE(ResolveRun(options).ok());
+  options.dry_run = false;
+  options.resume = "runs/quantized/step-00000003";
+  EXPECT_TRUE(ResolveRun(options).ok());
+}
+
 TEST(RunSpecTest, ARunOnAnotherMachineIsRefusedForWhatARunHereIs) {
   TrainOptions given = SomeOptions();
   given.data.clear();

@@ -321,7 +321,9 @@ absl::Status ReadWholeBytes(CheckpointReader& reader, const Parameter& parameter
   const CheckpointTensor* const tensor = reader.Find(parameter.name(), kParameterState);
   if (tensor != nullptr && tensor->dtype != SafetensorsDType::kU8) {
     return FailedPrecondition(reader.directory(), ": parameter \"", parameter.name(), "\" is ",
-                              SafetensorsDTypeName(tensor->dtype), ", expected U8");
+                              SafetensorsDTypeName(tensor->dtype),
+                              ", expected U8, the bytes of a quantized weight; the checkpoint was "
+                              "changed or is of another program, so resume from another");
   }
   std::vector<uint8_t> bytes(out.size());
   ZEROTH_RETURN_IF_ERROR(
