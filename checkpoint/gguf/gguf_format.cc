@@ -194,12 +194,13 @@ PackedFormat FormatOfGgml(uint32_t number) {
 
 // The bytes of the blocks of a tensor.
 absl::StatusOr<int64_t> BytesOfBlocks(PackedFormat format, const std::vector<int64_t>& dims) {
+  // First, since a Shape must not overflow.
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(SafetensorsDType::kI8, dims));
   const PackedShape one = {format};
   if (dims.empty() || dims.back() % one.block() != 0) {
     return InvalidArgument("shape ", Shape(dims).ToString(), " in ", PackedFormatName(format),
                            ", expected rows of whole blocks of ", one.block());
   }
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(SafetensorsDType::kI8, dims));
   return bytes / one.block() * one.block_bytes();
 }
 
