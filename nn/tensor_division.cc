@@ -60,11 +60,7 @@ absl::Status ExpectDivisible(const Parameter& parameter, const DivisionRule& rul
 // The inputs of a packed weight are divided between blocks of codes. A block of one element: it is
 // not packed, or every element has its own code.
 PackedShape BlockOf(const Parameter& parameter) {
-  for (PackedFormat format : kPackedFormats) {
-    const std::string name = absl::StrCat(".weight_", PackedFormatName(format));
-    if (absl::EndsWith(parameter.name(), name)) return {format};
-  }
-  return {};
+  return {FormatOfCodes(parameter.name()).value_or(PackedFormat::kNone)};
 }
 
 std::string InputsOf(const Parameter& parameter) {

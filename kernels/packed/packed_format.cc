@@ -9,6 +9,9 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/packed/gguf_values.h"
 
@@ -110,6 +113,15 @@ absl::string_view PackedFormatName(PackedFormat format) {
   constexpr absl::string_view kNames[] = {"none", "int8", "nf4",  "q4_0",
                                           "q8_0", "q4_k", "q5_k", "q6_k"};
   return kNames[static_cast<size_t>(format)];
+}
+
+std::optional<PackedFormat> FormatOfCodes(absl::string_view parameter) {
+  for (const PackedFormat format : kPackedFormats) {
+    if (absl::EndsWith(parameter, absl::StrCat(".weight_", PackedFormatName(format)))) {
+      return format;
+    }
+  }
+  return std::nullopt;
 }
 
 absl::Status ValidatePackedShape(const PackedShape& shape) {

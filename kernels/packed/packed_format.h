@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -50,6 +51,10 @@ constexpr bool IsGgufFormat(PackedFormat format) { return format >= PackedFormat
 
 // "none", "int8", "nf4", "q4_0", ...
 absl::string_view PackedFormatName(PackedFormat format);
+
+// The format of the parameter of this name, if it has the codes of a packed weight: its name ends
+// in .weight_FORMAT.
+std::optional<PackedFormat> FormatOfCodes(absl::string_view parameter);
 
 // A packed matrix and its two arrays of bytes. constexpr, since device code uses it too.
 //

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -146,6 +147,15 @@ TEST(PackedFormat, TakesABitMoreThanHalfAByte) {
   const PackedShape shape = {PackedFormat::kNf4, 4096, 4096};
   const int64_t bytes = shape.rows * shape.CodeBytes(shape.cols) + shape.scale_bytes();
   EXPECT_EQ(bytes, 4096 * 4096 / 64 * 33 + (1024 + 1) * 4);
+}
+
+TEST(PackedFormat, NamesOfCodesEndInTheFormat) {
+  for (const PackedFormat format : kPackedFormats) {
+    const std::string name = "mlp.up_proj.weight_" + std::string(PackedFormatName(format));
+    EXPECT_EQ(FormatOfCodes(name), format);
+    EXPECT_EQ(FormatOfCodes(name + "_scales"), std::nullopt);
+  }
+  EXPECT_EQ(FormatOfCodes("mlp.up_proj.weight"), std::nullopt);
 }
 
 TEST(PackedFormat, RefusesWhatDoesNotFit) {

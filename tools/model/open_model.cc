@@ -2,9 +2,7 @@
 
 #include "zeroth/tools/model/open_model.h"
 
-#include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,11 +48,7 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(CheckpointModel checkpoint, OpenCheckpointModel(path));
   if (!checkpoint.adapter.has_value()) return std::move(checkpoint.model);
   for (const std::string& name : checkpoint.model.weights().names()) {
-    const bool is_packed =
-        std::any_of(std::begin(kPackedFormats), std::end(kPackedFormats), [&](PackedFormat format) {
-          return absl::EndsWith(name, absl::StrCat(".weight_", PackedFormatName(format)));
-        });
-    if (!is_packed) continue;
+    if (!FormatOfCodes(name).has_value()) continue;
     return Unimplemented(path,
                          ": its frozen weights are packed (--base_dtype), and are restored only "
                          "when a run ends; take the run's final/, resume it with --steps of the "
