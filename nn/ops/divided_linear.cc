@@ -9,6 +9,28 @@
 #include "zeroth/nn/ops/divided.h"
 
 namespace zeroth {
+namespace {
+
+int PiecesOf(Context& context, const LinearPart& part) {
+  return IsDivided(*part.weight) ? context.tensor_ranks()->options().pieces() : 1;
+}
+
+// The values of a part's weight for the matmuls of its pieces in order: a packed weight is unpacked
+// for the first, and released after the last.
+class WeightOfPieces {
+ public:
+  absl::StatusOr<Tensor> Take(Context& context, const LinearPart& part, DType dtype, int piece) {
+    if (!weight_.defined()) {
+      ZEROTH_ASSIGN_OR_RETURN(weight_, WeightValues(context, part, dtype));
+    }
+    return piece + 1 == PiecesOf(context, part) ? std::exchange(weight_, Tensor()) : weight_;
+  }
+
+ private:
+  Tensor weight_;
+};
+
+}  // namespace
 
 std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout) {
   const WeightBlock all = {0, OutFeatures(part, layout), 0, InFeatures(part, layout)};
@@ -49,11 +71,10 @@ bool TakesAllInputs(const Parameter& weight, WeightLayout layout) {
 }
 
 absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
-                                const Matrix& dy, int piece, const Matrix& out, bool accumulate) {
-  const int pieces = IsDivided(*part.weight) ? context.tensor_ranks()->options().pieces() : 1;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, dy.tensor.dtype()));
+                                const Tensor& weight, const Matrix& dy, int piece,
+                                const Matrix& out, bool accumulate) {
   const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
-  const size_t sections = blocks.size() / static_cast<size_t>(pieces);
+  const size_t sections = blocks.size() / static_cast<size_t>(PiecesOf(context, part));
   for (size_t i = 0; i < sections; ++i) {
     const WeightBlock& block = blocks[static_cast<size_t>(piece) * sections + i];
     ZEROTH_RETURN_IF_ERROR(
@@ -75,12 +96,13 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
     return InvalidArgument("linear layer '", name,
                            "': an activation of what is a sum over ranks; apply it after");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, WeightValues(context, part, x.data.dtype()));
   // Added by one rank, so that it is there once.
   const bool adds_bias = part.bias != nullptr && ranks->index() == 0;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor bias, adds_bias ? FullValues(*part.bias) : Tensor());
   const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
-  const auto product = [&](int piece, const Tensor& out) {
+  WeightOfPieces values;
+  const auto product = [&](int piece, const Tensor& out) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, values.Take(context, part, x.data.dtype(), piece));
     const WeightBlock& block = blocks[static_cast<size_t>(piece)];
     return kernels::Gemm(context.kernels(), {.a = Matrix(x.data).Columns(block.in, block.ins),
                                              .b = BlockOf(weight, layout, block),
@@ -108,11 +130,15 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
                                    WeightLayout layout, const Tensor& x, GradientNode* x_node,
                                    const Tensor& dy) {
   const std::string& name = parts[0].weight->name();
+  std::vector<WeightOfPieces> values(parts.size());
   const auto product = [&](int piece, const Tensor& out) -> absl::Status {
     int64_t column = 0;
-    for (const LinearPart& part : parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const LinearPart& part = parts[i];
       const int64_t width = OutFeatures(part, layout);
-      ZEROTH_RETURN_IF_ERROR(PieceInputGradient(context, part, layout,
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight,
+                              values[i].Take(context, part, dy.dtype(), piece));
+      ZEROTH_RETURN_IF_ERROR(PieceInputGradient(context, part, layout, weight,
                                                 Matrix(dy).Columns(column, width), piece, out,
                                                 /*accumulate=*/column > 0));
       column += width;

@@ -35,10 +35,12 @@ struct WeightBlock {
 std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout);
 Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& block);
 
-// out (+)= dy w^T of the `piece`-th of this rank's deterministic pieces of the outputs; of all of
-// them without such pieces, or if the weight is not divided.
+// out (+)= dy w^T of `weight`, the part's values (WeightValues), and of the `piece`-th of this
+// rank's deterministic pieces of the outputs; of all of them without such pieces, or if the weight
+// is not divided.
 absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
-                                const Matrix& dy, int piece, const Matrix& out, bool accumulate);
+                                const Tensor& weight, const Matrix& dy, int piece,
+                                const Matrix& out, bool accumulate);
 
 // x [.., in of this rank] → [.., out]: the sum of all ranks' matmuls, and the bias once.
 // InvalidArgument for an activation. `is_read` is that of LinearOp.

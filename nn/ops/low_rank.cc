@@ -110,8 +110,10 @@ absl::StatusOr<Tensor> Inner(Context& context, const Tensor& x, const LowRankPar
 absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, WeightLayout layout,
                                      float scale, const Shape& shape, const Tensor& dy) {
   const Matrix dy_part = Matrix(dy).Columns(part.column, OutFeatures({part.b}, layout));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, FullValues(*part.b));
   const auto product = [&](int piece, const Tensor& out) {
-    return PieceInputGradient(context, {part.b}, layout, dy_part, piece, out, /*accumulate=*/false);
+    return PieceInputGradient(context, {part.b}, layout, b, dy_part, piece, out,
+                              /*accumulate=*/false);
   };
   return ScaledProduct(context, *part.b, *part.a, scale, shape, dy.dtype(), product);
 }
