@@ -13,6 +13,7 @@
 #include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/kernels/vocabulary/vocabulary.h"
 #include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/optim/adamw.h"
 
 namespace zeroth {
@@ -104,6 +105,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
   }
   trainer->model_ = std::move(model);
+  trainer->has_adapters_ = !LoraAdapters(*trainer->model_).empty();
   ZEROTH_RETURN_IF_ERROR_WITH(DivideForTraining(*trainer->model_, rank, options),
                               "tensor parallelism");
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);

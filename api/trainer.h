@@ -300,6 +300,7 @@ class Trainer {
   std::unique_ptr<Rank> own_rank_;  // null if the caller owns the rank
   Rank* rank_ = nullptr;
   std::unique_ptr<LanguageModel> model_;
+  bool has_adapters_ = false;  // of LoRA, which can be turned off
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightEma> ema_;

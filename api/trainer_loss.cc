@@ -9,7 +9,6 @@
 #include "zeroth/api/preference_objective.h"
 #include "zeroth/api/trainer.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/nn/layers/lora_linear.h"
 
 namespace zeroth {
 
@@ -72,7 +71,7 @@ absl::Status Trainer::ExpectPairs(const Batch& batch) const {
     return InvalidArgument("pair ", i / 3, " of a micro-batch is at {", range[0], ", ", range[1],
                            ", ", range[2], "}, expected ascending places of ", tokens);
   }
-  const bool needs = UsesReference(options_.preference->kind) && LoraAdapters(*model_).empty();
+  const bool needs = UsesReference(options_.preference->kind) && !has_adapters_;
   if (batch.reference.size() == tokens || (batch.reference.empty() && !needs)) {
     return absl::OkStatus();
   }
