@@ -70,6 +70,12 @@ struct LongExamples {
   std::string first;  // where the first long one is: file and line
 
   bool any() const { return changed + left_out > 0; }
+  // Adds one of `size` tokens, whose place is `where`; `is_kept` if truncated or split.
+  void Add(size_t size, const std::string& where, bool is_kept) {
+    if (!any()) first = where;
+    longest = std::max(longest, size);
+    ++(is_kept ? changed : left_out);
+  }
   std::string Text(int64_t seq_len, OnLong on_long) const {
     const std::string are =
         absl::StrCat("of ", examples, " examples, ", changed + left_out,
@@ -175,9 +181,6 @@ struct Sink {
 // Adds an example that is longer than a row.
 void AddLong(absl::Span<const int32_t> ids, std::vector<uint8_t> marks, const std::string& where,
              const ConversationOptions& options, Sink& sink) {
-  LongExamples& counts = sink.long_ones;
-  if (!counts.any()) counts.first = where;
-  counts.longest = std::max(counts.longest, marks.size());
   const auto length = static_cast<size_t>(options.seq_len) + 1;
   bool is_added = false;
   const bool is_kept = options.on_long == OnLong::kTruncate || options.on_long == OnLong::kSplit;
@@ -191,7 +194,7 @@ void AddLong(absl::Span<const int32_t> ids, std::vector<uint8_t> marks, const st
     }
     if (options.on_long == OnLong::kTruncate) break;
   }
-  ++(is_added ? counts.changed : counts.left_out);
+  sink.long_ones.Add(marks.size(), where, is_added);
 }
 
 // The tokens of an answer with their marks.
@@ -222,13 +225,10 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
   example.messages = std::move(example.rejected_messages);
   example.completion = std::move(example.rejected_completion);
   ZEROTH_ASSIGN_OR_RETURN(Written rejected, Write(example, chat, tokenizer, false));
-  LongExamples& counts = sink.long_ones;
-  ++counts.examples;
+  ++sink.long_ones.examples;
   const auto length = static_cast<size_t>(options.seq_len) + 1;
   const size_t both = chosen.ids.size() + rejected.ids.size();
   if (both > length) {
-    if (!counts.any()) counts.first = where;
-    counts.longest = std::max(counts.longest, both);
     const size_t of_chosen = std::min(
         chosen.ids.size(), std::max(length / 2, length - std::min(length, rejected.ids.size())));
     chosen.ids.resize(of_chosen);
@@ -237,7 +237,7 @@ absl::Status AddPair(Example example, const ChatTemplate* chat, const Tokenizer&
     rejected.marks.resize(rejected.ids.size());
     const bool is_kept = options.on_long == OnLong::kTruncate && HasTarget(chosen.marks) &&
                          HasTarget(rejected.marks);
-    ++(is_kept ? counts.changed : counts.left_out);
+    sink.long_ones.Add(both, where, is_kept);
     if (!is_kept) return absl::OkStatus();
   }
   rejected.marks[0] |= kBeginsRejected;

@@ -147,6 +147,10 @@ bool HasPrompt(const nlohmann::ordered_json& json) {
   return prompt != json.end() && !prompt->is_null();
 }
 
+constexpr char kSameAnswers[] =
+    "\"chosen\" and \"rejected\" are the same, from which no preference is learned; leave the "
+    "record out";
+
 absl::StatusOr<Example> ParsePair(const nlohmann::ordered_json& json) {
   Example example;
   ZEROTH_ASSIGN_OR_RETURN(example.completion, ReadText(json, "chosen"));
@@ -154,10 +158,7 @@ absl::StatusOr<Example> ParsePair(const nlohmann::ordered_json& json) {
   if (HasPrompt(json)) {
     ZEROTH_ASSIGN_OR_RETURN(example.prompt, ReadText(json, "prompt"));
     if (example.completion == example.rejected_completion) {
-      return absl::InvalidArgumentError(
-          "\"chosen\" and \"rejected\" are the same, from which no preference is learned; leave "
-          "the "
-          "record out");
+      return absl::InvalidArgumentError(kSameAnswers);
     }
   } else {
     for (const char* const key : {"instruction", "question", "query", "input"}) {
@@ -220,9 +221,7 @@ absl::StatusOr<Example> ParsePairMessages(const nlohmann::ordered_json& json) {
     }
   }
   if (example.messages == example.rejected_messages) {
-    return absl::InvalidArgumentError(
-        "\"chosen\" and \"rejected\" are the same, from which no preference is learned; leave the "
-        "record out");
+    return absl::InvalidArgumentError(kSameAnswers);
   }
   for (auto* const messages : {&example.messages, &example.rejected_messages}) {
     messages->insert(messages->begin(), prompt.begin(), prompt.end());
