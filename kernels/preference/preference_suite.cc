@@ -11,7 +11,20 @@
 
 namespace zeroth {
 
-class PreferenceSuite : public KernelsSuite {};
+class PreferenceSuite : public KernelsSuite {
+ protected:
+  // A pair of two answers of one token each, with these losses.
+  PreferenceLossArgs PairOfTokens(const std::vector<float>& losses) {
+    PreferenceLossArgs args;
+    args.losses = Upload({2}, losses);
+    args.targets = UploadTokens({2}, {1, 1});
+    args.pairs = UploadTokens({1, 3}, {0, 1, 2});
+    args.divisor = Upload({1}, {1.0f});
+    args.statistics = Unwritten({PreferenceStatistics::kCount});
+    args.row_weights = Unwritten({2});
+    return args;
+  }
+};
 
 namespace {
 
@@ -172,16 +185,10 @@ TEST_P(PreferenceSuite, LossesAndDerivativesAreThoseOfThePapers) {
 TEST_P(PreferenceSuite, LargeMarginsDoNotOverflow) {
   for (const PreferenceKind kind : {PreferenceKind::kDpo, PreferenceKind::kSimpo}) {
     for (const float large : {3000.0f, 0.0f}) {
-      PreferenceLossArgs args;
+      PreferenceLossArgs args = PairOfTokens({large, 3000.0f - large});
       args.options.kind = kind;
       args.options.beta = 1;
-      args.losses = Upload({2}, {large, 3000.0f - large});
       if (UsesReference(kind)) args.reference = Upload({2}, {0.0f, 0.0f});
-      args.targets = UploadTokens({2}, {1, 1});
-      args.pairs = UploadTokens({1, 3}, {0, 1, 2});
-      args.divisor = Upload({1}, {1.0f});
-      args.statistics = Unwritten({PreferenceStatistics::kCount});
-      args.row_weights = Unwritten({2});
       ASSERT_TRUE(kernels::PreferenceLoss(kernels(), args).ok());
       const bool is_wrong = large > 0;  // the chosen answer is the unlikely one
       EXPECT_EQ(Download(args.statistics)[0], is_wrong ? 3000.0f : 0.0f);
@@ -196,14 +203,8 @@ TEST_P(PreferenceSuite, LargeMarginsDoNotOverflow) {
 TEST_P(PreferenceSuite, CertainAnswersHaveFiniteOdds) {
   for (const std::vector<float>& losses :
        std::vector<std::vector<float>>{{0, 5}, {5, 0}, {0, 0}, {1e-30f, 1e-30f}, {-1e-8f, 3}}) {
-    PreferenceLossArgs args;
+    PreferenceLossArgs args = PairOfTokens(losses);
     args.options.kind = PreferenceKind::kOrpo;
-    args.losses = Upload({2}, losses);
-    args.targets = UploadTokens({2}, {1, 1});
-    args.pairs = UploadTokens({1, 3}, {0, 1, 2});
-    args.divisor = Upload({1}, {1.0f});
-    args.statistics = Unwritten({PreferenceStatistics::kCount});
-    args.row_weights = Unwritten({2});
     ASSERT_TRUE(kernels::PreferenceLoss(kernels(), args).ok());
     EXPECT_TRUE(std::isfinite(Download(args.statistics)[0])) << losses[0] << ", " << losses[1];
     for (const float weight : Download(args.row_weights)) EXPECT_TRUE(std::isfinite(weight));
@@ -211,14 +212,8 @@ TEST_P(PreferenceSuite, CertainAnswersHaveFiniteOdds) {
 }
 
 TEST_P(PreferenceSuite, RefusesWhatDoesNotFit) {
-  PreferenceLossArgs good;
-  good.losses = Upload({2}, {1.0f, 1.0f});
+  PreferenceLossArgs good = PairOfTokens({1.0f, 1.0f});
   good.reference = Upload({2}, {1.0f, 1.0f});
-  good.targets = UploadTokens({2}, {1, 1});
-  good.pairs = UploadTokens({1, 3}, {0, 1, 2});
-  good.divisor = Upload({1}, {1.0f});
-  good.statistics = Unwritten({PreferenceStatistics::kCount});
-  good.row_weights = Unwritten({2});
   ASSERT_TRUE(kernels::PreferenceLoss(kernels(), good).ok());
   PreferenceLossArgs args = good;
   args.reference = Tensor();
