@@ -116,7 +116,7 @@ absl::Status NonFiniteFinder::AfterCall(const char* operation, absl::Span<const 
   return absl::OkStatus();
 }
 
-absl::Status NonFiniteFinder::LookAtReducedGradients() {
+absl::Status NonFiniteFinder::CheckReducedGradients() {
   ++calls_;
   for (const Unit* unit : sharding_.units()) {
     if (!text_.empty() || unit->gradient_state() != GradientState::kReduced) continue;

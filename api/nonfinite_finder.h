@@ -32,7 +32,7 @@ class NonFiniteFinder : public CallWatch {
   absl::Status AfterCall(const char* operation, absl::Span<const CallField> fields) override;
   // Checks the reduced gradients, which collectives wrote, not the kernels. Call it between
   // Scheduler::FinishBackward and EndStep.
-  absl::Status LookAtReducedGradients();
+  absl::Status CheckReducedGradients();
 
   // Collective: returns a description of the first place on any rank, the same text on every rank;
   // empty if all values were finite on all ranks.

@@ -21,7 +21,7 @@ absl::StatusOr<TokenObjective::Result> PreferenceObjective::Apply(Context& conte
   ZEROTH_ASSIGN_OR_RETURN(result.weights, context.EmptyLike(losses));
   result.loss = statistics_.View(0, Shape({1}));
   ZEROTH_RETURN_IF_ERROR(kernels::PreferenceLoss(
-      context.kernels(), {options_, losses, reference_, targets, pairs_, context.loss_divisor(),
+      context.kernels(), {options_, losses, reference_, targets, pairs_, context.token_divisor(),
                           statistics_, result.weights}));
   return result;
 }

@@ -12,7 +12,7 @@
 namespace zeroth {
 
 // The loss of a micro-batch of preference pairs: the sum of their losses, divided by
-// Context::loss_divisor, which must be defined.
+// Context::token_divisor, which must be defined.
 class PreferenceObjective final : public TokenObjective {
  public:
   // `pairs` and `reference` are those of PreferenceLossArgs; `reference` is undefined unless

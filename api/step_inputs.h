@@ -66,7 +66,7 @@ class StepInputs {
   Tensor reference(int64_t i) const {
     return reference_.empty() ? Tensor() : reference_[static_cast<size_t>(i)];
   }
-  // The divisor of a micro-batch's loss (Context::set_loss_divisor), with which the mean over
+  // The divisor of a micro-batch's loss (Context::set_token_divisor), with which the mean over
   // micro-batches and ranks is the mean over all targets that count. Undefined if all targets
   // count.
   const Tensor& divisor() const { return divisor_; }

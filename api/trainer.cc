@@ -202,7 +202,7 @@ absl::Status Trainer::Begin() {
   updating_ = false;
   // Clears the inputs that an earlier call's loss left in the context.
   sharded_->context().set_document_starts(Tensor());
-  sharded_->context().set_loss_divisor(Tensor());
+  sharded_->context().set_token_divisor(Tensor());
   if (!failed_ || world().size() == 1) return absl::OkStatus();
   // If a rank failed alone, the others are in another call here, and all ranks get an error.
   Stream& stream = device().compute_stream();
@@ -292,7 +292,7 @@ absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro
     NonFiniteFinder finder(sharding(), kernels());
     TrainingStep step(*sharded_, StepOptions(inputs));
     ZEROTH_RETURN_IF_ERROR(ForwardBackward(step, inputs, &finder).status());
-    ZEROTH_RETURN_IF_ERROR(finder.LookAtReducedGradients());
+    ZEROTH_RETURN_IF_ERROR(finder.CheckReducedGradients());
     ZEROTH_RETURN_IF_ERROR(step.EndStep());
     ZEROTH_ASSIGN_OR_RETURN(const std::string found, finder.Agree());
     if (!found.empty()) return found;

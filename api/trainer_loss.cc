@@ -83,7 +83,7 @@ absl::Status Trainer::ExpectPairs(const Batch& batch) const {
 
 absl::StatusOr<Trainer::MicroBatchLoss> Trainer::Loss(const StepInputs& inputs, int64_t i) {
   Context& context = sharded_->context();
-  context.set_loss_divisor(inputs.divisor());
+  context.set_token_divisor(inputs.divisor());
   context.set_document_starts(inputs.starts(i));
   if (!options_.preference.has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(const Value loss,

@@ -24,7 +24,9 @@ namespace zeroth {
 struct TrainingStepOptions {
   // Micro-batches of the step (gradient accumulation), whose gradients are averaged. At least 1.
   int64_t micro_batches = 1;
-  // The divisor of each micro-batch's loss, at least 1; 0: micro_batches.
+  // The number of losses that the step averages, by which each micro-batch's loss is divided; 0:
+  // micro_batches. A loss is the mean over the targets of its micro-batch unless the context has a
+  // token_divisor, so micro-batches with few targets weigh as much as others.
   int64_t loss_divisor = 0;
   // For fp16 (see LossScaler): multiplies losses for backward, and divides gradients for the
   // update. Above 0.

@@ -29,7 +29,7 @@ class TokenObjective {
   // calls it, with the same losses.
   //
   // Gradients are averaged over micro-batches and ranks. For a mean over the samples of the global
-  // batch, divide by Context::loss_divisor where it is defined.
+  // batch, divide by Context::token_divisor where it is defined.
   virtual absl::StatusOr<Result> Apply(Context& context, const Tensor& losses,
                                        const Tensor& targets) = 0;
 };

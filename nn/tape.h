@@ -145,8 +145,8 @@ class Context {
   // fp32 [1] in device memory: the divisor of a loss, which is a sum over targets. For a batch that
   // is part of a larger one: the mean is over the targets of the larger one. Undefined: the number
   // of this batch's targets that count.
-  const Tensor& loss_divisor() const { return loss_divisor_; }
-  void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
+  const Tensor& token_divisor() const { return token_divisor_; }
+  void set_token_divisor(Tensor divisor) { token_divisor_ = std::move(divisor); }
 
   // What a model's loss is while the result of UseObjective exists; nullptr: the mean over its
   // tokens. Only the forward reads it.
@@ -220,7 +220,7 @@ class Context {
   float loss_scale_ = 1.0f;
   std::optional<StepDraws> draws_;
   Tensor document_starts_;
-  Tensor loss_divisor_;
+  Tensor token_divisor_;
   TokenObjective* objective_ = nullptr;
   bool adapters_are_off_ = false;
   Tensor extra_loss_;

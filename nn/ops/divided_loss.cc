@@ -91,7 +91,7 @@ absl::StatusOr<Tensor> DividedLoss::Compute(const Tensor& targets) {
       kernels::LocalIds(context_.kernels(), {targets.Reshape(Shape({rows()})), first_, width(),
                                              vocab_, local_targets_, counted_}),
       "targets");
-  divisor_ = context_.loss_divisor().defined() ? context_.loss_divisor() : counted_;
+  divisor_ = context_.token_divisor().defined() ? context_.token_divisor() : counted_;
   if (context_.objective() != nullptr) return ComputeObjective(*context_.objective(), targets);
   if (context_.recording()) ZEROTH_RETURN_IF_ERROR(PrepareGradients());
   ZEROTH_RETURN_IF_ERROR(Chunks());

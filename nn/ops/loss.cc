@@ -43,7 +43,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
     loss_of_objective = std::move(result.loss);
     args.row_weights = result.weights.Reshape(Shape({rows}));
   } else {
-    args.divisor = context.loss_divisor();
+    args.divisor = context.token_divisor();
   }
   args.grad_scale = context.loss_scale();
   if (context.recording()) {

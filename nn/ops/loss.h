@@ -11,7 +11,7 @@ namespace zeroth {
 
 // The mean cross-entropy, [1], of hidden [batch, seq, dim] projected by weight [vocab, dim] against
 // targets int32 [batch, seq], of which -100 are left out. If `logit_cap` is above 0, logits are
-// capped (LinearCrossEntropyArgs::logit_cap). With context.loss_divisor(), the sum
+// capped (LinearCrossEntropyArgs::logit_cap). With context.token_divisor(), the sum
 // divided by that. This is the head of a model, where backward starts: the gradients of
 // context.loss_scale() * loss are computed together with the loss, in chunks, so that full logits
 // never exist. So backward fails if another operation follows, if a second such loss was recorded,
