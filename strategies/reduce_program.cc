@@ -36,7 +36,7 @@ class SegmentCompiler {
 
   std::vector<UnitOp> Compile() {
     if (full_.numel == 0) return {};
-    ChooseEnd();
+    ChooseDestination();
     SumOverRanks();
     if (in_tree_) AddToTree();
     if (in_tree_ ? phase_.is_last : !WaitsForOtherGroups()) Store();
@@ -109,28 +109,28 @@ class SegmentCompiler {
     value_ = target;
   }
 
-  // Chooses the destination and the type of the sum over ranks.
-  void ChooseEnd() {
+  // Chooses where the sum over ranks goes, and its type.
+  void ChooseDestination() {
     if (in_tree_) {
-      end_.numel = 0;
-      if (phase_.earlier % 2 == 0) end_ = Level(WaitingSums(phase_.earlier));
+      destination_.numel = 0;
+      if (phase_.earlier % 2 == 0) destination_ = Level(WaitingSums(phase_.earlier));
     } else if (WaitsForOtherGroups()) {
-      end_ = GroupSum();
+      destination_ = GroupSum();
     } else {
-      end_ = Shard();
-      end_dtype_ = end_.dtype;
-      if (unit_.offloads_gradients()) end_.numel = 0;  // not in memory
+      destination_ = Shard();
+      destination_dtype_ = destination_.dtype;
+      if (unit_.offloads_gradients()) destination_.numel = 0;  // not in memory
     }
   }
-  bool EndIs(int64_t numel, DType dtype) const {
-    return end_.numel == numel && end_.dtype == dtype;
+  bool DestinationIs(int64_t numel, DType dtype) const {
+    return destination_.numel == numel && destination_.dtype == dtype;
   }
   Operand Scratch(int64_t numel) const {
     return {HandsOver() ? OpPlace::kHandover : OpPlace::kScratch, DType::kFloat32, 0, numel};
   }
   void Widen() {
     if (value_.dtype == DType::kFloat32) return;
-    MoveTo(EndIs(value_.numel, DType::kFloat32) ? end_ : Scratch(value_.numel));
+    MoveTo(DestinationIs(value_.numel, DType::kFloat32) ? destination_ : Scratch(value_.numel));
   }
   // Returns the sum of the step's earlier micro-batches, to which the reduce-scatter adds.
   Operand Earlier() {
@@ -146,7 +146,7 @@ class SegmentCompiler {
     for (size_t i = 0; i < collectives.size(); ++i) {
       const Collective& in = collectives[i];
       const bool is_end = i + 1 == collectives.size() && !is_scaled_;
-      const DType dtype = is_end && value_.dtype != DType::kFloat32 ? end_dtype_ : DType::kFloat32;
+      const DType dtype = is_end && value_.dtype != DType::kFloat32 ? destination_dtype_ : DType::kFloat32;
       const bool accumulates =
           i == 0 && in.scatters && phase_.earlier > 0 && !in_tree_ && !is_replicated_;
       const Operand earlier = accumulates ? Earlier() : Operand();
@@ -157,8 +157,8 @@ class SegmentCompiler {
         value_ = earlier;
       } else if (in.scatters) {
         const int64_t numel = from.numel / in.ranks;
-        if (EndIs(numel, dtype)) {
-          value_ = end_;
+        if (DestinationIs(numel, dtype)) {
+          value_ = destination_;
         } else if (from.dtype == dtype) {
           value_ = {from.place, from.dtype, from.begin + in.rank * numel, numel, from.level};
         } else {
@@ -174,7 +174,7 @@ class SegmentCompiler {
                       .ranks = in.ranks,
                       .accumulate = accumulates});
     }
-    if (is_scaled_ || end_dtype_ == DType::kFloat32) Widen();
+    if (is_scaled_ || destination_dtype_ == DType::kFloat32) Widen();
     if (is_scaled_) Add(OpKind::kScale, value_, value_);
   }
 
@@ -182,7 +182,7 @@ class SegmentCompiler {
   void AddToTree() {
     int waiting = WaitingSums(phase_.earlier);
     if (phase_.earlier % 2 == 0) {
-      MoveTo(end_);
+      MoveTo(destination_);
       ++waiting;
     } else {
       Add(OpKind::kAdd, value_, Level(waiting - 1));
@@ -214,8 +214,8 @@ class SegmentCompiler {
   Operand value_;
   // Destination of the sum over ranks if its size and type match, and the narrowest type that the
   // last collective may write.
-  Operand end_;
-  DType end_dtype_ = DType::kFloat32;
+  Operand destination_;
+  DType destination_dtype_ = DType::kFloat32;
   std::vector<UnitOp> ops_;
 };
 

@@ -164,10 +164,10 @@ class Scheduler {
   // recorded successor, even beyond the limit on buffers (FSDP2's set_modules_to_forward_prefetch).
   // The same on all ranks.
   absl::Status SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
-    return ChoosePrefetch(unit, std::move(next), Pass::kForward);
+    return SetPrefetch(unit, std::move(next), Pass::kForward);
   }
   absl::Status SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
-    return ChoosePrefetch(unit, std::move(next), Pass::kBackward);
+    return SetPrefetch(unit, std::move(next), Pass::kBackward);
   }
   // Gathers the unit's masters, unrounded in master_dtype, by segment, for exports and inspection,
   // in any state of the unit. They are usable on the compute stream. Each has separate memory,
@@ -205,7 +205,7 @@ class Scheduler {
   ChosenPrefetch& chosen(const Unit& unit) { return chosen_[static_cast<size_t>(unit.index())]; }
   void ProvideGradients(Unit& unit);
   absl::Status ExpectOwn(const Unit* unit) const;
-  absl::Status ChoosePrefetch(Unit& unit, std::vector<Unit*> next, Pass pass);
+  absl::Status SetPrefetch(Unit& unit, std::vector<Unit*> next, Pass pass);
 
   absl::Status EnsureGathered(Unit& unit, Pass pass);
   absl::Status StartGather(Unit& unit, Pass pass);

@@ -40,7 +40,7 @@ absl::Status GatherMastersInto(std::vector<Tensor>& masters, const Unit& unit, C
 
 }  // namespace
 
-absl::Status Scheduler::ChoosePrefetch(Unit& unit, std::vector<Unit*> next, Pass pass) {
+absl::Status Scheduler::SetPrefetch(Unit& unit, std::vector<Unit*> next, Pass pass) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   for (const Unit* other : next) ZEROTH_RETURN_IF_ERROR(ExpectOwn(other));
   (pass == Pass::kForward ? chosen(unit).forward : chosen(unit).backward) = std::move(next);
@@ -158,8 +158,8 @@ absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   Unit* const next = backward ? order_.NextInBackward(from) : order_.NextInForward(from);
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
-  // A unit whose gradients are reduced has had its backward. It is the recorded successor if an
-  // earlier block is recomputed, since it followed that block in forward.
+  // Skip a unit whose backward is done: while an earlier checkpointed block is recomputed, the unit
+  // that followed it in forward is its recorded successor.
   if (track(*next).complete) return absl::OkStatus();
   // A prefetch only uses shared buffers: it must not cost memory.
   if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();

@@ -182,14 +182,14 @@ void ProcessWorld::Broken(const absl::Status& reason) {
     stops = std::exchange(on_break_, {});
   }
   last_resort_ = std::make_unique<LastResort>(ends_stuck_process(),
-                                              [this, reason] { return WhatHangs(reason); });
+                                              [this, reason] { return DescribeHang(reason); });
   for (const std::function<void()>& stop : stops) stop();
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
   changed_.notify_all();
 }
 
-std::string ProcessWorld::WhatHangs(const absl::Status& reason) {
+std::string ProcessWorld::DescribeHang(const absl::Status& reason) {
   std::string text = absl::StrCat("rank ", rank(), ": ", reason.ToString(), "; ",
                                   absl::FormatDuration(LastResort::kTime), " later ");
   std::string unfinished;

@@ -119,7 +119,7 @@ class ProcessWorld {
   bool Handle(absl::string_view frame);
   void Broken(const absl::Status& reason);
   // The message of the last resort.
-  std::string WhatHangs(const absl::Status& reason);
+  std::string DescribeHang(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>
   absl::Status Await(std::unique_lock<std::mutex>& lock, Predicate done);
