@@ -94,9 +94,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenExamples(
     const std::vector<DataFile>& files, const std::vector<RecordKind>& kinds,
     const ColumnNames& columns, const DataOptions& options) {
   std::optional<ChatTemplate> chat;
-  if (std::any_of(kinds.begin(), kinds.end(), [](RecordKind kind) {
-        return kind != RecordKind::kPromptCompletion && kind != RecordKind::kPair;
-      })) {
+  if (std::any_of(kinds.begin(), kinds.end(), UsesTemplate)) {
     absl::StatusOr<ChatTemplate> opened =
         OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer);
     const bool can_do_without = std::none_of(kinds.begin(), kinds.end(), NeedsTemplate);
@@ -140,7 +138,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
     return InvalidArgument("the ", tokenizer.name(), " tokenizer makes ids up to ", last, ", ",
                            Excerpt(tokenizer.Decode({last}).value_or("")),
                            ", but the model's vocabulary has only ", options.vocab_size,
-                           "; take the tokenizer of this model, or remove the added tokens that it "
+                           "; use the tokenizer of this model, or remove the added tokens that it "
                            "does not embed from the tokenizer's files");
   }
   ZEROTH_ASSIGN_OR_RETURN(const ColumnNames columns, ColumnNames::Parse(options.columns));

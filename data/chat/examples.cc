@@ -264,7 +264,9 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
       return ParsePair(json);
     case RecordKind::kPairMessages:
       return ParsePairMessages(json);
-    default:
+    case RecordKind::kText:  // documents.cc reads text
+    case RecordKind::kMessages:
+    case RecordKind::kShareGpt:
       return ParseConversation(json, kind);
   }
 }
@@ -274,6 +276,10 @@ absl::StatusOr<Example> Parse(RecordKind kind, const nlohmann::ordered_json& jso
 bool NeedsTemplate(RecordKind kind) {
   return kind == RecordKind::kMessages || kind == RecordKind::kShareGpt ||
          kind == RecordKind::kPromptMessages || kind == RecordKind::kPairMessages;
+}
+
+bool UsesTemplate(RecordKind kind) {
+  return NeedsTemplate(kind) || kind == RecordKind::kAlpaca;
 }
 
 std::string AlpacaPrompt(const std::string& instruction, const std::string& input) {

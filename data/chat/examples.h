@@ -35,8 +35,10 @@ struct ExampleOptions {
   bool loss_on_all = false;
 };
 
-// True if examples of this kind are written by a chat template.
+// True if examples of this kind are conversations, which only a chat template can write.
 bool NeedsTemplate(RecordKind kind);
+// True if examples of this kind are written by a chat template where there is one.
+bool UsesTemplate(RecordKind kind);
 
 // Reads a record of `kind`, not kText. Every key of a message is read, known to only describe it,
 // or refused. Other keys of the record are refused if they would change what is learned, and
