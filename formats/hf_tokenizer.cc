@@ -33,7 +33,7 @@ constexpr size_t kMaxMergesBytes = size_t{64} << 20;
 
 absl::Status ReadVocab(const Json& vocab, BpeParts* parts) {
   if (!vocab.is_object())
-    return absl::InvalidArgumentError("\"vocab\" is no object that maps tokens to ids");
+    return absl::InvalidArgumentError("\"vocab\" is not an object that maps tokens to ids");
   parts->vocab.reserve(vocab.size());
   for (const auto& [token, id] : vocab.items()) {
     constexpr auto kMost = std::numeric_limits<int32_t>::max();
@@ -65,7 +65,7 @@ absl::Status ReadMerges(const Json& merges, BpeParts* parts) {
     }
     if (!pair) {
       return InvalidArgument("merge ", parts->merges.size() + 1,
-                             " is no \"left right\" and no [\"left\", \"right\"]");
+                             " is neither \"left right\" nor [\"left\", \"right\"]");
     }
     parts->merges.push_back(*std::move(pair));
   }

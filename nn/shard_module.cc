@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<ShardingHooks>> ShardingHooks::Attach(const WrapP
     }
     if (plan.modules[i] == nullptr) {
       return InvalidArgument("sharding hooks: the plan has no module for unit '", units[i]->name(),
-                             "' (it is null); take the plan as PlanUnits makes it");
+                             "' (it is null); use the plan as PlanUnits makes it");
     }
     hooks->hooks_.push_back(std::make_unique<UnitHooks>(sharding.scheduler(), *units[i]));
     hooks->modules_.push_back(plan.modules[i]);

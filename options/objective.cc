@@ -79,12 +79,12 @@ absl::Status CheckObjective(const TrainOptions& o) {
   }
   if (o.reference == ReferenceModel::kAdapterOff) {
     if (o.lora_rank == 0 && o.init_adapter.empty()) {
-      return refuse("reference", "there are no adapters; take cached, or give --lora_rank");
+      return refuse("reference", "there are no adapters; use cached, or give --lora_rank");
     }
     if (!o.lora_modules_to_save.empty()) {
       return refuse("reference",
                     "--lora_modules_to_save trains weights of the model itself, which turning the "
-                    "adapters off does not undo; take cached");
+                    "adapters off does not undo; use cached");
     }
   }
   return absl::OkStatus();

@@ -64,13 +64,13 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "one removes what an earlier run left in --out, the other goes on from it; leave one of "
          "them out");
   refuse(!o.init_from.empty() && !o.model.empty(), "model init_from",
-         "both say what the model is; leave --model out to take it from the directory");
+         "both say what the model is; leave --model out to use that of the directory");
   refuse(o.eval_every > 0 && o.eval_data.empty() && o.eval_fraction == 0, "eval_every",
          "needs --eval_data or --eval_fraction: say on what to evaluate");
   refuse(!o.eval_data.empty() && o.eval_fraction > 0, "eval_data eval_fraction",
          "both say on what to evaluate; leave one of them out");
   refuse(o.nccl_copy_engine == NcclCopyEngine::kOn && o.comm != "nccl" && o.comm != defaults.comm,
-         "nccl_copy_engine comm", "only NCCL gathers by copy engines; take --comm=nccl");
+         "nccl_copy_engine comm", "only NCCL gathers by copy engines; use --comm=nccl");
   refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",
          "without --offload: nothing is offloaded");
   refuse(o.min_lr > o.peak_lr(), "min_lr lr",
@@ -85,7 +85,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   const bool decays =
       o.lr_schedule != "constant" && o.lr_schedule != "linear" && o.lr_schedule != "cosine";
   refuse(o.decay_ratio != defaults.decay_ratio && !decays, "decay_ratio lr_schedule",
-         "this schedule does not decay over the end of the run; take --lr_schedule=wsd, or leave "
+         "this schedule does not decay over the end of the run; use --lr_schedule=wsd, or leave "
          "--decay_ratio out");
   refuse(o.parse_special && o.tokenizer == "byte", "parse_special tokenizer",
          "bytes have no special tokens; leave one of them out");
@@ -104,17 +104,17 @@ absl::Status CheckTogether(const TrainOptions& o) {
 
   const bool fp32 = o.param_dtype == DType::kFloat32;
   refuse(o.fp32_precision == Fp32Precision::kTf32 && !fp32, "fp32_precision param_dtype",
-         "no product is made of fp32 operands then; leave one of them out");
+         "no matmul has fp32 operands then; leave one of them out");
   refuse(o.fp8 != Fp8Recipe::kNone && fp32, "fp8 param_dtype",
-         "products of 8-bit floats give 16 bits; take --param_dtype=bf16");
+         "matmuls of 8-bit floats give 16 bits; use --param_dtype=bf16");
   refuse(o.attention_backend == AttentionBackend::kCudnn && fp32, "attention_backend param_dtype",
-         "cuDNN has no attention in fp32; take --param_dtype=bf16 or another --attention_backend");
+         "cuDNN has no attention in fp32; use --param_dtype=bf16 or another --attention_backend");
   refuse(o.layout == LayoutKind::kRows && o.optimizer_state_dtype == DType::kUInt8,
          "layout optimizer_state_dtype",
-         "8-bit moments share scales in blocks, which rows would divide; take --layout=flat, or "
+         "8-bit moments share scales in blocks, which rows would divide; use --layout=flat, or "
          "moments in bf16");
   refuse(o.ema_decay > 0 && o.master_dtype != DType::kFloat32, "ema_decay master_dtype",
-         "an average in less than fp32 would stand still; take --master_dtype=fp32");
+         "an average in less than fp32 would stand still; use --master_dtype=fp32");
 
   refuse(o.cuda_graphs && !o.trace.empty(), "trace cuda_graphs",
          "a timeline is of work that is enqueued piece by piece, and a graph is one piece; trace a "
@@ -146,7 +146,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(has_muon && o.offload != "none", "optimizer offload",
          "Muon works on state in memory; leave one of them out");
   refuse(has_muon && o.master_dtype != DType::kFloat32, "optimizer master_dtype",
-         "Muon updates masters in fp32; take --master_dtype=fp32");
+         "Muon updates masters in fp32; use --master_dtype=fp32");
   refuse(has_muon && o.muon_lr > 0 && o.lr == 0, "muon_lr lr",
          "Muon's rate follows the schedule of --lr; expected one above 0");
 
@@ -226,7 +226,7 @@ absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
   if (options.world_size % options.tensor_parallel != 0) {
     return InvalidArgument("--tensor_parallel=", options.tensor_parallel, " does not divide the ",
                            options.world_size,
-                           " ranks of the run; take a divisor, or another --world_size");
+                           " ranks of the run; use a divisor, or another --world_size");
   }
   const TrainOptions unset;
   if (options.deterministic_batch > 0) {
@@ -268,7 +268,7 @@ absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   absl::Duration timeout;
   if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return timeout;
-  return InvalidArgument("'", text, "' is no positive duration; expected one as 90s or 10m");
+  return InvalidArgument("'", text, "' is not a positive duration; expected one like 90s or 10m");
 }
 
 KernelOptions TrainOptions::kernel_options() const {

@@ -46,10 +46,10 @@ TEST(BackEndTest, GoesByWhatStartedTheProcess) {
 
 TEST(BackEndTest, WholeRunsSideBySideAreRefused) {
   const std::vector<Case> cases = {
-      {"local", "cpu", "mpirun", 2, "take --comm=mpi"},
-      {"local", "cpu", "mpiexec", 2, "take --comm=mpi"},
-      {"local", "cpu", "srun", 4, "take --comm=mpi"},
-      {"local", "cuda", "torchrun", 8, "take --comm=nccl"},
+      {"local", "cpu", "mpirun", 2, "use --comm=mpi"},
+      {"local", "cpu", "mpiexec", 2, "use --comm=mpi"},
+      {"local", "cpu", "srun", 4, "use --comm=mpi"},
+      {"local", "cuda", "torchrun", 8, "use --comm=nccl"},
       {"local", "cpu", "torchrun", 2, "mpirun or srun"},
       {"auto", "cpu", "torchrun", 2, "cannot talk to each other"},
   };

@@ -168,10 +168,10 @@ absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
   if (is_auto && on_gpus) return "nccl";
   if (is_auto && !no_mpi) return "mpi";
   const std::string advice =
-      on_gpus  ? "take --comm=nccl, or leave --comm out"
+      on_gpus  ? "use --comm=nccl, or leave --comm out"
       : no_mpi ? "start them by mpirun or srun, for --comm=mpi, or train with --device=cuda, for "
                  "--comm=nccl"
-               : "take --comm=mpi, or leave --comm out";
+               : "use --comm=mpi, or leave --comm out";
   return InvalidArgument("--comm=", options.comm, ": ", started,
                          is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
                                  : ", and each would start a separate run in the same --out; ",

@@ -116,7 +116,7 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
               HasSubstr("the model \"Unigram\" is not known"));
   EXPECT_THAT(message(with("/model/type", 3)), HasSubstr("\"type\" is number"));
   EXPECT_THAT(message(with("/model/byte_fallback", true)), HasSubstr("after SentencePiece"));
-  EXPECT_THAT(message(with("/model", 3)), HasSubstr("\"vocab\" is no object"));
+  EXPECT_THAT(message(with("/model", 3)), HasSubstr("\"vocab\" is not an object"));
   EXPECT_THAT(message(with("/pre_tokenizer/pretokenizers/0/pattern/Regex", ".")),
               HasSubstr("neither GPT-2's nor Llama 3's nor Qwen 2's"));
   EXPECT_EQ(message(with("/normalizer", Json())), "");
@@ -132,7 +132,7 @@ TEST(GgufTokenizerTest, RefusesOtherTokenizersAndDamagedFiles) {
   EXPECT_THAT(message(with("/model/vocab/a", -1)), HasSubstr("has id -1"));
   EXPECT_THAT(message(with("/model/vocab/a", 1e300)), HasSubstr("has id 1e+300"));
   EXPECT_THAT(message(with("/model/vocab/a", 9)), HasSubstr("no token has the id 0"));
-  EXPECT_THAT(message(with("/model/vocab", "a")), HasSubstr("\"vocab\" is no object"));
+  EXPECT_THAT(message(with("/model/vocab", "a")), HasSubstr("\"vocab\" is not an object"));
   EXPECT_THAT(message(with("/model/merges/0", "ab")), HasSubstr("merge 1 is no \"left right\""));
   EXPECT_THAT(message(with("/model/merges/0", {"a b", "c"})), HasSubstr("without spaces"));
   EXPECT_THAT(message(with("/model/merges", Json::object())), HasSubstr("expected an array"));

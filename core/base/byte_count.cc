@@ -26,7 +26,7 @@ absl::StatusOr<int64_t> ParseByteCount(absl::string_view text) {
   constexpr double kMost = 9e18;
   if (!absl::SimpleAtod(text, &number) || !(number >= 0) || number * unit > kMost) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", whole, "' is no number of bytes; expected one as 1500, 64KiB, 2GiB or 5GB"));
+        "'", whole, "' is not a number of bytes; expected one like 1500, 64KiB, 2GiB or 5GB"));
   }
   return static_cast<int64_t>(number * unit);
 }

@@ -248,7 +248,7 @@ TEST(BpeTokenizerTest, BadVocabulariesAreRefused) {
               HasSubstr("token \"ab\" has id 99999, expected 0 to 1539"));
   EXPECT_THAT(error(with("ab", -1)), HasSubstr("has id -1"));
   EXPECT_THAT(error(with("ab", "x")), HasSubstr("has id \"x\""));
-  EXPECT_THAT(error(nlohmann::json::array()), HasSubstr("is no object"));
+  EXPECT_THAT(error(nlohmann::json::array()), HasSubstr("is not an object"));
   nlohmann::json no_z = good;
   no_z["zz"] = no_z["z"];
   no_z.erase("z");

@@ -141,7 +141,7 @@ absl::Status CublasLt::AdmitSlow(const std::string& matmul) {
   if (!options_.allow_slow_kernels) {
     return Unimplemented(
         "cuBLASLt has no algorithm on this GPU for ", matmul,
-        ", and a plain kernel would be about a hundred times slower; take sizes that are multiples "
+        ", and a plain kernel would be about a hundred times slower; use sizes that are multiples "
         "of 8 or another type, or allow it: --allow_slow_kernels, "
         "KernelOptions::allow_slow_kernels");
   }

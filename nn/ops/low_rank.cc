@@ -27,7 +27,7 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
       OutFeatures({part.a}, layout) != InFeatures({part.b}, layout) ||
       part.column + OutFeatures({part.b}, layout) > y.data.dim(-1)) {
     return InvalidArgument(
-        "low-rank product of '", part.a->name(), "' ", part.a->shape().ToString(), " and '",
+        "low-rank matmul of '", part.a->name(), "' ", part.a->shape().ToString(), " and '",
         part.b->name(), "' ", part.b->shape().ToString(), " with input ", x.data.shape().ToString(),
         ", added at column ", part.column, " of ", y.data.shape().ToString(),
         ": expected the input's last dimension, the rank between them, and as many columns");

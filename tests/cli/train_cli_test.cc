@@ -608,7 +608,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "token files", "--tokenizer=byte"}},
         Refusal{"text_for_tokenizer_json",
                 {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
-                {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is no object"}},
+                {"no tokenizer for --init_from=", "tokenizer.json: model: \"vocab\" is not an object"}},
         Refusal{"text_for_a_tokenizer_of_another_model",
                 {kText, kOut, "--tokenizer=tests/testdata/tokenizers/qwen2"},
                 {"tokenizer.json tokenizer makes ids up to 902", "vocabulary has only 257"}},

@@ -108,7 +108,7 @@ TEST(TrainPreferencesTest, RefusesWhatDoesNotFit) {
       {{"--objective=dpo", "--reference=adapter_off"}, "give --lora_rank"},
       {{"--objective=dpo", "--reference=adapter_off", "--lora_rank=2",
         "--lora_modules_to_save=lm_head"},
-       "take cached"},
+       "use cached"},
       {{"--objective=orpo", "--reference=cached"}, "only dpo and ipo"},
       {{"--objective=orpo", "--preference_label_smoothing=0.1"}, "only dpo and simpo"},
       {{"--objective=dpo", "--simpo_gamma=2"}, "only simpo"},

@@ -145,7 +145,7 @@ std::string VocabularyNote(GgufVocabularySource source) {
     case GgufVocabularySource::kByte:
       return "Its vocabulary is the bytes.";
     default:
-      return "It has no vocabulary: programs that read it take and give token ids.";
+      return "It has no vocabulary: programs that read it exchange token ids, not text.";
   }
 }
 

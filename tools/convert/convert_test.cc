@@ -125,7 +125,7 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(Message(options), HasSubstr("is a GGUF file, which is never split"));
   options = Options(kModel, dir.File("hf"));
   options.max_shard_size = "many";
-  EXPECT_THAT(Message(options), HasSubstr("--max_shard_size: 'many' is no number of bytes"));
+  EXPECT_THAT(Message(options), HasSubstr("--max_shard_size: 'many' is not a number of bytes"));
   options = Options(kModel, absl::StrCat(kModel, "/../gpt2_tiny"));
   EXPECT_THAT(Message(options), HasSubstr("is the directory of --in"));
   options = Options(kModel, dir.File("hf"));

@@ -26,7 +26,7 @@ ABSL_FLAG(std::string, prompt, "",
 ABSL_FLAG(int64_t, max_tokens, 200, "Largest number of tokens to generate.");
 ABSL_FLAG(
     double, temperature, 0.8,
-    "Logits are divided by this before a token is drawn; 0: always take the likeliest token.");
+    "Logits are divided by this before a token is drawn; 0: always choose the likeliest token.");
 ABSL_FLAG(int64_t, top_k, 0, "Draw among this many of the likeliest tokens; 0: all.");
 ABSL_FLAG(double, top_p, 1.0,
           "Draw among the fewest likeliest tokens whose probabilities add up to this; 1: all.");

@@ -51,8 +51,8 @@ absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
     if (!FormatOfCodes(name).has_value()) continue;
     return Unimplemented(path,
                          ": its frozen weights are packed (--base_dtype), and are restored only "
-                         "when a run ends; take the run's final/, resume it with --steps of the "
-                         "checkpoint, or take the adapter alone (--lora_export=adapter)");
+                         "when a run ends; use the run's final/, resume it with --steps of the "
+                         "checkpoint, or use the adapter alone (--lora_export=adapter)");
   }
   std::vector<LowRankProduct> products;
   for (const std::string& layer : checkpoint.adapter->layers) {

@@ -86,7 +86,7 @@ class Binding final : public Library {
       ZEROTH_RETURN_IF_ERROR(Call(query_thread_, &level));
       if (level < kThreadMultiple) {
         return FailedPrecondition("this program has started MPI with thread level ", level,
-                                  ", but communication has a thread of its own; start it with "
+                                  ", but communication runs on a separate thread; start it with "
                                   "MPI_THREAD_MULTIPLE (",
                                   kThreadMultiple, "), or leave it to Zeroth");
       }
@@ -236,7 +236,7 @@ absl::StatusOr<std::unique_ptr<Library>> Use(const std::string& name, void* libr
   }
   return FailedPrecondition(
       description,
-      " is no MPI whose binary interface is known here; expected Open MPI, or MPICH "
+      " is not an MPI library whose binary interface is known here; expected Open MPI, or MPICH "
       "or one that is compatible with it (Intel MPI, MVAPICH, Cray MPICH)");
 }
 

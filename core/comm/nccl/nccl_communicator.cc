@@ -321,7 +321,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   if (bytes == 0 || !world_->memory()->Contains(memory.data, bytes)) {
     return processes.Fail(
         InvalidArgument(bytes,
-                        " bytes that are no memory of this rank's memory_source(); "
+                        " bytes outside this rank's memory_source(); "
                         "allocate them by Allocator::AllocateForTransport"),
         what);
   }

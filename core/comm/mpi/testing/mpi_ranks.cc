@@ -332,7 +332,7 @@ TEST(MpiRanks, NoLibrary) {
 TEST(MpiRanks, ALibraryThatIsNoMpi) {
   const absl::Status status = RunOnCpu(AllReduceOnce);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  ExpectWords(status, {"is no MPI", std::getenv("ZEROTH_MPI_LIBRARY")});
+  ExpectWords(status, {"is not an MPI library", std::getenv("ZEROTH_MPI_LIBRARY")});
 }
 
 TEST(MpiRanks, TheLibraryOfAnotherLauncher) {
